@@ -1,0 +1,26 @@
+"""Reinforcement learning on every core: parallel training that is never slower than sequential."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from paceline.errors import PacelineError
+
+if TYPE_CHECKING:
+    from paceline.train.agents import PPO
+    from paceline.train.config import TrainConfig
+
+__all__ = ["PPO", "PacelineError", "TrainConfig"]
+
+_HOMES = {
+    "PPO": "paceline.train.agents",
+    "TrainConfig": "paceline.train.config",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load public names when they are first asked for, so that `paceline --help` need not wait for torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'paceline' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,41 @@
+"""The record that travels from the envs to the optimiser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Finals:
+    """Last real observations of episodes that were truncated inside the rollout.
+
+    The row after such a step holds the next episode's first observation, so this is the only
+    place where a bootstrap value can come from.
+    """
+
+    t: Tensor  # [N] int64
+    env: Tensor  # [N] int64
+    obs: dict[str, Tensor]  # [N, *leaf]
+    value: Tensor  # [N]
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """T steps of B envs, all acted by one weights version. Views of shared memory: do not keep.
+
+    Row t of `obs` is what the policy saw before `action[t]`; row T is what it sees next.
+    """
+
+    obs: dict[str, Tensor]  # [T+1, B, *leaf]  by leaf name
+    mask: Tensor | None  # [T+1, B, M] bool    legal actions
+    action: Tensor  # [T, B, *act]
+    reward: Tensor  # [T, B]                   as the env gave it
+    terminated: Tensor  # [T, B] bool
+    truncated: Tensor  # [T, B] bool
+    valid: Tensor  # [T, B] bool               False: a vector env's own reset row
+    log_prob: Tensor  # [T, B]                 under the acting policy
+    value: Tensor  # [T+1, B]                  under the acting policy
+    finals: Finals
+    version: int

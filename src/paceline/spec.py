@@ -1,0 +1,185 @@
+"""Names, shapes and dtypes of what travels, read from gymnasium spaces.
+
+An observation travels as leaves: one named `obs` for a plain space, one per key
+(nested keys joined by `/`) for a Dict space. Everything downstream (slots, nets, the
+learner) iterates over leaves and never looks at a space again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from paceline.errors import ConfigError
+
+ActionKind = Literal["categorical", "multi_categorical", "bernoulli", "gaussian"]
+LeafKind = Literal["vector", "image", "categorical", "multi_categorical", "binary"]
+
+MASK_KEY = "action_mask"
+"""Where legal actions are found: a key of the info dict, or of a Dict observation."""
+
+PLAIN = "obs"
+"""The leaf name of an observation that is not a Dict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One array of the observation."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    kind: LeafKind
+    nvec: tuple[int, ...] = ()
+    """Category counts of a categorical leaf, else empty."""
+    start: int = 0
+    """What a Discrete leaf counts from."""
+
+    @property
+    def features(self) -> int:
+        """Width after flattening, with categories one-hot."""
+        return sum(self.nvec) if self.nvec else int(np.prod(self.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSpec:
+    """How an action is stored, sampled and masked."""
+
+    kind: ActionKind
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    param_size: int
+    """Width of the policy's output: logits, or means and log standard deviations."""
+    nvec: tuple[int, ...] = ()
+    """Category counts: (n,) for Discrete, one each for MultiDiscrete."""
+    start: int = 0
+    """What a Discrete space counts from; stored actions count from zero."""
+    low: NDArray[np.float32] | None = None
+    high: NDArray[np.float32] | None = None
+
+    @property
+    def mask_size(self) -> int:
+        """Width of a legality mask over this space; 0 where masks make no sense."""
+        return sum(self.nvec)
+
+    @property
+    def noise_size(self) -> int:
+        """Uniform (categories, bits) or normal (gaussian) numbers that one action needs."""
+        return self.mask_size or int(np.prod(self.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """All that the rest of the program needs to know about an env."""
+
+    obs: tuple[Leaf, ...]
+    action: ActionSpec
+    masked: bool
+    """Whether every step says which actions are legal."""
+    dict_obs: bool
+    """Whether a policy is handed a dict of leaves or the one leaf itself."""
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+
+    @classmethod
+    def of(
+        cls, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], *, masked: bool = False
+    ) -> EnvSpec:
+        """Read the spaces of a single env.
+
+        Args:
+            observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict of these.
+            action_space: Discrete, MultiDiscrete, MultiBinary or Box.
+            masked: Whether the env's infos carry `action_mask`; a Dict key of that name counts too.
+        """
+        action = _action_spec(action_space)
+        leaves = tuple(_leaves(observation_space))
+        in_obs = [leaf for leaf in leaves if leaf.name == MASK_KEY]
+        masked = masked or bool(in_obs)
+        if masked and not action.mask_size:
+            raise ConfigError(
+                f"action_mask: legal only for Discrete and MultiDiscrete actions, not {action_space}. "
+                "Remove the mask, or make the actions discrete."
+            )
+        obs = tuple(leaf for leaf in leaves if leaf.name != MASK_KEY)
+        if not obs:
+            raise ConfigError("observation space: only an action mask and nothing to see. Add an observation.")
+        return cls(obs, action, masked, isinstance(observation_space, spaces.Dict), observation_space, action_space)
+
+    def split(self, obs: Any) -> dict[str, Any]:
+        """The leaves of one raw observation, by name (nested Dicts flattened, mask left out)."""
+        if not self.dict_obs:
+            return {PLAIN: obs}
+        flat = dict(_flatten(obs))
+        return {leaf.name: flat[leaf.name] for leaf in self.obs}
+
+
+def _flatten(obs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in obs.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}/")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _leaves(space: spaces.Space[Any], name: str = "") -> Iterator[Leaf]:
+    if isinstance(space, spaces.Dict):
+        for key, sub in space.spaces.items():
+            yield from _leaves(sub, f"{name}/{key}" if name else str(key))
+        return
+    name = name or PLAIN
+    match space:
+        case spaces.Box(shape=shape, dtype=dtype):
+            image = len(shape) == 3 and dtype == np.uint8
+            # float64 observations are stored as the float32 that every net computes in.
+            stored = np.dtype(np.float32) if dtype == np.float64 else np.dtype(dtype)
+            yield Leaf(name, tuple(shape), stored, "image" if image else "vector")
+        case spaces.Discrete(n=n, start=start):
+            yield Leaf(name, (), np.dtype(np.int64), "categorical", (int(n),), int(start))
+        case spaces.MultiDiscrete(nvec=nvec):
+            if np.any(np.asarray(space.start)):
+                raise ConfigError(f"observation {name!r}: MultiDiscrete must count from zero, not {space.start}.")
+            yield Leaf(name, tuple(nvec.shape), np.dtype(np.int64), "multi_categorical", _ints(nvec))
+        case spaces.MultiBinary(shape=shape):
+            yield Leaf(name, tuple(shape), np.dtype(np.int8), "binary")
+        case _:
+            raise ConfigError(
+                f"observation {name!r}: {type(space).__name__} is not supported (Box, Discrete, MultiDiscrete, "
+                "MultiBinary, Dict are). Wrap the env with gymnasium.wrappers.FlattenObservation."
+            )
+
+
+def _action_spec(space: spaces.Space[Any]) -> ActionSpec:
+    match space:
+        case spaces.Discrete(n=n, start=start):
+            return ActionSpec("categorical", (), np.dtype(np.int64), int(n), (int(n),), int(start))
+        case spaces.MultiDiscrete(nvec=nvec):
+            if nvec.ndim != 1 or np.any(np.asarray(space.start)):
+                raise ConfigError(f"action space {space}: MultiDiscrete must be one-dimensional and count from zero.")
+            return ActionSpec("multi_categorical", tuple(nvec.shape), np.dtype(np.int64), int(nvec.sum()), _ints(nvec))
+        case spaces.MultiBinary(shape=shape):
+            return ActionSpec("bernoulli", tuple(shape), np.dtype(np.int8), int(np.prod(shape)))
+        case spaces.Box(shape=shape, dtype=dtype, low=low, high=high) if np.issubdtype(dtype, np.floating):
+            size = int(np.prod(shape))
+            return ActionSpec(
+                "gaussian",
+                tuple(shape),
+                np.dtype(np.float32),
+                2 * size,
+                low=low.astype(np.float32),
+                high=high.astype(np.float32),
+            )
+        case _:
+            raise ConfigError(
+                f"action space {space}: not supported (Discrete, MultiDiscrete, MultiBinary and float Box are). "
+                "Wrap the env with gymnasium.wrappers.TransformAction."
+            )
+
+
+def _ints(values: NDArray[Any]) -> tuple[int, ...]:
+    return tuple(int(v) for v in values.reshape(-1))
