@@ -1,0 +1,219 @@
+"""What a worker needs from its envs, and the translation that every kind of env needs.
+
+    stored action --ActionMap--> the env's own space
+    the env's observation --ObsMap--> leaves of a row, and the mask of legal actions
+
+Nothing in it depends on how the envs are stepped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from paceline.errors import EnvError
+from paceline.memory.rows import Row
+from paceline.spec import MASK_KEY, PLAIN, EnvSpec, Leaf
+
+Finals = Sequence[tuple[int, dict[str, NDArray[Any]]]]
+"""(index in the block, last real observation by leaf), owned by whoever receives it."""
+
+CHECKED_STEPS = 2
+"""Steps whose results are compared with the spaces, after the first reset. A broken env shows at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Where one env was: enough to bring it there again."""
+
+    episode: int
+    actions: NDArray[Any]  # [len, *act]       stored form, all of this episode's
+    obs: dict[str, NDArray[Any]]  # [*leaf]    what replaying them must lead to
+    mask: NDArray[np.bool_] | None  # [M]
+
+
+class EnvBlock(Protocol):
+    """The envs of one worker's groups, stepped together. Single-threaded; blocks for as long as its envs do."""
+
+    episode: NDArray[np.int64]
+    """[n] number of the episode under way, per env. The caller's array; the block writes it."""
+
+    def reset(self, row: Row) -> None:
+        """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
+
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+        """Step every env once; ended ones begin their next episode.
+
+        Args:
+            action: Stored form: categories count from zero, continuous ones are not clipped.
+            row: Gets `reward`, `terminated`, `truncated` and `valid`.
+            after: Gets `obs` and `mask`.
+
+        Returns:
+            The last real observations that `after` does not show, of envs truncated and not terminated.
+        """
+
+    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
+        """Put every env where its history says; writes `row.obs` and `row.mask`.
+
+        Returns:
+            The envs for which that failed: they have begun a new episode.
+        """
+
+    def close(self) -> None:
+        """Close the envs. May be called twice."""
+
+
+class ActionMap:
+    """Turns stored actions into what the env's own action space wants.
+
+    Args:
+        spec: The env's.
+    """
+
+    def __init__(self, spec: EnvSpec) -> None:
+        space = spec.action_space
+        self._start = spec.action.start
+        self._dtype = np.dtype(np.int64 if spec.action.kind == "categorical" else space.dtype)
+        # The space's own bounds: those of a float64 space, rounded to the stored float32, may lie outside it.
+        self._bounds = (space.low, space.high) if isinstance(space, spaces.Box) else None
+        self._scalar_box = self._bounds is not None and space.shape == ()
+
+    def batch(self, action: NDArray[Any]) -> NDArray[Any]:
+        """All actions as one new array: envs may keep or change it."""
+        if self._start:
+            return action + self._start
+        out = action.astype(self._dtype)
+        if self._bounds is not None:
+            np.maximum(out, self._bounds[0], out=out)
+            np.minimum(out, self._bounds[1], out=out)
+        return out
+
+    def each(self, action: NDArray[Any]) -> list[Any]:
+        """One action per env: plain ints for Discrete, arrays of the space's shape and dtype otherwise."""
+        if action.ndim == 1 and self._bounds is None:
+            return (action + self._start).tolist() if self._start else action.tolist()  # type: ignore[no-any-return]
+        out = self.batch(action)
+        return [np.asarray(value) for value in out] if self._scalar_box else list(out)
+
+
+class ObsMap:
+    """Finds leaves and masks in raw observations, checks them and writes them into rows.
+
+    Args:
+        spec: The env's.
+    """
+
+    def __init__(self, spec: EnvSpec) -> None:
+        self.plain = not spec.dict_obs
+        self.masked = spec.masked
+        self.mask_in_obs = isinstance(spec.observation_space, spaces.Dict) and MASK_KEY in spec.observation_space.spaces
+        paths = dict(_paths(spec.observation_space))
+        self._leaves: tuple[tuple[Leaf, tuple[str, ...]], ...] = tuple((leaf, paths[leaf.name]) for leaf in spec.obs)
+        self._mask_size = spec.action.mask_size
+        # Where the choices of each component begin: every component needs a legal one.
+        self._components = np.cumsum([0, *spec.action.nvec[:-1]])
+
+    def write(self, obs: Any, at: Any, out: dict[str, NDArray[Any]]) -> None:
+        """Copy an observation (or a stack of them) into position `at` of the leaves of a row."""
+        for leaf, path in self._leaves:
+            out[leaf.name][at] = _get(obs, path)
+
+    def copy(self, obs: Any) -> dict[str, NDArray[Any]]:
+        """The leaves as new arrays in their stored dtype."""
+        return {leaf.name: np.array(_get(obs, path), leaf.dtype) for leaf, path in self._leaves}
+
+    def mask(self, obs: Any, info: dict[str, Any], lead: tuple[int, ...] = ()) -> NDArray[Any]:
+        """The legal actions as one vector (per env, with `lead`); MultiDiscrete masks may come as a tuple."""
+        mask = obs[MASK_KEY] if self.mask_in_obs else info[MASK_KEY]
+        if isinstance(mask, tuple | list):
+            mask = np.concatenate([np.asarray(part).reshape(*lead, -1) for part in mask], axis=-1)
+        mask = np.asarray(mask)
+        if mask.dtype == object:  # Vector infos of lists arrive as objects; a gap means that nothing was said.
+            every = [False] * self._mask_size
+            mask = np.array([every if part is None else np.concatenate([np.ravel(p) for p in part]) for part in mask])
+        return mask.reshape(*lead, -1)
+
+    def check(self, obs: Any, info: dict[str, Any], who: str, lead: tuple[int, ...] = ()) -> None:
+        """Compare an observation with the space, and look for the mask.
+
+        Raises:
+            EnvError: Naming the leaf, what came and what the space promises.
+        """
+        for leaf, path in self._leaves:
+            try:
+                value = np.asarray(_get(obs, path))
+            except (KeyError, TypeError, IndexError, ValueError) as error:
+                raise EnvError(
+                    f"{who}: observation has no usable {leaf.name!r} ({type(error).__name__}: {error}), "
+                    "which its observation_space promises. Make the two agree."
+                ) from error
+            shape = (*lead, *leaf.shape)
+            if value.shape != shape or not np.can_cast(value.dtype, leaf.dtype, "same_kind"):
+                raise EnvError(
+                    f"{who}: observation {leaf.name!r} must be {leaf.dtype} of shape {shape}, as its space says "
+                    f"(got {value.dtype} of shape {value.shape}). Make the env's observation_space and its "
+                    "observations agree."
+                )
+        if self.masked:
+            self._check_mask_shape(obs, info, who, lead)
+
+    def check_legal(self, mask: NDArray[np.bool_], first_env: int) -> None:
+        """Refuse a row in which some env has no legal action.
+
+        Raises:
+            EnvError: Naming the first such env.
+        """
+        legal = np.logical_or.reduceat(mask, self._components, axis=1).all(axis=1)
+        if not legal.all():
+            index = int(np.argmin(legal))
+            raise EnvError(
+                f"env {first_env + index}: action_mask allows no action ({mask[index].astype(int).tolist()}). "
+                "End the episode instead (terminated=True), or allow an action that does nothing."
+            )
+
+    def _check_mask_shape(self, obs: Any, info: dict[str, Any], who: str, lead: tuple[int, ...]) -> None:
+        place = "observation" if self.mask_in_obs else "info"
+        if MASK_KEY not in (obs if self.mask_in_obs else info):
+            raise EnvError(
+                f"{who}: {place} has no {MASK_KEY!r}, though the first one had. Give a mask with every reset and step."
+            )
+        shape = self.mask(obs, info, lead).shape
+        if shape != (*lead, self._mask_size):
+            raise EnvError(
+                f"{who}: {MASK_KEY} must have {self._mask_size} entries, one per action (got shape {shape})."
+            )
+
+
+def require_same_spaces(made: EnvSpec, spec: EnvSpec, who: str) -> None:
+    """Refuse an env whose spaces are not the ones that memory was laid out for.
+
+    Raises:
+        EnvError: Naming both.
+    """
+    keys = [(s.obs, s.action.kind, s.action.shape, s.action.nvec, s.action.start) for s in (made, spec)]
+    if keys[0] != keys[1]:
+        raise EnvError(
+            f"{who}: its spaces ({made.observation_space}, {made.action_space}) differ from the first env's "
+            f"({spec.observation_space}, {spec.action_space}). All envs of a run must have the same spaces."
+        )
+
+
+def _get(obs: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        obs = obs[key]
+    return obs
+
+
+def _paths(space: spaces.Space[Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Leaf names, as the spec spells them, with the keys that lead there."""
+    if isinstance(space, spaces.Dict):
+        for key, sub in space.spaces.items():
+            yield from _paths(sub, (*path, key))
+    else:
+        yield "/".join(path) or PLAIN, path

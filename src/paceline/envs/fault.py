@@ -1,0 +1,153 @@
+"""An env that fails on demand, for trying out how your own set-up copes: `--env paceline.envs.fault:FaultEnv`."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from paceline.envs.seeding import episode_seed
+from paceline.errors import ConfigError, nearest
+
+FaultMode = Literal[
+    "none",
+    "raise",  # in step
+    "raise_reset",
+    "raise_init",
+    "raise_odd",  # an exception that cannot be pickled and needs two arguments
+    "exit",  # the process ends at once, with code 7
+    "sys_exit",  # SystemExit, code 3
+    "segfault",
+    "hang",  # in Python
+    "hang_gil",  # in C, without ever giving the interpreter back
+    "slow_reset",  # the first reset takes `hang_s`
+    "leak",  # 1 MB a step, from `at_step` on
+    "nan_obs",
+    "nan_reward",
+    "wrong_shape",
+    "wrong_dtype",
+]
+
+
+class OddError(Exception):
+    """Does not survive pickling: two arguments, one of them a local function."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(f"{text} (code {code})")
+        self.callback = lambda: code
+
+
+class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
+    """A four-number env that behaves, until it does not.
+
+    Args:
+        mode: What goes wrong.
+        at_step: In which step of the episode, counting from 1.
+        at_episode: In which episode, counting from 0.
+        env_index: In which env of the run; none means in all. Told from the seed that the env is reset with.
+        run_seed: The run's seed, needed with `env_index`.
+        once: A file to create when it happens; where it exists already, nothing happens. For a fault in one
+            process only, or one that is gone after a restart.
+        hang_s: How long the hanging and slow modes take.
+        episode_length: Steps until the episode is truncated.
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: FaultMode = "none",
+        at_step: int = 1,
+        at_episode: int = 0,
+        env_index: int | None = None,
+        run_seed: int = 0,
+        once: str | None = None,
+        hang_s: float = 3600.0,
+        episode_length: int = 20,
+    ) -> None:
+        if mode not in get_args(FaultMode):
+            raise ConfigError(f"FaultEnv: unknown mode {mode!r}. {nearest(mode, get_args(FaultMode))}")
+        self.observation_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self._mode, self._at_step, self._at_episode, self._length = mode, at_step, at_episode, episode_length
+        self._due_seed = None if env_index is None else episode_seed(run_seed, env_index, at_episode)
+        self._once, self._hang_s = once, hang_s
+        self._episode, self._elapsed, self._armed = -1, 0, False
+        self._hoard: list[bytearray] = []
+        if mode == "raise_init" and self._first_time():
+            raise RuntimeError("fault in the constructor, as asked")
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin an episode, which may be the one that fails."""
+        super().reset(seed=seed, options=options)
+        self._episode += 1
+        self._elapsed = 0
+        due = self._episode == self._at_episode if self._due_seed is None else seed == self._due_seed
+        self._armed = due
+        if due and self._mode == "raise_reset" and self._first_time():
+            raise RuntimeError("fault in reset, as asked")
+        if due and self._mode == "slow_reset" and self._first_time():
+            time.sleep(self._hang_s)
+        return self._look(), {}
+
+    def step(self, action: int | np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Take a step, which may be the one that fails."""
+        del action  # The reward does not depend on it.
+        self._elapsed += 1
+        obs: NDArray[Any] = self._look()
+        reward, truncated = 1.0, self._elapsed >= self._length
+        if self._mode == "leak" and self._elapsed >= self._at_step:
+            self._hoard.append(bytearray(os.urandom(1 << 20)))
+        if self._armed and self._elapsed == self._at_step and self._first_time():
+            match self._mode:
+                case "nan_obs":
+                    obs[0] = np.nan
+                case "nan_reward":
+                    reward = float("nan")
+                case "wrong_shape":
+                    obs = obs[:3]
+                case "wrong_dtype":
+                    obs = obs.astype(np.complex64)
+                case _:
+                    self._fail()
+        return obs, reward, False, truncated, {}
+
+    def _fail(self) -> None:
+        match self._mode:
+            case "raise":
+                raise RuntimeError("fault in step, as asked")
+            case "raise_odd":
+                raise OddError("fault in step, as asked", 42)
+            case "exit":
+                os._exit(7)
+            case "sys_exit":
+                sys.exit(3)
+            case "segfault":
+                ctypes.string_at(0)
+            case "hang":
+                time.sleep(self._hang_s)
+            case "hang_gil":
+                # PyDLL, unlike CDLL, calls without releasing the interpreter lock.
+                ctypes.PyDLL(None).sleep(int(self._hang_s))
+
+    def _look(self) -> NDArray[np.float32]:
+        return self.np_random.uniform(-1.0, 1.0, 4).astype(np.float32)
+
+    def _first_time(self) -> bool:
+        """Whether the fault is still to happen, as far as the `once` file knows; claims it."""
+        if self._once is None:
+            return True
+        try:
+            Path(self._once).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True

@@ -1,0 +1,235 @@
+"""The step loop over single envs: the innermost loop of collecting, and the place where an env's failure gets a name.
+
+Overhead per env step is held under a microsecond: methods are bound once, actions become Python objects once per
+row, small fields are written once per row. Only observations are copied env by env, straight into the row, so that
+envs which reuse their array do no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.envs import block
+from paceline.envs.block import CHECKED_STEPS, ActionMap, EnvBlock, Finals, History, ObsMap, require_same_spaces
+from paceline.envs.make import Env, EnvRecipe, describe
+from paceline.envs.native import VectorEnvs
+from paceline.envs.seeding import episode_seed
+from paceline.errors import ConfigError, EnvError
+from paceline.memory.rows import Row
+from paceline.spec import PLAIN, EnvSpec
+
+__all__ = ["EnvBlock", "Finals", "History", "SingleEnvs", "VectorEnvs", "make_block"]
+
+_log = logging.getLogger(__name__)
+
+
+def make_block(
+    recipe: EnvRecipe,
+    spec: EnvSpec,
+    *,
+    seed: int,
+    first_group: int,
+    groups: int,
+    group_size: int,
+    episode: NDArray[np.int64],
+) -> EnvBlock:
+    """Make the envs of a worker's groups, by the env's own vector implementation where that pays.
+
+    Args:
+        recipe: How to make an env.
+        spec: What `recipe.probe()` found.
+        seed: The run's.
+        first_group: The first group of the block.
+        groups: How many.
+        group_size: Envs per group.
+        episode: [groups * group_size] the block keeps the episode numbers here.
+    """
+    if recipe.use_native(group_size):
+        return VectorEnvs(
+            recipe, spec, seed=seed, first_group=first_group, groups=groups, group_size=group_size, episode=episode
+        )
+    return SingleEnvs(
+        recipe, spec, seed=seed, first_env=first_group * group_size, n=groups * group_size, episode=episode
+    )
+
+
+class SingleEnvs:
+    """Steps n single envs one after another, and resets an ended one within the same step.
+
+    Args:
+        recipe: How to make an env.
+        spec: What `recipe.probe()` found.
+        seed: The run's.
+        first_env: Index in the run of the block's first env.
+        n: How many.
+        episode: [n] the block keeps the episode numbers here.
+    """
+
+    def __init__(
+        self, recipe: EnvRecipe, spec: EnvSpec, *, seed: int, first_env: int, n: int, episode: NDArray[np.int64]
+    ) -> None:
+        self.episode = episode
+        self._seed, self._first = seed, first_env
+        self._actions, self._obs = ActionMap(spec), ObsMap(spec)
+        self._simple = self._obs.plain and not self._obs.masked
+        self._rewards: list[Any] = [0.0] * n
+        self._row = 0
+        self._begun = [0] * n  # The row in which each env's episode began: gives the step for error texts.
+        self._envs: list[Env] = []
+        try:
+            for i in range(first_env, first_env + n):
+                self._envs.append(recipe.make(who=f"env {i} (seed {seed})"))
+            self._check_envs(spec)
+        except BaseException:
+            self.close()
+            raise
+        self._steps = [env.step for env in self._envs]
+
+    def reset(self, row: Row) -> None:
+        """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
+        for i in range(len(self._envs)):
+            self._show(i, *self._begin(i), row)
+        if row.mask is not None:
+            self._obs.check_legal(row.mask, self._first)
+
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+        """Step every env once; ended ones begin their next episode. See `EnvBlock.step`."""
+        self._row += 1
+        rewards = self._rewards
+        # The usual case, one array and nothing to check, is spared a call per env.
+        simple = self._simple and self._row > CHECKED_STEPS
+        plain = after.obs[PLAIN] if simple else row.reward
+        finals: list[tuple[int, dict[str, NDArray[Any]]]] = []
+        row.terminated.fill(False)
+        row.truncated.fill(False)
+        row.valid.fill(True)
+        actions = self._actions.each(action)
+        i = 0
+        try:
+            for i, env_step in enumerate(self._steps):
+                obs, rewards[i], terminated, truncated, info = env_step(actions[i])
+                if terminated or truncated:
+                    row.terminated[i], row.truncated[i] = terminated, truncated
+                    if not terminated:
+                        finals.append((i, self._last_obs(i, obs, info)))
+                    self.episode[i] += 1
+                    obs, info = self._begin(i)
+                if simple:
+                    plain[i] = obs
+                else:
+                    self._show(i, obs, info, after)
+        except EnvError:
+            raise
+        except Exception as error:
+            raise self._failure(i, actions[i], error) from error
+        try:
+            row.reward[...] = rewards
+        except (TypeError, ValueError):
+            row.reward[...] = [self._number(i, reward) for i, reward in enumerate(rewards)]
+        if after.mask is not None:
+            self._obs.check_legal(after.mask, self._first)
+        return finals
+
+    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
+        """Replay every env's episode and compare the outcome bit for bit. See `EnvBlock.restore`."""
+        strayed = []
+        for i, history in enumerate(histories):
+            self.episode[i] = history.episode
+            if not self._replay(i, history, row):
+                self.episode[i] += 1
+                self._show(i, *self._begin(i), row)
+                strayed.append(i)
+        if row.mask is not None:
+            self._obs.check_legal(row.mask, self._first)
+        return strayed
+
+    def close(self) -> None:
+        """Close the envs. May be called twice; a failing one does not keep the others open."""
+        while self._envs:
+            env = self._envs.pop()
+            try:
+                env.close()
+            except Exception as error:
+                _log.warning("env %d raised in close: %s", self._first + len(self._envs), describe(error))
+
+    def _begin(self, i: int) -> tuple[Any, dict[str, Any]]:
+        """Reset env i for the episode that `episode` names."""
+        try:
+            obs, info = self._envs[i].reset(seed=self._episode_seed(i))
+        except Exception as error:
+            raise EnvError(
+                f"{self._who(i)} raised in reset: {describe(error)}. To see it alone: {self._how(i)}."
+            ) from error
+        self._begun[i] = self._row
+        return obs, info
+
+    def _last_obs(self, i: int, obs: Any, info: dict[str, Any]) -> dict[str, NDArray[Any]]:
+        if self._row <= CHECKED_STEPS:
+            self._obs.check(obs, info, self._who(i))
+        return self._obs.copy(obs)
+
+    def _show(self, i: int, obs: Any, info: dict[str, Any], row: Row) -> None:
+        """Write what env i is seen to be in, and what it may do there."""
+        if self._row <= CHECKED_STEPS:
+            self._obs.check(obs, info, self._who(i))
+        self._obs.write(obs, i, row.obs)
+        if row.mask is not None:
+            row.mask[i] = self._obs.mask(obs, info)
+
+    def _replay(self, i: int, history: History, row: Row) -> bool:
+        """Bring env i to where its history ends; False if it went elsewhere."""
+        obs, info = self._begin(i)
+        for action in self._actions.each(history.actions):
+            try:
+                obs, _, terminated, truncated, info = self._steps[i](action)
+            except Exception as error:
+                raise self._failure(i, action, error) from error
+            if terminated or truncated:
+                return False
+        # For error texts: the episode began this many rows ago.
+        self._begun[i] = self._row - len(history.actions)
+        self._show(i, obs, info, row)
+        same = all(row.obs[name][i].tobytes() == leaf.tobytes() for name, leaf in history.obs.items())
+        return same and (row.mask is None or history.mask is None or np.array_equal(row.mask[i], history.mask))
+
+    def _check_envs(self, spec: EnvSpec) -> None:
+        if len({id(env.unwrapped) for env in self._envs}) < len(self._envs):
+            raise ConfigError("env: the function gave the same env twice. Have it make a new one at every call.")
+        for i, env in enumerate(self._envs):
+            made = EnvSpec.of(env.observation_space, env.action_space, masked=spec.masked)
+            require_same_spaces(made, spec, f"env {self._first + i}")
+
+    def _number(self, i: int, reward: Any) -> float:
+        """A reward as a float; arrays with one element are accepted, though a row costs more with them."""
+        try:
+            return float(np.asarray(reward).item())
+        except (TypeError, ValueError) as error:
+            raise EnvError(f"{self._who(i)}: reward must be one number (got {reward!r}).") from error
+
+    def _failure(self, i: int, action: Any, error: Exception) -> EnvError:
+        step = self._row - self._begun[i]
+        frame = error.__traceback__
+        while frame is not None and frame.tb_next is not None:
+            frame = frame.tb_next
+        # Raised by our own lines, not the env's: it returned something we could not unpack or store.
+        ours = frame is not None and frame.tb_frame.f_globals.get("__name__") in (__name__, block.__name__)
+        if ours:
+            what = f"returned what cannot be stored in step {step} with action {action!r}: {describe(error)}"
+            rule = "Step must return (obs, reward, terminated, truncated, info), as the env's spaces say."
+            return EnvError(f"{self._who(i)} {what}. {rule}")
+        what = f"raised in step {step} with action {action!r}: {describe(error)}"
+        return EnvError(f"{self._who(i)} {what}. To see it alone: {self._how(i)} and take the episode's actions.")
+
+    def _who(self, i: int) -> str:
+        return f"env {self._first + i} (seed {self._seed}, episode {int(self.episode[i])})"
+
+    def _how(self, i: int) -> str:
+        return f"reset(seed={self._episode_seed(i)})"
+
+    def _episode_seed(self, i: int) -> int:
+        return episode_seed(self._seed, self._first + i, int(self.episode[i]))

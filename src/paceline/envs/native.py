@@ -1,0 +1,200 @@
+"""The step loop over native vector envs: one per group, whatever way they reset themselves.
+
+    NEXT_STEP   step t ends the episode, step t+1 only resets: row t+1 shows the last real observation, is not valid
+    SAME_STEP   step t ends and resets: row t+1 shows the new episode, the last real observation is in the infos
+    DISABLED    as SAME_STEP, but the reset is our call, with a mask
+
+All three give the same episodes and the same valid transitions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+
+from paceline.envs.block import CHECKED_STEPS, ActionMap, Finals, History, ObsMap, require_same_spaces
+from paceline.envs.make import EnvRecipe, describe
+from paceline.envs.seeding import group_seed
+from paceline.errors import ConfigError, EnvError
+from paceline.memory.rows import Row
+from paceline.spec import MASK_KEY, EnvSpec
+
+_log = logging.getLogger(__name__)
+
+
+class VectorEnvs:
+    """Steps groups of envs, each by the env's own vector implementation.
+
+    Args:
+        recipe: How to make a vector env.
+        spec: What `recipe.probe()` found.
+        seed: The run's.
+        first_group: Index in the run of the block's first group.
+        groups: How many.
+        group_size: Envs per group.
+        episode: [groups * group_size] the block keeps the episode numbers here.
+    """
+
+    def __init__(
+        self,
+        recipe: EnvRecipe,
+        spec: EnvSpec,
+        *,
+        seed: int,
+        first_group: int,
+        groups: int,
+        group_size: int,
+        episode: NDArray[np.int64],
+    ) -> None:
+        self.episode = episode
+        self._seed, self._first_group, self._size = seed, first_group, group_size
+        self._actions, self._obs = ActionMap(spec), ObsMap(spec)
+        self._columns = [slice(g * group_size, (g + 1) * group_size) for g in range(groups)]
+        self._pending = np.zeros(groups * group_size, np.bool_)  # Envs whose next step only resets them.
+        self._row = 0
+        self._envs: list[VectorEnv[Any, Any, Any]] = []
+        try:
+            for g in range(groups):
+                self._envs.append(recipe.make_vector(group_size, who=self._who(g)))
+            self._modes = [self._check_env(g, env, spec) for g, env in enumerate(self._envs)]
+        except BaseException:
+            self.close()
+            raise
+
+    def reset(self, row: Row) -> None:
+        """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
+        self._pending.fill(False)
+        for g, columns in enumerate(self._columns):
+            seed = group_seed(self._seed, self._first_group + g, int(self.episode[columns].max()))
+            obs, infos = self._reset_group(g, seed=seed)
+            self._obs.check(obs, infos, self._who(g), (self._size,))
+            self._show(obs, infos, columns, row)
+        if row.mask is not None:
+            self._obs.check_legal(row.mask, self._first_group * self._size)
+
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+        """Step every group once; ended envs begin their next episode. See `EnvBlock.step`."""
+        self._row += 1
+        actions = self._actions.batch(action)
+        finals: list[tuple[int, dict[str, NDArray[Any]]]] = []
+        row.valid[...] = ~self._pending
+        for g, (env, mode, columns) in enumerate(zip(self._envs, self._modes, self._columns, strict=True)):
+            try:
+                obs, row.reward[columns], terminated, truncated, infos = env.step(actions[columns])
+                row.terminated[columns], row.truncated[columns] = terminated, truncated
+            except Exception as error:
+                raise EnvError(
+                    f"{self._who(g)} raised in step {self._row} with actions {actions[columns].tolist()}: "
+                    f"{describe(error)}. To see it alone: reset(seed="
+                    f"{group_seed(self._seed, self._first_group + g)}) and take the same actions."
+                ) from error
+            if self._row <= CHECKED_STEPS:
+                self._obs.check(obs, infos, self._who(g), (self._size,))
+            self._show(obs, infos, columns, after)
+            if mode is not AutoresetMode.NEXT_STEP:
+                finals += self._end_now(g, obs, infos, row, after)
+        if self._pending.any():
+            row.reward[self._pending] = 0.0
+            row.terminated[self._pending] = False
+            row.truncated[self._pending] = False
+        ended = row.terminated | row.truncated
+        self.episode[ended] += 1
+        for mode, columns in zip(self._modes, self._columns, strict=True):
+            self._pending[columns] = ended[columns] if mode is AutoresetMode.NEXT_STEP else False
+        if after.mask is not None:
+            # Nothing need be legal where an episode is over, but the policy draws an action there all the same.
+            after.mask[self._pending] = True
+            self._obs.check_legal(after.mask, self._first_group * self._size)
+        return finals
+
+    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
+        """Begin new episodes everywhere: one env of a vector env cannot be replayed without the others."""
+        for i, history in enumerate(histories):
+            self.episode[i] = history.episode + 1
+        self.reset(row)
+        return list(range(len(histories)))
+
+    def close(self) -> None:
+        """Close the envs. May be called twice; a failing one does not keep the others open."""
+        while self._envs:
+            env = self._envs.pop()
+            try:
+                env.close()
+            except Exception as error:
+                _log.warning("%s raised in close: %s", self._who(len(self._envs)), describe(error))
+
+    def _end_now(self, g: int, obs: Any, infos: dict[str, Any], row: Row, after: Row) -> Finals:
+        """Gather last observations, and reset what does not reset itself."""
+        columns = self._columns[g]
+        ended = row.terminated[columns] | row.truncated[columns]
+        if not ended.any():
+            return ()
+        cut = np.flatnonzero(ended & ~row.terminated[columns])
+        if self._modes[g] is AutoresetMode.SAME_STEP:
+            return [(columns.start + int(j), self._obs.copy(self._last_obs(g, infos, int(j)))) for j in cut]
+        finals = [(columns.start + int(j), self._obs.copy(_pick(obs, int(j)))) for j in cut]
+        fresh, infos = self._reset_group(g, options={"reset_mask": ended})
+        self._show(_pick(fresh, ended), infos, columns.start + np.flatnonzero(ended), after, ended)
+        return finals
+
+    def _last_obs(self, g: int, infos: dict[str, Any], j: int) -> Any:
+        """The j-th env's last observation: from an array of observations, or from stacked ones."""
+        last = infos.get("final_obs")
+        given = infos.get("_final_obs")
+        if last is None or (given is not None and not given[j]):
+            raise EnvError(
+                f"{self._who(g)}: SAME_STEP autoreset must give infos['final_obs'] when an episode ends "
+                f"(env {j} of the group was truncated). Use native_vector='never'."
+            )
+        return _pick(last, j)
+
+    def _show(
+        self, obs: Any, infos: dict[str, Any], at: Any, row: Row, chosen: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Write a group's observations and masks, or only those of the chosen envs."""
+        self._obs.write(obs, at, row.obs)
+        if row.mask is None:
+            return
+        if self._obs.mask_in_obs:
+            row.mask[at] = self._obs.mask(obs, infos, (len(row.mask[at]),))
+        elif MASK_KEY in infos:
+            mask = self._obs.mask(obs, infos, (self._size,))
+            row.mask[at] = mask if chosen is None else mask[chosen]
+        else:
+            row.mask[at] = False  # Refused by the check that follows, except where an episode is over.
+
+    def _reset_group(
+        self, g: int, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        try:
+            return self._envs[g].reset(seed=seed, options=options)
+        except Exception as error:
+            raise EnvError(f"{self._who(g)} raised in reset(seed={seed}): {describe(error)}.") from error
+
+    def _check_env(self, g: int, env: VectorEnv[Any, Any, Any], spec: EnvSpec) -> AutoresetMode:
+        made = EnvSpec.of(env.single_observation_space, env.single_action_space, masked=spec.masked)
+        require_same_spaces(made, spec, self._who(g))
+        if env.num_envs != self._size:
+            raise EnvError(f"{self._who(g)}: asked for {self._size} envs and got {env.num_envs}.")
+        try:
+            return AutoresetMode(env.metadata["autoreset_mode"])
+        except (KeyError, ValueError) as error:
+            raise ConfigError(
+                f"{self._who(g)}: metadata['autoreset_mode'] must be one of {[m.value for m in AutoresetMode]} "
+                f"(got {env.metadata.get('autoreset_mode')!r}). Use native_vector='never'."
+            ) from error
+
+    def _who(self, g: int) -> str:
+        group = self._first_group + g
+        first = group * self._size
+        return f"vector env of group {group} (envs {first}-{first + self._size - 1}, seed {self._seed})"
+
+
+def _pick(obs: Any, index: Any) -> Any:
+    """One env's (or some envs') part of stacked observations."""
+    return {key: _pick(value, index) for key, value in obs.items()} if isinstance(obs, dict) else obs[index]

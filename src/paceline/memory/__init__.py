@@ -1,0 +1,1 @@
+"""Shared memory: who owns which bytes."""

@@ -1,0 +1,154 @@
+"""The arena: one shared-memory segment per run, laid out once from a list of fields.
+
+    segment   | field | field | ... | field ||  sparse field | ...
+              ^ 64-byte aligned             ^ reserved up to here before anyone starts
+
+On Linux the segment is a memfd: it has no name, so nothing can be left behind, and it is not bound by the
+size of /dev/shm. (Elsewhere: a file without a name; on Windows a named mapping that goes with its last user.)
+Its pages are reserved when it is made, so that a shortage is an exception here and not a SIGBUS in the middle
+of a run. A *sparse* field takes memory only where it is written.
+
+The arena owns the mapping; arrays handed out keep it alive, so a view never outlives its memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from multiprocessing import context, reduction
+from typing import Any
+
+import numpy as np
+import psutil
+from numpy.typing import DTypeLike, NDArray
+
+from paceline.errors import ConfigError
+
+ALIGN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named array in the arena."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    sparse: bool = False
+
+    @classmethod
+    def of(cls, name: str, shape: Iterable[int], dtype: DTypeLike, *, sparse: bool = False) -> Field:
+        """A field from anything numpy takes for a dtype."""
+        return cls(name, tuple(shape), np.dtype(dtype), sparse)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes the array takes."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+class Arena:
+    """Named arrays in one shared segment. Pass it to a process as an argument: the segment is mapped there too."""
+
+    def __init__(self, fields: tuple[Field, ...], handle: int | str, total: int) -> None:
+        self.fields = fields
+        self.nbytes = total
+        self._handle = handle
+        self._map = _map(handle, total)
+        self._arrays: dict[str, NDArray[Any]] = {}
+        for field, offset in zip(fields, _offsets(fields), strict=True):
+            count = int(np.prod(field.shape, dtype=np.int64))
+            flat = np.frombuffer(self._map, field.dtype, count=count, offset=offset)
+            self._arrays[field.name] = flat.reshape(field.shape)
+
+    @classmethod
+    def create(cls, fields: Iterable[Field]) -> Arena:
+        """Allocate the segment, zeroed.
+
+        Raises:
+            ConfigError: There is not enough memory for it.
+        """
+        # Sparse fields go last, so that one range from the start can be reserved.
+        ordered = tuple(sorted(fields, key=lambda field: field.sparse))
+        if len({field.name for field in ordered}) != len(ordered):
+            raise ValueError(f"arena: field names repeat in {[field.name for field in ordered]}")
+        offsets = _offsets(ordered)
+        ends = [offset + max(field.nbytes, 1) for offset, field in zip(offsets, ordered, strict=True)]
+        total = max(ends, default=1)
+        reserved = max((end for end, field in zip(ends, ordered, strict=True) if not field.sparse), default=1)
+        free = psutil.virtual_memory().available
+        if reserved > free:
+            largest = max(ordered, key=lambda field: field.nbytes)
+            raise ConfigError(
+                f"shared memory: the batch needs {_mb(reserved)} (largest: {largest.name} {largest.shape}, "
+                f"{_mb(largest.nbytes)}) but {_mb(free)} are free. Lower --n-envs or --n-steps."
+            )
+        return cls(ordered, _open_segment(total, reserved), total)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._arrays[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
+    def __reduce__(self) -> tuple[Callable[..., Arena], tuple[Any, ...]]:
+        # The descriptor is duplicated while the process object is pickled, the one moment at which
+        # forkserver and spawn can carry it over.
+        context.assert_spawning(self)
+        handle = reduction.DupFd(self._handle) if isinstance(self._handle, int) else self._handle
+        return _attach, (self.fields, handle, self.nbytes)
+
+    def close(self) -> None:
+        """Forget the arrays and close the descriptor. Memory goes when the last array does. Idempotent."""
+        self._arrays.clear()
+        if isinstance(self._handle, int) and self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+def _attach(fields: tuple[Field, ...], handle: Any, total: int) -> Arena:
+    return Arena(fields, handle if isinstance(handle, str) else handle.detach(), total)
+
+
+def _open_segment(total: int, reserved: int) -> int | str:
+    if sys.platform == "win32":
+        return f"paceline-{uuid.uuid4().hex}"
+    if sys.platform == "linux":
+        fd = os.memfd_create("paceline", os.MFD_CLOEXEC)
+    else:
+        # A file that has lost its name before anyone else could see it.
+        fd, path = tempfile.mkstemp(prefix="paceline-")
+        os.unlink(path)
+    try:
+        os.ftruncate(fd, total)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, reserved)
+    except OSError as error:
+        os.close(fd)
+        raise ConfigError(
+            f"shared memory: {_mb(reserved)} could not be reserved ({error.strerror}). Lower --n-envs or --n-steps."
+        ) from error
+    return fd
+
+
+def _map(handle: int | str, total: int) -> mmap.mmap:
+    if sys.platform == "win32":
+        return mmap.mmap(-1, total, tagname=str(handle))
+    return mmap.mmap(int(handle), total)
+
+
+def _offsets(fields: tuple[Field, ...]) -> list[int]:
+    offsets, end = [], 0
+    for field in fields:
+        offsets.append(end)
+        end += -(-max(field.nbytes, 1) // ALIGN) * ALIGN
+    return offsets
+
+
+def _mb(nbytes: int) -> str:
+    return f"{nbytes / 2**20:,.1f} MB"

@@ -1,0 +1,143 @@
+"""Where a rollout is written and read: the same arrays as rows for a worker, as a Trajectory for the learner.
+
+obs [T+1, B, ...]      worker 0 | worker 1 | worker 2        a group's slot is its G columns;
+action [T, B, ...]     g0 g1 g2 | g3 g4 g5 | g6 g7           a worker owns the columns of its groups
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from paceline.batch import Finals, Trajectory
+from paceline.memory.rows import Row
+from paceline.memory.shared import Arena, Field
+from paceline.spec import EnvSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SlotShape:
+    """The sizes of a rollout: T steps of `groups` groups of `group_size` envs."""
+
+    spec: EnvSpec
+    n_steps: int
+    groups: int
+    group_size: int
+
+    @property
+    def n_envs(self) -> int:
+        """Envs, and so columns (B)."""
+        return self.groups * self.group_size
+
+    def fields(self) -> Iterator[Field]:
+        """What an arena must hold for one set of slots."""
+        steps, envs, spec = self.n_steps, self.n_envs, self.spec
+        for leaf in spec.obs:
+            yield Field.of(f"obs/{leaf.name}", (steps + 1, envs, *leaf.shape), leaf.dtype)
+        if spec.masked:
+            yield Field.of("mask", (steps + 1, envs, spec.action.mask_size), np.bool_)
+        yield Field.of("action", (steps, envs, *spec.action.shape), spec.action.dtype)
+        for name in ("reward", "log_prob"):
+            yield Field.of(name, (steps, envs), np.float32)
+        for name in ("terminated", "truncated", "valid"):
+            yield Field.of(name, (steps, envs), np.bool_)
+        yield Field.of("value", (steps + 1, envs), np.float32)
+        # Every step of every env could be a truncation, so there is room for all; sparse, because few are.
+        room = steps * self.group_size
+        yield Field.of("final_count", (self.groups,), np.int64)
+        yield Field.of("final_at", (self.groups, room, 2), np.int64, sparse=True)
+        yield Field.of("final_value", (self.groups, room), np.float32, sparse=True)
+        for leaf in spec.obs:
+            yield Field.of(f"final_obs/{leaf.name}", (self.groups, room, *leaf.shape), leaf.dtype, sparse=True)
+
+
+class Slots:
+    """One set of slots in an arena."""
+
+    def __init__(self, arena: Arena, shape: SlotShape) -> None:
+        self.shape = shape
+        self._arena = arena
+
+    def rows(self, first_group: int, groups: int) -> list[Row]:
+        """The T+1 rows of a worker's own columns."""
+        size, last = self.shape.group_size, self.shape.n_steps - 1
+        mine = slice(first_group * size, (first_group + groups) * size)
+        arena, spec = self._arena, self.shape.spec
+
+        def row(t: int) -> Row:
+            act = min(t, last)
+            return Row(
+                obs={leaf.name: arena[f"obs/{leaf.name}"][t, mine] for leaf in spec.obs},
+                mask=arena["mask"][t, mine] if spec.masked else None,
+                value=arena["value"][t, mine],
+                **{
+                    name: arena[name][act, mine]
+                    for name in ("action", "reward", "terminated", "truncated", "valid", "log_prob")
+                },
+            )
+
+        return [row(t) for t in range(self.shape.n_steps + 1)]
+
+    def final_slot(self, group: int) -> FinalSlot:
+        """Where a group keeps the last observations of truncated episodes."""
+        arena = self._arena
+        return FinalSlot(
+            count=arena["final_count"][group : group + 1],
+            at=arena["final_at"][group],
+            value=arena["final_value"][group],
+            obs={leaf.name: arena[f"final_obs/{leaf.name}"][group] for leaf in self.shape.spec.obs},
+        )
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A whole field, all columns: for statistics in the driver."""
+        return self._arena[name]
+
+    def trajectory(self, version: int) -> Trajectory:
+        """The rollout as the learner reads it: views, except for the few final observations."""
+        spec = self.shape.spec
+        view = {
+            name: torch.from_numpy(self._arena[name])
+            for name in ("action", "reward", "terminated", "truncated", "valid", "log_prob", "value")
+        }
+        return Trajectory(
+            obs={leaf.name: torch.from_numpy(self._arena[f"obs/{leaf.name}"]) for leaf in spec.obs},
+            mask=torch.from_numpy(self._arena["mask"]) if spec.masked else None,
+            finals=self._finals(),
+            version=version,
+            **view,
+        )
+
+    def _finals(self) -> Finals:
+        used = [(group, int(n)) for group, n in enumerate(self._arena["final_count"]) if n]
+
+        def gather(name: str) -> torch.Tensor:
+            field = self._arena[name]
+            parts = [field[group, :n] for group, n in used] or [field[0, :0]]
+            return torch.from_numpy(np.concatenate(parts))
+
+        at = gather("final_at")
+        obs = {leaf.name: gather(f"final_obs/{leaf.name}") for leaf in self.shape.spec.obs}
+        return Finals(t=at[:, 0], env=at[:, 1], obs=obs, value=gather("final_value"))
+
+
+@dataclass(frozen=True, slots=True)
+class FinalSlot:
+    """The entries of one group; `add` is called by the worker that owns it."""
+
+    count: NDArray[np.int64]  # [1]
+    at: NDArray[np.int64]  # [room, 2]  (t, env of the whole batch)
+    value: NDArray[np.float32]  # [room]
+    obs: dict[str, NDArray[Any]]  # [room, *leaf]
+
+    def add(self, t: int, env: int, obs: dict[str, Any]) -> None:
+        """Keep the last real observation of an episode that was truncated in row t."""
+        entry = int(self.count[0])
+        self.at[entry] = t, env
+        for name, leaf in self.obs.items():
+            leaf[entry] = obs[name]
+        self.count[0] = entry + 1

@@ -1,0 +1,1 @@
+"""Policies, and the fast paths that act with them."""

@@ -1,0 +1,112 @@
+"""All parameters of a module as views of one flat float32 vector.
+
+    storage  [ layer 1 weight | pad | layer 1 bias | pad | conv weight (channels_last) | ... ]
+                 ^ p.data                 ^ p.data             ^ p.data
+
+The vector may live in shared memory: workers bind the same module to the same bytes and
+read weights in place, so publishing new ones costs nothing. The optimiser sees one tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from paceline.errors import ConfigError, LearnerError
+
+ALIGN = 16
+"""Floats: every parameter starts on a 64-byte cache line, where vector loads are fastest."""
+
+
+class FlatParameters:
+    """Moves a module's parameters, and their gradients, into one vector each.
+
+    Args:
+        module: Every parameter must be float32; tied parameters are stored once.
+        storage: `[size_of(module)]` float32 on the module's device. The caller owns it and keeps
+            it alive at least as long as the module.
+
+    Optimise `vector`: its `.grad` is `flat_grad`, into which `backward()` accumulates. Zero it
+    with `flat_grad.zero_()`; `module.zero_grad()` would drop the views (`check` notices).
+    """
+
+    def __init__(self, module: nn.Module, storage: Tensor) -> None:
+        _check_storage(module, storage)
+        storage.zero_()  # padding takes part in norms and hashes
+        self._module = module
+        self.flat_grad = torch.zeros_like(storage)
+        for parameter, view in _views(module, storage):
+            view.copy_(parameter.detach())
+            parameter.data = view
+        for parameter, view in _views(module, self.flat_grad):
+            if parameter.requires_grad:
+                parameter.grad = view
+        self.vector = nn.Parameter(storage)
+        self.vector.grad = self.flat_grad
+
+    def check(self) -> None:
+        """Raise if something re-allocated a parameter or its gradient since construction."""
+        names = {id(parameter): name for name, parameter in self._module.named_parameters()}
+        pairs = zip(_views(self._module, self.vector.detach()), _views(self._module, self.flat_grad), strict=True)
+        for (parameter, data), (_, grad) in pairs:
+            moved = "weights" if parameter.data_ptr() != data.data_ptr() else ""
+            if parameter.requires_grad and (parameter.grad is None or parameter.grad.data_ptr() != grad.data_ptr()):
+                moved = moved or "gradient"
+            if moved:
+                raise LearnerError(
+                    f"parameter {names[id(parameter)]!r}: its {moved} left the flat vector. Do not call "
+                    "module.to(...) or module.zero_grad() after training has begun; zero `flat_grad` instead."
+                )
+
+
+def size_of(module: nn.Module) -> int:
+    """Floats that the flat vector of `module` needs, padding included."""
+    return sum(_padded(parameter) for parameter in module.parameters())
+
+
+def bind(module: nn.Module, storage: Tensor) -> None:
+    """Point the parameters of `module` at weights that already are in `storage`; nothing is copied in.
+
+    For workers: gradients are switched off, and the module then reads whatever the learner writes.
+    """
+    _check_storage(module, storage)
+    module.requires_grad_(False)
+    for parameter, view in _views(module, storage):
+        parameter.data = view
+
+
+def _check_storage(module: nn.Module, storage: Tensor) -> None:
+    for name, parameter in module.named_parameters():
+        if parameter.dtype != torch.float32:
+            raise ConfigError(
+                f"parameter {name!r}: must be torch.float32 ({parameter.dtype}). Build the policy in float32."
+            )
+    size = size_of(module)
+    if storage.dtype != torch.float32 or storage.shape != (size,) or not storage.is_contiguous():
+        raise ConfigError(
+            f"flat storage: must be a contiguous float32 vector of {size} "
+            f"({storage.dtype}, shape {tuple(storage.shape)}). Allocate size_of(module) floats."
+        )
+
+
+def _padded(parameter: Tensor) -> int:
+    return -(-parameter.numel() // ALIGN) * ALIGN
+
+
+def _views(module: nn.Module, vector: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    """Each parameter (tied ones once) with its piece of `vector`."""
+    offset = vector.storage_offset()
+    for parameter in module.parameters():
+        yield parameter, vector.as_strided(parameter.shape, _strides(parameter), offset)
+        offset += _padded(parameter)
+
+
+def _strides(parameter: Tensor) -> tuple[int, ...]:
+    if parameter.dim() == 4:
+        # Convolution weights lie channels_last, which CPU convolutions need to be fast;
+        # module.to(memory_format=...) would move them out of the vector.
+        _, channels, height, width = parameter.shape
+        return height * width * channels, 1, width * channels, channels
+    return torch.empty(parameter.shape, device="meta").stride()

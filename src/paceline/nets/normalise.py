@@ -1,0 +1,195 @@
+"""Running normalisation of observations and rewards.
+
+Statistics are frozen while a rollout is collected: workers only read, the trainer calls
+`update` between rollouts with the whole `[T, B]` batch, so every env and every worker count
+sees the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from paceline.errors import CheckpointError
+from paceline.nets.features import Leaves
+from paceline.spec import EnvSpec, Leaf
+
+CLIP = 10.0
+"""Normalised values are cut to this many standard deviations."""
+_EPSILON = 1e-8
+
+Floats = NDArray[np.float32]
+
+
+class RunningMoments:
+    """Count, mean and sum of squared deviations, merged batch by batch in float64."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.count = 0.0
+        self.mean = np.zeros(shape)
+        self.squares = np.zeros(shape)
+
+    def update(self, rows: NDArray[Any]) -> None:
+        """Merge rows `[n, *shape]` (Chan, Golub and LeVeque's pairwise formula)."""
+        if len(rows) == 0:
+            return
+        mean = rows.mean(0, dtype=np.float64)
+        squares = np.square(rows - mean).sum(0)
+        total = self.count + len(rows)
+        shift = mean - self.mean
+        self.squares = self.squares + squares + np.square(shift) * (self.count * len(rows) / total)
+        self.mean = self.mean + shift * (len(rows) / total)
+        self.count = total
+
+    @property
+    def inv_std(self) -> NDArray[np.float64]:
+        """One over the standard deviation; one before anything was seen."""
+        if self.count == 0:
+            return np.ones_like(self.mean)
+        return np.asarray(1.0 / np.sqrt(self.squares / self.count + _EPSILON))
+
+    def state(self, prefix: str) -> dict[str, NDArray[np.float64]]:
+        """Everything needed to go on, as arrays."""
+        return {
+            f"{prefix}count": np.asarray(self.count),
+            f"{prefix}mean": self.mean.copy(),
+            f"{prefix}squares": self.squares.copy(),
+        }
+
+    def load(self, state: Mapping[str, NDArray[Any]], prefix: str) -> None:
+        """The inverse of `state`."""
+        self.count = float(_entry(state, f"{prefix}count", ()))
+        self.mean = _entry(state, f"{prefix}mean", self.mean.shape)
+        self.squares = _entry(state, f"{prefix}squares", self.squares.shape)
+
+
+class ObsNormaliser:
+    """Shifts and scales float vector leaves to mean 0 and deviation 1; other leaves pass through.
+
+    Args:
+        spec: Which leaves there are.
+        arrays: For each of `normalised_leaves(spec)` a float32 `[2, *leaf]` (mean, one over the
+            deviation), owned by the caller and usually in shared memory. Allocated here if None.
+        attach: The arrays are already filled (a worker): leave them as they are.
+    """
+
+    def __init__(self, spec: EnvSpec, arrays: Mapping[str, Floats] | None = None, *, attach: bool = False) -> None:
+        leaves = normalised_leaves(spec)
+        self.arrays = (
+            {leaf.name: np.empty((2, *leaf.shape), np.float32) for leaf in leaves} if arrays is None else arrays
+        )
+        self._moments = {leaf.name: RunningMoments(leaf.shape) for leaf in leaves}
+        if not attach:
+            self._publish()
+
+    def update(self, obs: Leaves, valid: NDArray[np.bool_] | None = None) -> None:
+        """Take in a rollout: leaves `[T, B, *leaf]` and, where rows may be padding, `valid [T, B]`."""
+        for name, moments in self._moments.items():
+            rows = obs[name].reshape(-1, *moments.mean.shape) if valid is None else obs[name][valid]
+            moments.update(rows)
+        self._publish()
+
+    def apply(self, obs: Leaves) -> dict[str, NDArray[Any]]:
+        """Normalised leaves, as new arrays; leading axes are free."""
+        return {name: self._scaled(name, leaf, None) if name in self.arrays else leaf for name, leaf in obs.items()}
+
+    def apply_torch(self, obs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`apply` on tensors, to the same bits."""
+        result = dict(obs)
+        for name, array in self.arrays.items():
+            mean, inv_std = torch.from_numpy(np.asarray(array)).to(result[name].device)
+            result[name] = ((result[name] - mean) * inv_std).clamp_(-CLIP, CLIP)
+        return result
+
+    def applier(self, rows: int) -> Callable[[Leaves], Leaves]:
+        """`apply` for acting on `rows` rows: without allocation, each call overwrites the last."""
+        buffers = {name: np.empty((rows, *array.shape[1:]), np.float32) for name, array in self.arrays.items()}
+
+        def applied(obs: Leaves) -> Leaves:
+            result = dict(obs)
+            for name, buffer in buffers.items():
+                result[name] = self._scaled(name, obs[name], buffer)
+            return result
+
+        return applied
+
+    def state(self) -> dict[str, NDArray[np.float64]]:
+        """Everything needed to go on, as arrays."""
+        return {k: v for name, m in self._moments.items() for k, v in m.state(f"{name}:").items()}
+
+    def load(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """The inverse of `state`; refreshes the shared arrays."""
+        for name, moments in self._moments.items():
+            moments.load(state, f"{name}:")
+        self._publish()
+
+    def _publish(self) -> None:
+        for name, moments in self._moments.items():
+            self.arrays[name][0] = moments.mean
+            self.arrays[name][1] = moments.inv_std
+
+    def _scaled(self, name: str, leaf: NDArray[Any], out: Floats | None) -> Floats:
+        mean, inv_std = self.arrays[name]
+        out = np.subtract(leaf, mean, out=out)
+        np.multiply(out, inv_std, out=out)
+        np.maximum(out, np.float32(-CLIP), out=out)
+        np.minimum(out, np.float32(CLIP), out=out)
+        return out
+
+
+class RewardNormaliser:
+    """Divides rewards by the running deviation of the discounted return, so that values stay near one.
+
+    Args:
+        n_envs: B; each env carries its own discounted return across rollouts.
+        gamma: The discount.
+    """
+
+    def __init__(self, n_envs: int, gamma: float) -> None:
+        self.gamma = gamma
+        self.carry = np.zeros(n_envs)
+        self._moments = RunningMoments(())
+
+    def update(self, reward: NDArray[Any], ended: NDArray[np.bool_], valid: NDArray[np.bool_] | None = None) -> None:
+        """Take in a rollout: `reward`, `ended` (terminated or truncated) and `valid`, all `[T, B]`."""
+        returns = np.empty(reward.shape)
+        carry = self.carry
+        keep = self.gamma * ~ended
+        for t in range(len(reward)):
+            returns[t] = carry + reward[t]
+            carry = returns[t] * keep[t]
+        self.carry = carry
+        self._moments.update(returns.reshape(-1) if valid is None else returns[valid])
+
+    def apply(self, reward: Tensor) -> Tensor:
+        """Scaled rewards, cut at `CLIP`."""
+        return (reward * float(self._moments.inv_std)).clamp_(-CLIP, CLIP)
+
+    def state(self) -> dict[str, NDArray[np.float64]]:
+        """Everything needed to go on, as arrays."""
+        return {"carry": self.carry.copy(), **self._moments.state("return:")}
+
+    def load(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """The inverse of `state`."""
+        carry = _entry(state, "carry", self.carry.shape)
+        self._moments.load(state, "return:")
+        self.carry = carry
+
+
+def normalised_leaves(spec: EnvSpec) -> tuple[Leaf, ...]:
+    """The leaves that are normalised: float vectors."""
+    return tuple(leaf for leaf in spec.obs if leaf.kind == "vector" and np.issubdtype(leaf.dtype, np.floating))
+
+
+def _entry(state: Mapping[str, NDArray[Any]], key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    if key not in state or state[key].shape != shape:
+        found = state[key].shape if key in state else "missing"
+        raise CheckpointError(
+            f"normaliser entry {key!r}: must have shape {shape} ({found}). It belongs to another env."
+        )
+    return np.array(state[key], np.float64)

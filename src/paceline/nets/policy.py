@@ -1,0 +1,155 @@
+"""Building a policy by name, import path or class, and checking that it can be trained here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from paceline.errors import ConfigError, nearest
+from paceline.nets.cnn import ImpalaCNN, NatureCNN
+from paceline.nets.features import policy_input
+from paceline.nets.mlp import Activation, MLPPolicy
+from paceline.spec import EnvSpec
+
+POLICIES = ("auto", "impala_cnn", "mlp", "nature_cnn")
+"""Built-in names; `auto` is nature_cnn where there is an image, else mlp."""
+
+PolicySource = str | Callable[..., nn.Module]
+
+
+class Policy(Protocol):
+    """What a policy must be, besides an `nn.Module` with float32 parameters.
+
+    A class of your own is constructed as `cls(observation_space, action_space, param_size)`.
+    `obs` is the batched observation, or a dict of its leaves (nested keys joined by `/`) for a
+    Dict space; images arrive as raw uint8 and are the module's to scale. `param_size` is what
+    the action head needs: logits, or for Box actions means followed by log standard deviations.
+
+    Optional: `numpy_actor(groups, group_size)`, a faster forward for collecting (nets/mlp.py has
+    one and states its rules).
+    """
+
+    def __call__(self, obs: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Distribution parameters `[N, param_size]` and state values `[N]`."""
+        ...
+
+
+def build_policy(
+    source: PolicySource,
+    spec: EnvSpec,
+    *,
+    hidden_sizes: Sequence[int] = (64, 64),
+    activation: Activation = "tanh",
+    seed: int = 0,
+) -> nn.Module:
+    """Construct and check a policy.
+
+    Initial weights depend on `seed` alone, and torch's global generator is left as it was.
+
+    Args:
+        source: A name out of `POLICIES`, `"module:Class"`, or a class (see `Policy`).
+        spec: What it will see and decide.
+        hidden_sizes: For mlp.
+        activation: For mlp.
+        seed: Of the initial weights.
+    """
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed: that would re-seed CUDA generators too, which are not restored.
+        torch.default_generator.manual_seed(seed)
+        module, name = _construct(source, spec, hidden_sizes, activation)
+        _check_layers(module, name)
+        _check_outputs(module, name, spec)
+    return module
+
+
+def _construct(
+    source: PolicySource, spec: EnvSpec, hidden_sizes: Sequence[int], activation: Activation
+) -> tuple[nn.Module, str]:
+    if source == "auto":
+        source = "nature_cnn" if any(leaf.kind == "image" for leaf in spec.obs) else "mlp"
+    match source:
+        case "mlp":
+            return MLPPolicy(spec, hidden_sizes, activation), source
+        case "nature_cnn":
+            return NatureCNN(spec), source
+        case "impala_cnn":
+            return ImpalaCNN(spec), source
+        case str() if ":" in source:
+            cls, name = _imported(source), source
+        case str():
+            raise ConfigError(
+                f"policy={source!r}: unknown name. {nearest(source, POLICIES)} Your own is given as 'module:Class'."
+            )
+        case _:
+            cls, name = source, getattr(source, "__qualname__", repr(source))
+    try:
+        module = cls(spec.observation_space, spec.action_space, spec.action.param_size)
+    except Exception as exc:
+        raise ConfigError(
+            f"policy {name!r}: {name}(observation_space, action_space, param_size={spec.action.param_size}) "
+            f"raised {type(exc).__name__}: {exc}. Accept these three arguments."
+        ) from exc
+    if not isinstance(module, nn.Module):
+        raise ConfigError(f"policy {name!r}: must construct a torch.nn.Module ({type(module).__name__}).")
+    return module, name
+
+
+def _imported(path: str) -> Callable[..., Any]:
+    module_name, _, attribute = path.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as exc:
+        raise ConfigError(
+            f"policy={path!r}: no module {exc.name!r}. Run from its folder, install it, or set PYTHONPATH."
+        ) from exc
+    cls = getattr(module, attribute, None)
+    if not callable(cls):
+        classes = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, nn.Module)]
+        raise ConfigError(f"policy={path!r}: {module_name!r} has no {attribute!r}. {nearest(attribute, classes)}")
+    found: Callable[..., Any] = cls
+    return found
+
+
+def _check_layers(module: nn.Module, name: str) -> None:
+    for path, layer in module.named_modules():
+        if getattr(layer, "running_mean", None) is not None or isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            raise ConfigError(
+                f"policy {name!r}: layer {path!r} ({type(layer).__name__}) mixes the rows of a batch, so results "
+                "would depend on the number of workers. Use LayerNorm or GroupNorm."
+            )
+        dropout = isinstance(layer, nn.modules.dropout._DropoutNd | nn.AlphaDropout)
+        if dropout and layer.training and getattr(layer, "p", 0.0) > 0:
+            raise ConfigError(
+                f"policy {name!r}: layer {path!r} ({type(layer).__name__}, p={layer.p}) would act at random while "
+                "learning and collecting disagree. Remove it, or put it in eval mode."
+            )
+
+
+def _check_outputs(module: nn.Module, name: str, spec: EnvSpec) -> None:
+    rows, size = 3, spec.action.param_size  # not 2: a bare tensor of two rows would unpack
+    zeros = {leaf.name: torch.from_numpy(_zeros(leaf.shape, leaf.dtype, leaf.start, rows)) for leaf in spec.obs}
+    try:
+        with torch.no_grad():
+            result = module(policy_input(spec, zeros))
+            params, value = result
+            shapes = tuple(params.shape), tuple(value.shape)
+    except Exception as exc:
+        shown = {key: (str(leaf.dtype).removeprefix("torch."), tuple(leaf.shape)) for key, leaf in zeros.items()}
+        raise ConfigError(
+            f"policy {name!r}: forward raised {type(exc).__name__} on {shown}: {exc}. "
+            f"It must return (params [N, {size}], value [N])."
+        ) from exc
+    if shapes != ((rows, size), (rows,)):
+        raise ConfigError(
+            f"policy {name!r}: must return params {(rows, size)} and value {(rows,)} for {rows} rows "
+            f"({shapes[0]} and {shapes[1]})." + (" Add .squeeze(-1) to the value." if shapes[1] == (rows, 1) else "")
+        )
+
+
+def _zeros(shape: tuple[int, ...], dtype: Any, start: int, rows: int) -> Any:
+    return np.full((rows, *shape), start, dtype)

@@ -1,0 +1,253 @@
+"""Action heads: what a policy's output means as a distribution over actions.
+
+Each head exists twice on purpose. Acting is numpy on a few rows, thousands of times a
+second, with noise drawn beforehand; learning is torch on large batches, differentiable.
+Both take the same `params` and agree on `log_prob`.
+
+    params [n, P] --sample(noise)--> action, log_prob        numpy, while collecting
+    params [N, P] --log_prob_entropy(action)--> ...          torch, while learning
+
+In numpy every row is computed from that row alone, with the same operations whatever n
+is, so results do not depend on which rows a worker happens to hold.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from paceline.errors import ConfigError
+from paceline.spec import ActionSpec
+
+Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+ILLEGAL = -1e8
+"""Logit of an illegal action: far below any legal one, and finite so that entropy is too."""
+
+LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+_LOG_STD_MIN, _LOG_STD_MAX = np.float32(LOG_STD_MIN), np.float32(LOG_STD_MAX)
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+# Keeps Gumbel noise below 23.1, so that no exponential in `sample` can overflow float32.
+_TINY_EXPONENTIAL = np.float32(1e-10)
+_TINY_UNIFORM = np.float32(2.0**-25)
+
+
+class ActionHead(Protocol):
+    """How one kind of action is sampled, scored and chosen greedily."""
+
+    def draw_noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        """Noise for `sample`, float32 `[*shape, noise_size]`."""
+        ...
+
+    def sample(self, params: Floats, noise: Floats, mask: Mask | None = None) -> tuple[NDArray[Any], Floats]:
+        """Actions `[n, *act]` in stored form and their log-probabilities `[n]`."""
+        ...
+
+    def mode(self, params: Floats, mask: Mask | None = None) -> NDArray[Any]:
+        """The most probable actions `[n, *act]`."""
+        ...
+
+    def log_prob_entropy(self, params: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Log-probability `[N]` of stored actions and entropy `[N]`, differentiable in `params`."""
+        ...
+
+
+def head_for(action: ActionSpec) -> ActionHead:
+    """The head that fits an action space."""
+    match action.kind:
+        case "categorical":
+            return Categorical(action.nvec[0])
+        case "multi_categorical":
+            return MultiCategorical(action.nvec)
+        case "bernoulli":
+            return Bernoulli(action.shape)
+        case "gaussian":
+            return Gaussian(action.shape)
+    raise ConfigError(f"action kind {action.kind!r}: no head exists for it.")
+
+
+class Categorical:
+    """One choice out of n. `params` are logits, noise is Gumbel: the argmax of their sum is a sample."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self._offsets = np.zeros(0, np.int64)
+
+    def draw_noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        """Gumbel noise `[*shape, n]`."""
+        # A standard Gumbel is -log of a standard exponential, and drawing the exponential
+        # resolves the tail that -log(-log(u)) cuts off where float32 u rounds to one.
+        noise = generator.standard_exponential((*shape, self.n), dtype=np.float32)
+        np.maximum(noise, _TINY_EXPONENTIAL, out=noise)
+        np.log(noise, out=noise)
+        return np.negative(noise, out=noise)
+
+    def sample(self, params: Floats, noise: Floats, mask: Mask | None = None) -> tuple[NDArray[np.int64], Floats]:
+        """Actions `[n]` and log-probabilities `[n]`; illegal actions are never chosen."""
+        logits = params if mask is None else np.where(mask, params, np.float32(ILLEGAL))
+        action = (logits + noise).argmax(1)
+        rows = len(logits)
+        if len(self._offsets) != rows:
+            self._offsets = np.arange(0, rows * self.n, self.n)
+        # log_prob = -log sum exp(logit - chosen). The chosen one is a safe pivot because it won:
+        # no other logit exceeds it by more than the (bounded) difference of their noise.
+        scores = logits - logits.take(action + self._offsets)[:, None]
+        np.exp(scores, out=scores)
+        log_prob = np.log(np.add.reduce(scores, 1))
+        return action, np.negative(log_prob, out=log_prob)
+
+    def mode(self, params: Floats, mask: Mask | None = None) -> NDArray[np.int64]:
+        """The legal action with the largest logit, `[n]`."""
+        logits = params if mask is None else np.where(mask, params, np.float32(ILLEGAL))
+        best: NDArray[np.int64] = logits.argmax(1)
+        return best
+
+    def log_prob_entropy(self, params: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Log-probability and entropy, `[N]` each."""
+        logits = params if mask is None else params.masked_fill(~mask, ILLEGAL)
+        log_p = functional.log_softmax(logits, 1)
+        entropy = -(log_p.exp() * log_p).sum(1)
+        return log_p.gather(1, action.unsqueeze(1)).squeeze(1), entropy
+
+
+class MultiCategorical:
+    """Several independent choices. `params` are their logits side by side."""
+
+    def __init__(self, nvec: tuple[int, ...]) -> None:
+        self.nvec = nvec
+        ends = np.cumsum(nvec).tolist()
+        self._parts = [(slice(end - n, end), Categorical(n)) for n, end in zip(nvec, ends, strict=True)]
+
+    def draw_noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        """Gumbel noise `[*shape, sum(nvec)]`."""
+        return Categorical(sum(self.nvec)).draw_noise(generator, shape)
+
+    def sample(self, params: Floats, noise: Floats, mask: Mask | None = None) -> tuple[NDArray[np.int64], Floats]:
+        """Actions `[n, len(nvec)]` and the log-probability of the whole choice `[n]`."""
+        action = np.empty((len(params), len(self.nvec)), np.int64)
+        total = np.zeros(len(params), np.float32)
+        for i, (part, head) in enumerate(self._parts):
+            action[:, i], log_prob = head.sample(
+                params[:, part], noise[:, part], None if mask is None else mask[:, part]
+            )
+            total += log_prob
+        return action, total
+
+    def mode(self, params: Floats, mask: Mask | None = None) -> NDArray[np.int64]:
+        """The best legal choice of each part, `[n, len(nvec)]`."""
+        columns = [head.mode(params[:, p], None if mask is None else mask[:, p]) for p, head in self._parts]
+        return np.stack(columns, 1)
+
+    def log_prob_entropy(self, params: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Log-probability and entropy of the whole choice, `[N]` each."""
+        pairs = [
+            head.log_prob_entropy(params[:, part], action[:, i], None if mask is None else mask[:, part])
+            for i, (part, head) in enumerate(self._parts)
+        ]
+        log_prob, entropy = (torch.stack(column).sum(0) for column in zip(*pairs, strict=True))
+        return log_prob, entropy
+
+
+class Bernoulli:
+    """Independent bits. `params` are logits of a one, noise is logistic: their sum's sign is a sample."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.size = math.prod(shape)
+
+    def draw_noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        """Logistic noise `[*shape, bits]`."""
+        uniform = generator.random((*shape, self.size), dtype=np.float32)
+        np.maximum(uniform, _TINY_UNIFORM, out=uniform)
+        return np.log(uniform) - np.log1p(-uniform)
+
+    def sample(
+        self,
+        params: Floats,
+        noise: Floats,
+        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+    ) -> tuple[NDArray[np.int8], Floats]:
+        """Bits `[n, *shape]` and the log-probability of all of them `[n]`."""
+        ones = params + noise > 0
+        # -log p(bit) = softplus of the logit, with the sign that speaks against the bit.
+        against = np.where(ones, -params, params)
+        cost = np.maximum(against, 0) + np.log1p(np.exp(-np.abs(against)))
+        return ones.astype(np.int8).reshape(-1, *self.shape), -np.add.reduce(cost, 1)
+
+    def mode(
+        self,
+        params: Floats,
+        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+    ) -> NDArray[np.int8]:
+        """One where the logit is positive, `[n, *shape]`."""
+        return (params > 0).astype(np.int8).reshape(-1, *self.shape)
+
+    def log_prob_entropy(
+        self,
+        params: Tensor,
+        action: Tensor,
+        mask: Tensor | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probability and entropy of all bits, `[N]` each."""
+        bits = action.reshape(params.shape).to(params.dtype)
+        cost = functional.softplus(params)  # -log p(0); and -log p(1) is this minus the logit
+        log_prob = (bits * params - cost).sum(1)
+        return log_prob, (cost - params.sigmoid() * params).sum(1)
+
+
+class Gaussian:
+    """A diagonal normal. `params` are means, then log standard deviations; actions are stored unclipped."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.size = math.prod(shape)
+
+    def draw_noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        """Standard normal noise `[*shape, size]`."""
+        return generator.standard_normal((*shape, self.size), dtype=np.float32)
+
+    def sample(
+        self,
+        params: Floats,
+        noise: Floats,
+        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+    ) -> tuple[Floats, Floats]:
+        """Actions `[n, *shape]` and log-probabilities `[n]`."""
+        mean = params[:, : self.size]
+        log_std: Floats = np.minimum(np.maximum(params[:, self.size :], _LOG_STD_MIN), _LOG_STD_MAX)
+        std: Floats = np.exp(log_std)
+        action = mean + std * noise
+        # Scored from the rounded action and not from the noise, as the learner will do: with a
+        # tiny deviation the two differ, and the first update's ratio would not be one.
+        z = (action - mean) * np.exp(-log_std)
+        cost = np.float32(0.5) * z * z + log_std
+        log_prob: Floats = -np.add.reduce(cost, 1) - np.float32(self.size * _HALF_LOG_2PI)
+        return action.reshape(-1, *self.shape), log_prob
+
+    def mode(
+        self,
+        params: Floats,
+        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+    ) -> Floats:
+        """The mean, `[n, *shape]`."""
+        return params[:, : self.size].reshape(-1, *self.shape).copy()
+
+    def log_prob_entropy(
+        self,
+        params: Tensor,
+        action: Tensor,
+        mask: Tensor | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probability and entropy, `[N]` each."""
+        mean, log_std = params[:, : self.size], params[:, self.size :]
+        log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        z = (action.reshape(mean.shape) - mean) * (-log_std).exp()
+        log_prob = -(0.5 * z.square() + log_std).sum(1) - self.size * _HALF_LOG_2PI
+        return log_prob, log_std.sum(1) + self.size * (0.5 + _HALF_LOG_2PI)
