@@ -1,0 +1,1 @@
+"""Where the time went, and what a run leaves behind to read."""

@@ -1,0 +1,162 @@
+"""Files that grow while a run goes on: CSV tables and the TensorBoard event file.
+
+Lines wait in memory and are written together. A disk that is full or gone does not stop the
+training: what was written half is cut off, the rest is kept and tried again, and the log says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import CheckpointError
+
+log = logging.getLogger(__name__)
+
+KEEP_BYTES = 64 << 20
+"""How much may wait in memory while the disk takes nothing."""
+
+
+class AppendFile:
+    """Bytes at the end of a file, written together when `flush` is called."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  # owned, closed by `close`
+        self._written = self._file.seek(0, os.SEEK_END)
+        self._waiting: list[bytes] = []
+        self._warned = False
+
+    def add(self, data: bytes) -> None:
+        """Keep `data` for the next flush."""
+        self._waiting.append(data)
+
+    def flush(self) -> None:
+        """Hand everything to the operating system; on failure keep it and warn once."""
+        if not self._waiting:
+            return
+        data = b"".join(self._waiting)
+        try:
+            _write_all(self._file.fileno(), data)
+        except OSError as error:
+            os.ftruncate(self._file.fileno(), self._written)  # no half line, and no line twice
+            self._waiting = [data] if len(data) <= KEEP_BYTES else []
+            if not self._warned:
+                log.warning("%s: cannot be written (%s). Training goes on; make room.", self.path, error.strerror)
+                self._warned = True
+            return
+        self._waiting.clear()
+        self._written += len(data)
+        self._warned = False
+
+    def close(self) -> None:
+        """Flush and close; may be called twice."""
+        if not self._file.closed:
+            self.flush()
+            self._file.close()
+
+
+class Table(AppendFile):
+    """A CSV file with a fixed header.
+
+    Args:
+        path: The file; written anew unless `resume_steps` is given.
+        header: Column names.
+        step_column: The column that counts steps of the run.
+        resume_steps: Keep the rows up to this step, and append after them.
+    """
+
+    def __init__(self, path: Path, header: tuple[str, ...], *, step_column: str, resume_steps: int | None) -> None:
+        first = ",".join(header)
+        if resume_steps is None or not path.exists():
+            path.write_text(first + "\n", encoding="utf-8")
+        else:
+            _cut(path, first, header.index(step_column), resume_steps)
+        super().__init__(path)
+
+    def add_row(self, cells: list[str]) -> None:
+        """Keep one row for the next flush."""
+        self.add((",".join(cells) + "\n").encode())
+
+
+class EventFile(AppendFile):
+    """A TensorBoard event file of scalars, one event for each call.
+
+    Args:
+        folder: The log directory. A resumed run gets a file of its own there.
+        resume_steps: Tells TensorBoard to forget what an earlier session wrote past this step.
+    """
+
+    def __init__(self, folder: Path, *, resume_steps: int | None) -> None:
+        # Imported here: a third of a second that reading a run's tables need not pay.
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        folder.mkdir(parents=True, exist_ok=True)
+        # TensorBoard reads the files of a folder in the order of their names, so a later session needs a later name.
+        stamp = int(datetime.now(UTC).timestamp())
+        names = (file.name.split(".") for file in folder.glob("events.out.tfevents.*"))
+        taken = [int(name[3]) for name in names if name[3].isdigit()]
+        stamp = max([stamp, *(number + 1 for number in taken)])
+        super().__init__(folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}.{os.getpid()}")
+        self._event: Any = event_pb2.Event
+        self._summary: Any = summary_pb2.Summary
+        self._records: Any = RecordWriter(_Sink(self))
+        # Wall-clock dates for TensorBoard's relative axis, immune to later clock jumps.
+        self._epoch_s = datetime.now(UTC).timestamp() - time.perf_counter()
+        self._put(file_version="brain.Event:2")
+        if resume_steps is not None:
+            self._put(step=resume_steps + 1, session_log=event_pb2.SessionLog(status=event_pb2.SessionLog.START))
+
+    def add_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Keep one event with all of these tags for the next flush."""
+        make = self._summary.Value
+        values = [make(tag=tag, simple_value=float(number)) for tag, number in scalars.items()]
+        self._put(step=step, summary=self._summary(value=values))
+
+    def _put(self, **content: Any) -> None:
+        event = self._event(wall_time=self._epoch_s + time.perf_counter(), **content)
+        self._records.write(event.SerializeToString())
+
+
+class _Sink:
+    """The one file method that TensorBoard's record writer needs."""
+
+    def __init__(self, target: AppendFile) -> None:
+        self.write = target.add
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _cut(path: Path, header: str, column: int, resume_steps: int) -> None:
+    """Drop rows past a step, and a last line that a killed process left unfinished."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    if not lines or lines[0] != header + "\n":
+        raise CheckpointError(
+            f"{path}: its columns are not those of this version. Move the file away to resume without its rows."
+        )
+    kept = lines[:1]
+    for number, line in enumerate(lines[1:], start=2):
+        if not line.endswith("\n"):
+            break
+        try:
+            steps = int(line.split(",")[column])
+        except (ValueError, IndexError):
+            raise CheckpointError(
+                f"{path}, line {number}: not a row of this table. Move the file away to resume without its rows."
+            ) from None
+        if steps <= resume_steps:
+            kept.append(line)
+    temporary = path.with_name(f".{path.name}.cut")
+    temporary.write_text("".join(kept), encoding="utf-8")
+    os.replace(temporary, path)

@@ -1,0 +1,157 @@
+"""Finished episodes, read from the reward and flag arrays of a rollout.
+
+Nothing here asks an env for its statistics (a wrapper may be missing, or its keys change):
+the arrays that the learner trains on are the one source.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.errors import CheckpointError
+
+WINDOW = 100
+"""Episodes in the running means, as the field reports them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episodes:
+    """Episodes that ended in one rollout, in time order (and by env within a row)."""
+
+    t: NDArray[np.int64]  # [N] row of the last step
+    env: NDArray[np.int64]  # [N]
+    step: NDArray[np.int64]  # [N] steps of the run when that row was done
+    returns: NDArray[np.float64]  # [N]
+    length: NDArray[np.int64]  # [N]
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+
+class EpisodeTracker:
+    """Adds up returns and lengths per env, over the borders of rollouts.
+
+    Args:
+        n_envs: Columns of the whole batch.
+    """
+
+    def __init__(self, n_envs: int) -> None:
+        self.steps = 0
+        """Valid steps seen."""
+        self.episodes = 0
+        """Episodes ended."""
+        self._return = np.zeros(n_envs, np.float64)  # of the episode under way
+        self._length = np.zeros(n_envs, np.int64)
+        self._recent: deque[tuple[float, int]] = deque(maxlen=WINDOW)
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the last 100 episodes; None before the first has ended."""
+        return float(np.mean([r for r, _ in self._recent])) if self._recent else None
+
+    @property
+    def mean_length(self) -> float | None:
+        """Mean length of the last 100 episodes; None before the first has ended."""
+        return float(np.mean([n for _, n in self._recent])) if self._recent else None
+
+    @property
+    def longest_under_way(self) -> int:
+        """Steps of the longest episode that has not ended (an env may never end one)."""
+        return int(self._length.max())
+
+    def update(
+        self,
+        reward: NDArray[Any],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        valid: NDArray[np.bool_],
+        *,
+        first_env: int = 0,
+    ) -> Episodes:
+        """Take in the next T steps of some envs and return the episodes that ended in them.
+
+        Args:
+            reward: [T, n] as the env gave it; n = n_envs, or fewer for a slice of the columns.
+            terminated: [T, n]
+            truncated: [T, n]
+            valid: [T, n]; False rows (a vector env's own reset) count neither as step nor as reward.
+            first_env: Which env the first column is.
+        """
+        n_steps, n_columns = reward.shape
+        own = slice(first_env, first_env + n_columns)
+        all_valid = bool(valid.all())
+
+        # One row per env, so that an episode is a contiguous segment of the flat array. Segments begin at
+        # every row and after every end; summing them one by one keeps a NaN inside its own episode, which
+        # differences of a running sum would not.
+        ended = np.empty((n_columns, n_steps), np.bool_)
+        np.logical_or(terminated.T, truncated.T, out=ended)
+        begins = np.empty_like(ended)
+        begins[:, 0] = True
+        if not all_valid:
+            ended &= valid.T
+        begins[:, 1:] = ended[:, :-1]
+        starts = np.flatnonzero(begins)
+        column = starts // n_steps
+        gained = np.zeros((n_columns, n_steps), np.float64)
+        np.copyto(gained, reward.T, where=True if all_valid else valid.T)
+        sums = np.add.reduceat(gained.reshape(-1), starts)
+        stops = np.append(starts[1:], n_columns * n_steps)
+        lengths = stops - starts if all_valid else np.add.reduceat(valid.T.reshape(-1), starts, dtype=np.int64)
+
+        first = np.flatnonzero(starts % n_steps == 0)  # each env's first segment goes on from the last rollout
+        sums[first] += self._return[own]
+        lengths[first] += self._length[own]
+        last = np.append(first[1:], len(starts)) - 1
+        under_way = ~ended[:, -1]
+        self._return[own] = np.where(under_way, sums[last], 0.0)
+        self._length[own] = np.where(under_way, lengths[last], 0)
+
+        complete = np.ones(len(starts), np.bool_)
+        complete[last] = ended[:, -1]
+        chosen = np.flatnonzero(complete)
+        t = (stops[chosen] - 1) % n_steps
+        in_time = np.argsort(t, kind="stable")  # stable: by env within a row
+        chosen, t = chosen[in_time], t[in_time]
+
+        steps_done = self.steps + np.cumsum(np.count_nonzero(valid, axis=1))
+        finished = Episodes(t, column[chosen] + first_env, steps_done[t], sums[chosen], lengths[chosen])
+        self.steps = int(steps_done[-1])
+        self.episodes += len(finished)
+        self._recent.extend(zip(finished.returns[-WINDOW:].tolist(), finished.length[-WINDOW:].tolist(), strict=True))
+        return finished
+
+    def forget(self, envs: list[int]) -> None:
+        """These envs began a new episode out of turn: what they had gained does not count."""
+        self._return[envs] = 0.0
+        self._length[envs] = 0
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Arrays that a checkpoint keeps."""
+        recent = list(self._recent)
+        return {
+            "return": self._return.copy(),
+            "length": self._length.copy(),
+            "recent_return": np.array([r for r, _ in recent], np.float64),
+            "recent_length": np.array([n for _, n in recent], np.int64),
+            "counts": np.array([self.steps, self.episodes], np.int64),
+        }
+
+    def load(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from where `state` was taken."""
+        if state["return"].shape != self._return.shape:
+            raise CheckpointError(
+                f"episode statistics: of {len(state['return'])} envs, but this run has {len(self._return)}. "
+                "Resume with the same n_envs."
+            )
+        self._return[...] = state["return"]
+        self._length[...] = state["length"]
+        self.steps, self.episodes = (int(n) for n in state["counts"])
+        self._recent.clear()
+        self._recent.extend(zip(state["recent_return"].tolist(), state["recent_length"].tolist(), strict=True))

@@ -1,0 +1,292 @@
+"""How progress looks: pure functions from what is known to text. Nothing here prints or waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from paceline.measure.record import PHASES, Evaluation, Goal, Iteration, RunInfo, Summary
+
+COLOURS = {"collect": "cyan", "learn": "magenta", "sync": "yellow", "wait": "red", "eval": "green", "other": "grey50"}
+SPARKS = "▁▂▃▄▅▆▇█"
+SILENT_S = 10.0
+"""After so long without an update the panel says how long it has been."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class View:
+    """What the display knows at one moment."""
+
+    info: RunInfo
+    goal: Goal
+    newest: Iteration | None
+    recent: Sequence[Iteration]
+    """Iterations of the last seconds: rates and shares are theirs."""
+    wall_s: float
+    since_s: float
+    """Seconds since the newest iteration."""
+    returns: Sequence[float] = ()
+    """Mean returns so far, oldest first."""
+    last_eval: Evaluation | None = None
+    best_eval: Evaluation | None = None
+
+    @property
+    def steps(self) -> int:
+        """Steps of the run so far."""
+        return self.newest.steps if self.newest else self.info.resumed_steps
+
+    @property
+    def episodes(self) -> int:
+        """Episodes of the run so far."""
+        return self.newest.episodes if self.newest else 0
+
+    @property
+    def fps(self) -> float | None:
+        """Steps per second of late, learning included."""
+        seconds = sum(it.iteration_s for it in self.recent)
+        return sum(it.iteration_steps for it in self.recent) / seconds if seconds > 0 else None
+
+    @property
+    def episodes_per_s(self) -> float | None:
+        """Episodes per second of late."""
+        seconds = sum(it.iteration_s for it in self.recent)
+        return sum(it.iteration_episodes for it in self.recent) / seconds if seconds > 0 else None
+
+    @property
+    def fraction(self) -> float:
+        """How much of the run is done, by the budget that is nearest to its end."""
+        parts = [
+            have / goal
+            for have, goal in (
+                (self.steps, self.goal.steps),
+                (self.episodes, self.goal.episodes),
+                (self.wall_s, self.goal.seconds),
+            )
+            if goal
+        ]
+        return min(1.0, max(parts, default=0.0))
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the first budget is spent at the present rate; None while nobody can know."""
+        lefts = []
+        if self.goal.seconds is not None:
+            lefts.append(self.goal.seconds - self.wall_s)
+        for goal, have, rate in (
+            (self.goal.steps, self.steps, self.fps),
+            (self.goal.episodes, self.episodes, self.episodes_per_s),
+        ):
+            if goal is not None and rate:
+                lefts.append((goal - have) / rate - self.since_s)
+        return max(0.0, min(lefts)) if lefts else None
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Part of the recent time by phase, the rest as `other`; they add up to one."""
+        return phase_shares([it.phases for it in self.recent], sum(it.iteration_s for it in self.recent))
+
+
+def phase_shares(phases: Sequence[Mapping[str, float]], total_s: float) -> dict[str, float]:
+    """Part of `total_s` by phase, known phases first, the rest as `other`."""
+    if total_s <= 0:
+        return {}
+    seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
+    for one in phases:
+        for name, value in one.items():
+            seconds[name] = seconds.get(name, 0.0) + value
+    seconds["other"] = seconds.get("other", 0.0) + max(0.0, total_s - sum(seconds.values()))
+    total_s = sum(seconds.values())  # above the wall time only by rounding
+    return {name: value / total_s for name, value in seconds.items() if value > 0}
+
+
+def first_lines(info: RunInfo) -> list[str]:
+    """Who runs where: the first thing a run says."""
+    groups = info.n_envs // max(1, info.group_size)
+    if info.num_workers:
+        threads = plural(info.worker_threads, "thread")
+        who = f"{plural(info.num_workers, 'worker')} ({info.start_method}, {threads} each)"
+    else:
+        who = "sequential, in this process"
+    envs = f"{plural(info.n_envs, 'env')} in {plural(groups, 'group')} of {info.group_size}"
+    learner = f"learner on {info.device}, {plural(info.learner_threads, 'thread')}"
+    lines = [f"{info.algo} on {info.env}: {envs}, {who}, {learner}, seed {info.seed}"]
+    if info.resumed_steps:
+        lines.append(f"resumed at step {info.resumed_steps:,}")
+    if info.folder:
+        lines.append(f"run folder: {info.folder}")
+    return lines
+
+
+def last_lines(summary: Summary, info: RunInfo) -> list[str]:
+    """How it ended."""
+    parts = [
+        f"{'finished' if summary.finished else 'stopped'} ({summary.stop_reason}): {summary.steps:,} steps and "
+        f"{summary.episodes:,} episodes in {duration(summary.wall_s)}, {summary.fps:,.0f} steps/s"
+    ]
+    if summary.final_eval is not None:
+        parts.append(f"evaluation {number(summary.final_eval.mean_reward)}")
+    if summary.best_eval is not None and summary.best_eval != summary.final_eval:
+        parts.append(f"best {number(summary.best_eval.mean_reward)}")
+    shares = phase_shares([summary.phases], summary.wall_s)
+    lines = [", ".join(parts)]
+    if shares:
+        lines.append("time: " + shares_text(shares))
+    if summary.restarts:
+        lines.append(f"workers replaced: {summary.restarts}")
+    if info.folder:
+        lines.append(f"run folder: {info.folder}")
+    return lines
+
+
+def plain_line(view: View) -> str:
+    """The state in one line, for a log."""
+    parts = [f"[{duration(view.wall_s)}] {_amount(view)}"]
+    if view.fps is not None:
+        parts.append(f"{view.fps:,.0f} steps/s")
+    newest = view.newest
+    if newest is not None and newest.ep_rew_mean is not None:
+        parts.append(f"return {number(newest.ep_rew_mean)}")
+    if view.last_eval is not None:
+        parts.append(f"eval {number(view.last_eval.mean_reward)}")
+    if shares := view.shares:
+        parts.append(shares_text(shares))
+    if view.left_s is not None:
+        parts.append(f"{duration(view.left_s)} left")
+    return " | ".join(parts)
+
+
+def panel(view: View, width: int) -> RenderableType:
+    """The live panel, never wider than `width`."""
+    if view.newest is None:
+        return Text(f"starting, {duration(view.wall_s)}", style="dim", no_wrap=True, overflow="ellipsis")
+    newest = view.newest
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(10, width - 12))
+
+    left = "" if view.left_s is None else f", {duration(view.left_s)} left"
+    tail = f"  {view.fraction:4.0%}  {_amount(view)}  {duration(view.wall_s)}{left}"
+    bar_width = max(8, min(40, width - 12 - len(tail)))
+    grid.add_row("run", Text.assemble(bar(view.fraction, bar_width), tail))
+
+    rates = f" steps/s   {view.episodes_per_s or 0:,.3g} episodes/s   {newest.iteration:,} updates"
+    grid.add_row("speed", Text.assemble((f"{view.fps or 0:,.0f}", "bold"), rates))
+
+    returns = Text()
+    if newest.ep_rew_mean is None:
+        returns.append("no episode has ended yet", style="dim")
+    else:
+        returns.append(number(newest.ep_rew_mean), style="bold")
+        returns.append(" mean of 100   ")
+        returns.append(sparkline(view.returns, 24), style="green")
+        if newest.ep_len_mean is not None:
+            returns.append(f"   length {number(newest.ep_len_mean)}")
+    grid.add_row("return", returns)
+    if view.last_eval is not None and view.best_eval is not None:
+        grid.add_row("eval", f"{number(view.last_eval.mean_reward)} last   {number(view.best_eval.mean_reward)} best")
+
+    if shares := view.shares:
+        grid.add_row("time", Text.assemble(stack(shares, 24), "   ", shares_legend(shares)))
+    workers = _workers(view)
+    if view.since_s > SILENT_S:
+        workers.append(f"   no update for {duration(view.since_s)}", style="yellow")
+    if workers:
+        grid.add_row("workers", workers)
+    return grid
+
+
+def bar(fraction: float, width: int) -> Text:
+    """A progress bar in half characters."""
+    halves = round(fraction * width * 2)
+    full, half = divmod(halves, 2)
+    text = Text()
+    text.append("━" * full, style="cyan")
+    if half:
+        text.append("╸", style="cyan")
+    text.append("━" * (width - full - half), style="grey23")
+    return text
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The course of a number in `width` characters, from its lowest to its highest."""
+    width = min(width, len(values))
+    picked = [values[round(i * (len(values) - 1) / max(1, width - 1))] for i in range(width)]
+    picked = [v for v in picked if math.isfinite(v)]
+    if len(picked) < 2:
+        return ""
+    low, high = min(picked), max(picked)
+    if high <= low:
+        return SPARKS[0] * len(picked)
+    return "".join(SPARKS[min(7, int(8 * (v - low) / (high - low)))] for v in picked)
+
+
+def stack(shares: Mapping[str, float], width: int) -> Text:
+    """Shares as coloured pieces of one bar that is exactly `width` long."""
+    text, done, placed = Text(), 0.0, 0
+    for name, share in shares.items():
+        done += share
+        end = round(done * width)
+        text.append("█" * (end - placed), style=COLOURS.get(name, "blue"))
+        placed = end
+    return text
+
+
+def shares_legend(shares: Mapping[str, float]) -> Text:
+    """The names of the pieces, in their colours; what rounds to nothing is left out."""
+    text = Text()
+    for name, share in shares.items():
+        if share >= 0.005:
+            text.append(f"{name} {share:.0%}  ", style=COLOURS.get(name, "blue"))
+    return text
+
+
+def shares_text(shares: Mapping[str, float]) -> str:
+    """The same without colour."""
+    return " ".join(f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005)
+
+
+def duration(seconds: float) -> str:
+    """2:05 or 1:02:05."""
+    whole = int(seconds)
+    hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def number(value: float) -> str:
+    """A reward as people read it: one decimal when large, more when small."""
+    return f"{value:,.1f}" if abs(value) >= 10 or value == 0 else f"{value:.3g}"
+
+
+def plural(count: int, noun: str) -> str:
+    """1 worker, 2 workers."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _amount(view: View) -> str:
+    """How far the run is, in the unit of the budget that ends it first."""
+    steps = f"{view.steps:,} / {view.goal.steps:,} steps" if view.goal.steps else f"{view.steps:,} steps"
+    if view.goal.episodes and view.episodes / view.goal.episodes >= view.fraction:
+        return f"{view.episodes:,} / {view.goal.episodes:,} episodes"
+    return steps
+
+
+def _workers(view: View) -> Text:
+    text = Text()
+    parallel = view.newest.parallel if view.newest else {}
+    if view.info.num_workers:
+        alive = int(parallel.get("workers_alive", view.info.num_workers))
+        text.append(f"{alive} of {view.info.num_workers}", style="red" if alive < view.info.num_workers else "default")
+        if (idle := parallel.get("worker_idle_frac")) is not None:
+            text.append(f"   idle {idle:.0%}")
+        if restarts := int(parallel.get("worker_restarts", 0)):
+            text.append(f"   {plural(restarts, 'restart')}", style="yellow")
+    else:
+        text.append("none (sequential)")
+    if view.newest and "rss_mb" in view.newest.system:
+        text.append(f"   {view.newest.system['cpu_percent']:.0f} % cpu   {view.newest.system['rss_mb']:,.0f} MB")
+    return text

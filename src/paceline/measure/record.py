@@ -1,0 +1,244 @@
+"""What a run leaves behind, iteration by iteration: progress.csv, episodes.csv and TensorBoard logs.
+
+The columns of progress.csv after the first three *are* the TensorBoard tags: one name for one number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from paceline.measure.append import EventFile, Table
+from paceline.measure.episodes import Episodes
+from paceline.measure.folder import EPISODES, LOGS, PROGRESS, RunFolder
+
+PHASES = ("collect", "learn", "sync", "wait", "eval")
+"""Phases that have a tag of their own; a run may name more, and the summary keeps them all."""
+
+TAGS = (
+    *(f"rollout/{name}" for name in ("ep_rew_mean", "ep_len_mean", "n_completed_episodes")),
+    *(f"time/{name}" for name in ("fps", "episodes_per_s", "iteration_s", "time_elapsed")),
+    *(f"time/{name}_s" for name in PHASES),
+    *(
+        f"train/{name}"
+        for name in (
+            "loss", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction",
+            "explained_variance", "learning_rate", "n_updates",
+        )
+    ),
+    *(f"eval/{name}" for name in ("mean_reward", "mean_ep_length")),
+    *(
+        f"parallel/{name}"
+        for name in (
+            "policy_lag_mean", "policy_lag_max", "worker_idle_frac", "learner_idle_frac", "workers_alive",
+            "worker_restarts", "dropped_steps",
+        )
+    ),
+    *(f"system/{name}" for name in ("cpu_percent", "rss_mb")),
+)  # fmt: skip
+"""Every TensorBoard tag, in the order of progress.csv."""
+
+PROGRESS_HEADER = ("iteration", "steps", "episodes")
+EPISODES_HEADER = ("step", "env", "return", "length", "wall_s")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunInfo:
+    """What is known before the first step; the first line says it."""
+
+    algo: str
+    env: str
+    seed: int
+    n_envs: int
+    group_size: int
+    num_workers: int
+    """0: everything in this process."""
+    start_method: str | None
+    """None without workers."""
+    worker_threads: int = 1
+    learner_threads: int = 1
+    device: str = "cpu"
+    folder: str | None = None
+    """Where the run is recorded."""
+    resumed_steps: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goal:
+    """Budgets of the run; whichever is spent first ends it."""
+
+    steps: int | None = None
+    episodes: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an evaluation found."""
+
+    mean_reward: float
+    mean_ep_length: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Iteration:
+    """One rollout and what was learned from it."""
+
+    iteration: int
+    """Counts from 1."""
+    steps: int
+    """Steps of the run so far."""
+    episodes: int
+    """Episodes of the run so far."""
+    wall_s: float
+    """Seconds of the run so far, earlier sessions of a resumed run included."""
+    iteration_steps: int
+    iteration_episodes: int
+    iteration_s: float
+    """From the end of the iteration before, so that nothing falls between two."""
+    ep_rew_mean: float | None = None
+    """Mean return of the last 100 episodes; None before the first has ended."""
+    ep_len_mean: float | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of this iteration by phase."""
+    train: Mapping[str, float] = field(default_factory=dict)
+    """What the update reports, by the names of `TAGS` after `train/`."""
+    evaluation: Evaluation | None = None
+    """The evaluation that followed this update, if one did."""
+    parallel: Mapping[str, float] = field(default_factory=dict)
+    """By the names of `TAGS` after `parallel/`."""
+    system: Mapping[str, float] = field(default_factory=dict)
+    """By the names of `TAGS` after `system/`."""
+
+    @property
+    def fps(self) -> float:
+        """Steps per second of this iteration, learning and everything else included."""
+        return self.iteration_steps / self.iteration_s if self.iteration_s > 0 else 0.0
+
+    def scalars(self) -> dict[str, float]:
+        """The numbers by tag; a tag without a number is left out."""
+        found: dict[str, float] = {}
+        if self.ep_rew_mean is not None and self.ep_len_mean is not None:
+            found["rollout/ep_rew_mean"] = self.ep_rew_mean
+            found["rollout/ep_len_mean"] = self.ep_len_mean
+        found["rollout/n_completed_episodes"] = self.iteration_episodes
+        found["time/fps"] = self.fps
+        found["time/episodes_per_s"] = self.iteration_episodes / self.iteration_s if self.iteration_s > 0 else 0.0
+        found["time/iteration_s"] = self.iteration_s
+        found["time/time_elapsed"] = self.wall_s
+        for name in PHASES:
+            found[f"time/{name}_s"] = self.phases.get(name, 0.0)
+        for group, values in (("train", self.train), ("parallel", self.parallel), ("system", self.system)):
+            for name, value in values.items():
+                found[f"{group}/{name}"] = value
+        if self.evaluation is not None:
+            found["eval/mean_reward"] = self.evaluation.mean_reward
+            found["eval/mean_ep_length"] = self.evaluation.mean_ep_length
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """What summary.json says of a whole run."""
+
+    algo: str
+    env: str
+    seed: int
+    n_envs: int
+    num_workers: int
+    group_size: int
+    steps: int
+    episodes: int
+    iterations: int
+    wall_s: float
+    fps: float
+    """Steps by wall seconds, learning included."""
+    final_eval: Evaluation | None
+    best_eval: Evaluation | None
+    phases: Mapping[str, float]
+    """Seconds by phase."""
+    peak_memory_mb: float | None
+    """Of the whole process tree."""
+    lag: Mapping[str, float]
+    restarts: int
+    weights_sha256: str
+    finished: bool
+    """Whether a budget ended the run, and not a signal or an error."""
+    stop_reason: str
+
+
+class Record:
+    """Writes iterations and episodes to the run's folder, together every two seconds.
+
+    Call `flush` before saving a checkpoint: a resumed run keeps the rows up to the checkpoint's
+    step, and they have to be there.
+
+    Args:
+        folder: The run's folder.
+        resume_steps: Step of the checkpoint that is resumed; rows past it are cut. None for a new run.
+        extra_tags: Tags beyond `TAGS` that an algorithm reports.
+        flush_s: How long rows may wait.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        resume_steps: int | None = None,
+        extra_tags: tuple[str, ...] = (),
+        flush_s: float = 2.0,
+    ) -> None:
+        self._tags = TAGS + extra_tags
+        self._known = frozenset(self._tags)
+        self._progress = Table(
+            folder / PROGRESS, PROGRESS_HEADER + self._tags, step_column="steps", resume_steps=resume_steps
+        )
+        self._episodes = Table(folder / EPISODES, EPISODES_HEADER, step_column="step", resume_steps=resume_steps)
+        self._events = EventFile(folder / LOGS, resume_steps=resume_steps)
+        self._files = (self._progress, self._episodes, self._events)
+        self._flush_s = flush_s
+        self._flushed = time.perf_counter()
+        self.flush()
+
+    def __call__(self, iteration: Iteration, episodes: Episodes | None = None) -> None:
+        """Take in one iteration and the episodes that ended in it. Does not wait for the disk to sync."""
+        scalars = iteration.scalars()
+        if not self._known.issuperset(scalars):
+            unknown = ", ".join(sorted(set(scalars) - self._known))
+            raise ValueError(f"record: unknown tags {unknown}. Name them in extra_tags.")
+        cells = [str(iteration.iteration), str(iteration.steps), str(iteration.episodes)]
+        cells += [_cell(scalars[tag]) if tag in scalars else "" for tag in self._tags]
+        self._progress.add_row(cells)
+        self._events.add_scalars(iteration.steps, scalars)
+        if episodes is not None and len(episodes):
+            wall = _cell(iteration.wall_s)
+            columns = (a.tolist() for a in (episodes.step, episodes.env, episodes.returns, episodes.length))
+            for step, env, returned, length in zip(*columns, strict=True):
+                self._episodes.add_row([str(step), str(env), _cell(returned), str(length), wall])
+        if time.perf_counter() - self._flushed >= self._flush_s:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything to the operating system, so that a killed run leaves it behind."""
+        for file in self._files:
+            file.flush()
+        self._flushed = time.perf_counter()
+
+    def close(self) -> None:
+        """Flush and close; may be called twice."""
+        for file in self._files:
+            file.close()
+
+    def __enter__(self) -> Record:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _cell(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.9g}"  # nine digits hold any float32
