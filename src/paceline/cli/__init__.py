@@ -1,0 +1,80 @@
+"""The `paceline` command: finds the subcommand, imports only that, and turns errors into exit codes.
+
+Nothing heavy is imported here, so that `paceline --help` answers at once and the number of
+threads is settled before numpy or torch are loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Sequence
+
+from paceline.errors import ConfigError, PacelineError, nearest
+
+COMMANDS = {
+    "train": ("paceline.cli.train", "train an agent"),
+    "compare": ("paceline.cli.compare", "put runs side by side"),
+    "bench": ("paceline.cli.bench", "measure sequential against parallel on this machine"),
+    "check": ("paceline.cli.check", "test this installation"),
+}
+"""Where each command lives, and what it is for. A command is a module with `run(argv) -> exit code`."""
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code: 0 well, 1 failed, 2 badly asked, 130 interrupted.
+
+    Args:
+        argv: The words after `paceline`; those of this process where not given.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    # numpy and torch size their thread pools from these when they are first imported.
+    for name in THREAD_VARIABLES:
+        os.environ.setdefault(name, "1")
+    try:
+        return _dispatch(words)
+    except PacelineError as error:
+        if os.environ.get("PACELINE_DEBUG", "0") not in ("", "0"):
+            raise
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 130
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        sys.stdout.write(usage())
+        return 0
+    command, rest = words[0], words[1:]
+    if command in ("-V", "--version"):
+        sys.stdout.write(f"paceline {importlib.metadata.version('paceline')}\n")
+        return 0
+    if command not in COMMANDS:
+        raise ConfigError(f"{command}: no such command. {nearest(command, COMMANDS)}")
+    return int(importlib.import_module(COMMANDS[command][0]).run(rest))
+
+
+def usage() -> str:
+    """The text of `paceline --help`."""
+    width = max(map(len, COMMANDS)) + 2
+    lines = [f"  {name:<{width}}{summary}" for name, (_, summary) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: paceline COMMAND [OPTIONS]",
+            "",
+            "Reinforcement learning on every core.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`paceline COMMAND --help` lists the options of a command; --version says which Paceline this is.",
+            "An error shows its traceback with PACELINE_DEBUG=1 in the environment.",
+            "",
+        ]
+    )

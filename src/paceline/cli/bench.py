@@ -1,0 +1,87 @@
+"""`paceline bench`: sequential and parallel in one invocation, alternating windows, one ratio."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from paceline.cli.flags import parse
+from paceline.errors import ConfigError, check_range
+
+INCONCLUSIVE = 0.10
+"""A spread above this share of the ratio means: run again on a quieter machine."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BenchOptions:
+    """What `bench` takes besides the settings of a training."""
+
+    rounds: int = 5
+    """Windows of each kind: limit, sequential, parallel."""
+    window_s: float = 3.0
+    """Seconds of a window; at least one iteration."""
+    json: Path | None = None
+    """File to write the result to."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_range("rounds", self.rounds, "Try 5.", at_least=1)
+        check_range("window_s", self.window_s, "Try 3.", above=0)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Measure, print the table, write the JSON."""
+    config, options = parse(
+        argv,
+        prog="paceline bench",
+        description="Sequential against parallel training in one run, and both against the machine's limit.",
+        extra=BenchOptions,
+    )
+    # Only now: torch takes longer to load than all of the above.
+    from paceline.insight.bench import bench
+    from paceline.measure.folder import to_json, write_atomic
+    from paceline.runtime import threads
+
+    asked = config.parallel.num_workers
+    workers = min(threads.core_budget(), config.n_groups(image=False)) if asked == "auto" else asked
+    if workers == 0:
+        raise ConfigError("bench --num-workers 0: the parallel side needs workers. Use --num-workers 2, say.")
+    console, notes = Console(highlight=False), Console(stderr=True, highlight=False)
+
+    def tick(text: str) -> None:
+        notes.print(f"bench: {text}", style="dim")
+
+    result = bench(config, num_workers=workers, rounds=options.rounds, window_s=options.window_s, tick=tick)
+    outcome = result.json()
+    if options.json is not None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(options.json, to_json(outcome))
+    _show(console, config.env_name, config.n_envs, outcome)
+    sys.stdout.flush()
+    return 0
+
+
+def _show(console: Console, env: str, n_envs: int, outcome: dict[str, Any]) -> None:
+    workers = outcome["parallel"]["num_workers"]
+    table = Table(title=f"{env}, {n_envs} envs", title_justify="left")
+    for column in ("", "steps/s", "env", "inference", "wait", "learn", "sync", "memory"):
+        table.add_column(column, justify="left" if not column else "right")
+    rows = (
+        ("sequential", outcome["sequential"], outcome["phases_sequential"]),
+        (f"parallel, {workers} workers", outcome["parallel"], outcome["phases"]),
+    )
+    for name, side, phases in rows:
+        shares = [f"{100 * phases[phase]:.1f} %" for phase in ("env", "inference", "wait", "learn", "sync")]
+        table.add_row(name, f"{side['steps_per_s']:,.0f}", *shares, f"{side['memory_mb']:,.0f} MB")
+    table.add_row(f"limit: {workers} bare loops", f"{outcome['limit_steps_per_s']:,.0f}")
+    console.print(table)
+    for what, key in (("parallel / sequential", "speedup"), ("parallel / limit", "share_of_limit")):
+        ratio, spread = outcome[key], outcome[f"{key}_spread"]
+        doubt = "  inconclusive: run again on a quieter machine" if spread > INCONCLUSIVE * ratio else ""
+        console.print(f"{what}: {ratio:.2f} ± {spread:.2f} (median of {len(outcome['limit_windows'])} rounds){doubt}")

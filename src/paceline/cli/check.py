@@ -1,0 +1,50 @@
+"""`paceline check`: does it work on this machine, and with this env?"""
+
+from __future__ import annotations
+
+import argparse
+import traceback
+from collections.abc import Sequence
+from time import perf_counter
+
+from rich.console import Console
+
+from paceline.errors import ConfigError, PacelineError, nearest
+from paceline.train.coerce import coerce
+
+FLAGS = ("--env", "--env-kwargs", "--help")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Try each part; exit code 1 names the first that failed."""
+    parser = argparse.ArgumentParser(
+        prog="paceline check",
+        description="Test the installation: shared memory, start methods, an env, equal weights for 0 and 2 workers.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--env", default="CartPole-v1", help="env to test with (default: CartPole-v1)")
+    parser.add_argument(
+        "--env-kwargs", "--env_kwargs", nargs="*", default=[], metavar="KEY=VALUE", help="its arguments"
+    )
+    given, unknown = parser.parse_known_args(list(argv))
+    if unknown:
+        raise ConfigError(f"check {unknown[0]}: no such flag. {nearest(unknown[0].split('=')[0], FLAGS)}")
+    kwargs = coerce(given.env_kwargs, dict[str, object], "env_kwargs")
+    # Only now: torch takes longer to load than all of the above.
+    from paceline.insight.selftest import parts
+
+    console = Console(highlight=False)
+    began = perf_counter()
+    for name, test in parts(given.env, kwargs):
+        start = perf_counter()
+        try:
+            detail = test()
+        except Exception as error:
+            console.print(f"[red]failed[/]  {name}", highlight=False)
+            text = str(error) if isinstance(error, PacelineError) else "".join(traceback.format_exception(error))
+            console.print(text, markup=False)
+            console.print(f"FAILED: {name}", style="bold red")
+            return error.exit_code if isinstance(error, ConfigError) else 1
+        console.print(f"[green]ok[/]      {name}: {detail} ({perf_counter() - start:.1f} s)")
+    console.print(f"ALL TESTS PASSED in {perf_counter() - began:.1f} s", style="bold green")
+    return 0

@@ -1,0 +1,194 @@
+"""Flags made from the fields of the config dataclasses.
+
+A flag that is not given is not there: `tyro` fills a dict of the given ones, as text, and the
+config reads text by the type of the field, the same way as it reads YAML. So an omitted flag
+can never override a config file, and a value means the same wherever it stands.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, Union, get_type_hints
+
+import tyro
+from tyro.constructors import PrimitiveConstructorSpec
+
+from paceline.errors import ConfigError, nearest
+from paceline.train.coerce import coerce
+from paceline.train.config import ALIASES, HOME, SECTIONS, TrainConfig
+
+Extra = TypeVar("Extra")
+
+ELSEWHERE = {"algo"}
+"""Settings that the command line takes as words, not as flags."""
+
+BARE = {"pin_cores": "auto"}
+"""What a flag means without a value, other than a switch, which is then on."""
+
+METAVARS: dict[Any, str] = {bool: "true|false", int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH"}
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """For a command with no flags of its own."""
+
+
+def parse(
+    argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Extra]
+) -> tuple[TrainConfig, Extra]:
+    """Read a command line into a config; flags win over --config FILE.
+
+    Args:
+        argv: The words after the command.
+        prog: The command, for the help text.
+        description: What it does, for the help text.
+        algo: The algorithm to configure.
+        extra: A dataclass of the command's own flags, all with defaults (`NoOptions` for none).
+
+    Raises:
+        ConfigError: An unknown flag (the nearest is suggested) or a bad value.
+        SystemExit: With 0 after --help, with 2 for a flag that lacks its value.
+    """
+    groups: dict[str, Any] = {"options": _group(extra), **{name: _group(cls) for name, cls in SECTIONS.items()}}
+    groups["config"] = _flag(str, "YAML file of sections env, parallel, training, policy, run; flags win.", "")
+    given, strays = tyro.cli(
+        _dict_type("Flags", groups),
+        prog=prog,
+        description=description,
+        args=_without_no(argv, extra),
+        config=(tyro.conf.OmitArgPrefixes,),
+        return_unknown_args=True,
+    )
+    if strays:
+        raise ConfigError(_about(strays, extra))
+    own, path = given.pop("options", {}), given.pop("config", None)
+    flat = {name: value for section in given.values() for name, value in section.items()}
+    config = (
+        TrainConfig.from_flat(algo=algo, **flat) if path is None else TrainConfig.from_yaml(path, algo=algo, **flat)
+    )
+    hints = get_type_hints(extra)
+    return config, extra(**{name: coerce(value, hints[name], name) for name, value in own.items()})
+
+
+def field_help(cls: type[Any]) -> dict[str, str]:
+    """The docstring under each field of a dataclass, on one line."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    found: dict[str, str] = {}
+    name = ""
+    for node in getattr(body, "body", []):
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                continue
+            case ast.Expr(value=ast.Constant(value=str(text))) if name:
+                found[name] = " ".join(text.split())
+        name = ""
+    return found
+
+
+def _group(cls: type[Any]) -> Any:
+    """The flags of one dataclass, as a dict type whose keys may be absent."""
+    hints, texts = get_type_hints(cls), field_help(cls)
+    flags = {
+        item.name: _flag(
+            hints[item.name],
+            texts.get(item.name, ""),
+            _default(item),
+            _aliases(item.name),
+            BARE.get(item.name, "true" if bool in _kinds(hints[item.name]) else None),
+        )
+        for item in fields(cls)
+        if item.name not in ELSEWHERE
+    }
+    return _dict_type(cls.__name__, flags)
+
+
+def _dict_type(name: str, keys: dict[str, Any]) -> type[dict[str, Any]]:
+    # Known to the type checker only when written out, and these come from dataclass fields.
+    made: Any = TypedDict(name, keys, total=False)  # type: ignore[misc]
+    return typing.cast("type[dict[str, Any]]", made)
+
+
+def _flag(annotation: Any, text: str, hint: str, aliases: tuple[str, ...] = (), bare: str | None = None) -> Any:
+    """One flag that keeps its text: what the text means is for `coerce` to say.
+
+    `bare` is what it means without a value; None where it needs one.
+    """
+    many = bool({tuple, dict} & _kinds(annotation))
+    nargs: Any = "*" if many else (0, 1) if bare is not None else 1
+    spec = PrimitiveConstructorSpec[Any](
+        nargs=nargs,
+        metavar=f"[{_metavar(annotation)}]" if nargs != 1 else _metavar(annotation),
+        instance_from_str=lambda words: words if many else words[0] if words else bare,
+        is_instance=lambda _: True,
+        str_from_instance=lambda value: [str(value)],
+    )
+    return Annotated[Any, spec, tyro.conf.arg(help=text, help_behavior_hint=hint, aliases=aliases or None)]
+
+
+def _members(annotation: Any) -> list[Any]:
+    union = typing.get_origin(annotation) in (Union, types.UnionType)
+    return [arg for arg in typing.get_args(annotation) if arg is not type(None)] if union else [annotation]
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    return {typing.get_origin(member) or member for member in _members(annotation)}
+
+
+def _metavar(annotation: Any) -> str:
+    words: list[str] = []
+    for member in _members(annotation):
+        origin, args = typing.get_origin(member), typing.get_args(member)
+        if origin is Literal:
+            words.extend(str(arg) for arg in args)
+        elif origin is tuple:
+            words.append(f"{_metavar(args[0])} ...")
+        elif origin is dict:
+            words.append("KEY=VALUE ...")
+        elif member in METAVARS:
+            words.append(METAVARS[member])
+    return "|".join(words)
+
+
+def _default(item: Field[Any]) -> str:
+    """The end of the help text: what holds where the flag is not given."""
+    value = item.default_factory() if item.default_factory is not MISSING else item.default
+    if value is MISSING:
+        return "(required, here or in --config)"
+    if value is None or value == () or value == {}:
+        return ""
+    shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"(default: {shown.lower() if isinstance(value, bool) else shown})"
+
+
+def _aliases(name: str) -> tuple[str, ...]:
+    return tuple(f"--{alias.replace('_', '-')}" for alias, meant in ALIASES.items() if meant == name)
+
+
+def _without_no(argv: Sequence[str], extra: type[Any]) -> list[str]:
+    """`--no-quiet` as `--quiet false`, for every switch."""
+    hints = [hint for cls in [*SECTIONS.values(), extra] for hint in get_type_hints(cls).items()]
+    switches = {f"--no-{name.replace('_', '-')}": f"--{name}" for name, annotation in hints if annotation is bool}
+    return [part for word in argv for part in _expanded(word, switches)]
+
+
+def _expanded(word: str, switches: dict[str, str]) -> list[str]:
+    switch = switches.get(word.replace("_", "-"))
+    return [word] if switch is None else [switch, "false"]
+
+
+def _about(strays: Sequence[str], extra: type[Any]) -> str:
+    """The error text for words that no flag takes."""
+    flags = [word for word in strays if word.startswith("-")]
+    if not flags:
+        return f"{strays[0]}: not expected here. A value follows its flag, as in --env CartPole-v1."
+    word = flags[0].partition("=")[0]
+    names = [*(name for name in HOME if name not in ELSEWHERE), *ALIASES, *(item.name for item in fields(extra))]
+    known = [f"--{name.replace('_', '-')}" for name in [*names, "config"]]
+    return f"{word}: no such flag. {nearest(word.replace('_', '-'), known)}"

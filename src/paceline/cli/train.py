@@ -1,0 +1,43 @@
+"""`paceline train ALGO`: from a command line to a training run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from paceline.algos.settings import SETTINGS
+from paceline.cli.flags import NoOptions, parse
+from paceline.errors import ConfigError, nearest
+
+EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+"""What a run exits with that a signal ended early, after its checkpoint; by stop reason."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Train as the command line says and return the exit code."""
+    names = ", ".join(SETTINGS)
+    if argv and argv[0] in ("-h", "--help"):
+        sys.stdout.write(
+            f"usage: paceline train ALGO [OPTIONS]\n\nalgorithms: {names}\n\n"
+            f"`paceline train {next(iter(SETTINGS))} --help` lists the options.\n"
+        )
+        return 0
+    if not argv or argv[0].startswith("-"):
+        raise ConfigError(
+            f"train: an algorithm comes first ({names}). Use paceline train {next(iter(SETTINGS))} --env CartPole-v1."
+        )
+    algo, rest = argv[0], argv[1:]
+    if algo not in SETTINGS:
+        raise ConfigError(f"{algo}: no such algorithm. {nearest(algo, SETTINGS)}")
+    config, _ = parse(
+        rest,
+        prog=f"paceline train {algo}",
+        description=f"{SETTINGS[algo].__doc__} A flag is also a key of the config file; - and _ both work.",
+        algo=algo,
+        extra=NoOptions,
+    )
+    # Only now: torch takes longer to load than all of the above.
+    from paceline.train.run import train
+
+    summary = train(config, argv=["paceline", "train", *argv])
+    return EXIT_CODES.get(summary.stop_reason or "", 0)

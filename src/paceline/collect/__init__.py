@@ -1,0 +1,1 @@
+"""Fills slots: envs and policy together, step by step."""

@@ -1,0 +1,1 @@
+"""Answers to why it is slow, and how fast it could be."""

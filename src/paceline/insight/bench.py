@@ -1,0 +1,197 @@
+"""Sequential against parallel in one run, and against the machine's own limit.
+
+Windows alternate (limit, sequential, parallel, limit, ...), so that a noisy machine hits all three alike. What is
+reported is the median of the ratios inside each round, with their spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from paceline.envs.group import make_block
+from paceline.measure.system import tree_memory_mb
+from paceline.memory.shared import Arena
+from paceline.memory.slots import Slots
+from paceline.runtime.process import ProcessRuntime
+from paceline.runtime.protocol import Share
+from paceline.train.build import Training, build
+from paceline.train.config import TrainConfig
+from paceline.train.program import PRELOAD, CollectProgram
+
+PHASES = ("env", "inference", "wait", "learn", "sync")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Steps per second, one entry per round."""
+
+    num_workers: int
+    limit: tuple[float, ...]
+    sequential: tuple[float, ...]
+    parallel: tuple[float, ...]
+    phases: dict[str, dict[str, float]]
+    """Share of the time by phase, sequential and parallel."""
+    memory_mb: dict[str, float]
+
+    def ratio(self, above: str, below: str) -> tuple[float, float]:
+        """Median of `above / below` over the rounds, and its spread (half the range between the quartiles)."""
+        ratios = np.array(getattr(self, above)) / np.array(getattr(self, below))
+        low, mid, high = np.percentile(ratios, [25, 50, 75])
+        return float(mid), float((high - low) / 2)
+
+    def json(self) -> dict[str, Any]:
+        """The result as plain values."""
+        speedup, spread = self.ratio("parallel", "sequential")
+        of_limit, of_limit_spread = self.ratio("parallel", "limit")
+
+        def side(name: str) -> dict[str, Any]:
+            windows = getattr(self, name)
+            return {"steps_per_s": float(np.median(windows)), "windows": list(windows)}
+
+        return {
+            "sequential": {**side("sequential"), "memory_mb": self.memory_mb["sequential"]},
+            "parallel": {
+                **side("parallel"),
+                "num_workers": self.num_workers,
+                "memory_mb": self.memory_mb["parallel"],
+            },
+            "speedup": speedup,
+            "speedup_spread": spread,
+            "limit_steps_per_s": side("limit")["steps_per_s"],
+            "limit_windows": side("limit")["windows"],
+            "share_of_limit": of_limit,
+            "share_of_limit_spread": of_limit_spread,
+            "phases": self.phases["parallel"],
+            "phases_sequential": self.phases["sequential"],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BareLoops:
+    """A worker's program that only steps its envs: what the machine can do at most."""
+
+    program: CollectProgram
+
+    def __call__(self, arena: Arena, share: Share) -> BareLoop:
+        """Build the loop inside the worker."""
+        return BareLoop(self.program, arena, share)
+
+
+class BareLoop:
+    """Steps envs with random actions; no policy, no learning."""
+
+    def __init__(self, program: CollectProgram, arena: Arena, share: Share) -> None:
+        shape = program.shape
+        mine = slice(share.first_group * shape.group_size, (share.first_group + share.groups) * shape.group_size)
+        self._envs = make_block(
+            program.env,
+            shape.spec,
+            seed=program.seed,
+            first_group=share.first_group,
+            groups=share.groups,
+            group_size=shape.group_size,
+            episode=arena["episode"][mine],
+        )
+        self._rows = Slots(arena, shape).rows(share.first_group, share.groups)
+        self._beat = arena["heartbeat"][share.worker]
+        rng = np.random.default_rng(share.worker)
+        space = shape.spec.action_space
+        space.seed(int(rng.integers(2**31)))
+        count = len(self._rows[0].reward)
+        start = shape.spec.action.start
+        self._actions = [
+            np.stack([np.asarray(space.sample()) - start for _ in range(count)]).astype(shape.spec.action.dtype)
+            for _ in range(64)
+        ]
+        self._envs.reset(self._rows[0])
+
+    def spin(self, seconds: float) -> tuple[int, float]:
+        """Step for about so long; returns steps and seconds."""
+        row, after = self._rows[0], self._rows[1]
+        began, rows = perf_counter(), 0
+        while perf_counter() - began < seconds:
+            self._envs.step(self._actions[rows % len(self._actions)], row, after)
+            self._beat[0] += 1
+            rows += 1
+        return rows * len(row.reward), perf_counter() - began
+
+    def close(self) -> None:
+        """Close the envs."""
+        self._envs.close()
+
+
+def bench(
+    config: TrainConfig, *, num_workers: int, rounds: int, window_s: float, tick: Callable[[str], None] = lambda _: None
+) -> Bench:
+    """Measure.
+
+    Args:
+        config: What to train; its own worker count and budget do not matter.
+        num_workers: Of the parallel side.
+        rounds: Windows of each kind.
+        window_s: Seconds of a window, at least one iteration.
+        tick: Told what is being done.
+    """
+    sides: dict[str, Training] = {}
+    memory: dict[str, float] = {}
+    limit: ProcessRuntime | None = None
+    try:
+        for name, workers in (("sequential", 0), ("parallel", num_workers)):
+            tick(f"starting {name}")
+            before = tree_memory_mb()
+            sides[name] = training = build(config.merge(num_workers=workers))
+            training.rollouts.reset()
+            _iterate(training)  # the first iteration loads kernels and touches every page
+            memory[name] = tree_memory_mb() - (before if name == "parallel" else 0.0)
+        limit, limit_arena = _limit(sides["parallel"], num_workers)
+        rates: dict[str, list[float]] = {"limit": [], "sequential": [], "parallel": []}
+        marks = {name: side.clock.snapshot() for name, side in sides.items()}
+        for number in range(rounds):
+            tick(f"round {number + 1} of {rounds}")
+            rates["limit"].append(sum(steps / seconds for steps, seconds in limit.run("spin", window_s)))
+            for name, training in sides.items():
+                rates[name].append(_window(training, window_s))
+        phases = {}
+        for name, training in sides.items():
+            spent = training.clock.delta(marks[name]).seconds
+            total = sum(spent.get(phase, 0.0) for phase in PHASES)
+            phases[name] = {phase: spent.get(phase, 0.0) / total for phase in PHASES}
+        return Bench(
+            num_workers,
+            tuple(rates["limit"]),
+            tuple(rates["sequential"]),
+            tuple(rates["parallel"]),
+            phases,
+            memory,
+        )
+    finally:
+        if limit is not None:
+            limit.close()
+            limit_arena.close()
+        for training in sides.values():
+            training.close()
+
+
+def _limit(training: Training, num_workers: int) -> tuple[ProcessRuntime, Arena]:
+    """As many bare loops as the parallel side has workers."""
+    program = training.program
+    workers = max(1, num_workers)
+    arena = Arena.create(program.fields(1, workers))
+    return ProcessRuntime(BareLoops(program), arena, program.shape.groups, workers, preload=PRELOAD), arena
+
+
+def _window(training: Training, seconds: float) -> float:
+    began, steps = perf_counter(), training.tracker.steps
+    while perf_counter() - began < seconds:
+        _iterate(training)
+    return (training.tracker.steps - steps) / (perf_counter() - began)
+
+
+def _iterate(training: Training) -> None:
+    batch = training.rollouts.collect(training.learner.version)
+    training.learner.update(batch, 0.0)

@@ -1,0 +1,1 @@
+"""How workers exist: none, processes."""

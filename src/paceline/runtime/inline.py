@@ -1,0 +1,32 @@
+"""The sequential reference: the one job runs in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.memory.shared import Arena
+from paceline.runtime.protocol import Program, Share
+
+
+class InlineRuntime:
+    """No workers: `run` is a method call."""
+
+    num_workers = 0
+
+    def __init__(self, program: Program, arena: Arena, groups: int) -> None:
+        self._job: Any = program(arena, Share(0, 0, groups))
+        self._closed = False
+
+    def run(self, command: str, *args: Any) -> list[Any]:
+        """Do it now, here."""
+        return [getattr(self._job, command)(*args)]
+
+    def pids(self) -> list[int]:
+        """No other process."""
+        return []
+
+    def close(self) -> None:
+        """Close the job. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._job.close()

@@ -1,0 +1,290 @@
+"""Worker processes on this machine.
+
+    driver ──socketpair── worker 0: groups 0..3 ─┐
+           ──socketpair── worker 1: groups 4..7 ─┴─ arena (mapped by all)
+
+The driver waits on the pipes *and* the process sentinels at once, and looks at every worker's heartbeat: a
+worker may fail, but it may not vanish.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+import threading
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import connection, forkserver
+from multiprocessing.process import BaseProcess
+from time import perf_counter
+from typing import Any, Literal
+
+import cloudpickle
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.errors import ConfigError, WorkerDied, WorkerError, WorkerHung
+from paceline.memory.shared import Arena, Field
+from paceline.runtime import threads
+from paceline.runtime.protocol import Program, Share, shares
+from paceline.runtime.worker import WorkerOrder, worker_main
+
+StartMethod = Literal["forkserver", "spawn", "fork"]
+
+CLOSE_TIMEOUT_S = 5.0
+
+
+def default_start_method() -> StartMethod:
+    """Forkserver where it exists on Linux; spawn elsewhere."""
+    return "forkserver" if sys.platform == "linux" else "spawn"
+
+
+def heartbeat_field(workers: int) -> Field:
+    """A counter per worker, each on a cache line of its own."""
+    return Field.of("heartbeat", (max(1, workers), 8), np.int64)
+
+
+class ProcessRuntime:
+    """W worker processes, each with one job over its share of the groups."""
+
+    def __init__(
+        self,
+        program: Program,
+        arena: Arena,
+        groups: int,
+        num_workers: int,
+        *,
+        start_method: StartMethod | None = None,
+        preload: Sequence[str] = (),
+        cores: list[int] | None = None,
+        start_timeout_s: float = 120.0,
+        step_timeout_s: float = 60.0,
+    ) -> None:
+        """Start the workers and wait until each has built its job.
+
+        Args:
+            program: Builds a worker's job.
+            arena: Shared memory; holds `heartbeat_field(num_workers)`.
+            groups: Groups to share out.
+            num_workers: Processes to start.
+            start_method: How; None for the platform's default.
+            preload: Modules the fork server imports once for all: a worker then starts in hundredths of a second.
+            cores: Cores to pin workers to, in turn.
+            start_timeout_s: How long building a job may take.
+            step_timeout_s: How long a worker may go without a heartbeat.
+        """
+        self.num_workers = num_workers
+        self._step_timeout_s = step_timeout_s
+        self._heartbeat: NDArray[np.int64] = arena["heartbeat"][:, 0]
+        self._workers: list[_Worker] = []
+        self._closed = False
+        method = start_method or default_start_method()
+        packed = pack(program)
+        try:
+            with threads.one_thread_environment(), _importless_main():
+                if method == "forkserver":
+                    multiprocessing.set_forkserver_preload([worker_main.__module__, *preload])
+                    forkserver.ensure_running()
+                for share in shares(groups, num_workers):
+                    core = cores[share.worker % len(cores)] if cores else None
+                    self._workers.append(_Worker(method, share, packed, arena, core, self._workers))
+            self._gather(start_timeout_s, "start")
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, command: str, *args: Any) -> list[Any]:
+        """Send the command to all, wait for all."""
+        for worker in self._workers:
+            try:
+                worker.conn.send((command, args))
+            except OSError:
+                raise worker.died(command) from None
+        return self._gather(self._step_timeout_s, command)
+
+    def pids(self) -> list[int]:
+        """Process ids, in worker order."""
+        return [worker.process.pid or 0 for worker in self._workers]
+
+    def close(self) -> None:
+        """Ask, then terminate, then kill. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        for worker in self._workers:
+            with suppress(OSError):
+                worker.conn.send(("close", ()))
+        deadline = perf_counter() + CLOSE_TIMEOUT_S / 2
+        for worker in self._workers:
+            worker.end(deadline)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _gather(self, timeout_s: float, command: str) -> list[Any]:
+        """One reply from each worker. A worker may take `timeout_s` since its last heartbeat."""
+        results: dict[int, Any] = {}
+        waiting = {worker.share.worker: worker for worker in self._workers}
+        beat = self._heartbeat.copy()
+        moved = np.full(len(beat), perf_counter())
+        while waiting:
+            by_handle: dict[Any, _Worker] = {}
+            for worker in waiting.values():
+                by_handle[worker.conn] = by_handle[worker.process.sentinel] = worker
+            ready = connection.wait(list(by_handle), timeout=min(1.0, timeout_s))
+            for worker in {by_handle[handle].share.worker: by_handle[handle] for handle in ready}.values():
+                results[worker.share.worker] = worker.receive(command)
+                del waiting[worker.share.worker]
+            now = perf_counter()
+            moved[self._heartbeat != beat] = now
+            beat[:] = self._heartbeat
+            for worker in waiting.values():
+                silent_s = now - moved[worker.share.worker]
+                if silent_s > timeout_s:
+                    raise WorkerHung(
+                        f"{worker.name}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
+                        "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s)."
+                    )
+        return [results[worker.share.worker] for worker in self._workers]
+
+
+class _Worker:
+    """The driver's end of one worker."""
+
+    def __init__(
+        self, method: str, share: Share, program: bytes, arena: Arena, core: int | None, earlier: list[_Worker]
+    ) -> None:
+        ctx: Any = multiprocessing.get_context(method)
+        self.share = share
+        self.conn, theirs = ctx.Pipe()
+        guard, self._alive = ctx.Pipe(duplex=False)  # the driver holds the write end for life and writes nothing
+        order = WorkerOrder(share, program, arena, theirs, guard, core)
+        # A forked child inherits the driver's ends of its own pipes and of those made before it; while it holds
+        # them, nobody would see the driver die.
+        foreign = [self.conn, self._alive] + [end for other in earlier for end in (other.conn, other._alive)]
+        target = _forked_main if method == "fork" else worker_main
+        args = (order, foreign) if method == "fork" else (order,)
+        self.process: BaseProcess = ctx.Process(target=target, args=args, name=f"paceline-worker-{share.worker}")
+        self.process.daemon = True
+        self.process.start()
+        theirs.close()
+        guard.close()
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        last = self.share.first_group + self.share.groups - 1
+        return f"worker {self.share.worker} (pid {self.process.pid}, groups {self.share.first_group}-{last})"
+
+    def receive(self, command: str) -> Any:
+        """The reply; raises what went wrong there."""
+        try:
+            if not self.conn.poll():
+                raise EOFError
+            kind, value = self.conn.recv()
+        except (EOFError, OSError):
+            raise self.died(command) from None
+        if kind == "error":
+            what, trace = value
+            raise WorkerError(f"{self.name} failed in `{command}`: {what}\n\nIts traceback:\n{trace.rstrip()}")
+        return value
+
+    def died(self, command: str) -> WorkerDied:
+        """The error for a worker that is gone: what ended it."""
+        self.process.join(1.0)
+        return WorkerDied(f"{self.name} ended in `{command}`: {describe_exit(self.process.exitcode)}")
+
+    def end(self, deadline: float) -> None:
+        """Wait until `deadline`, then terminate, then kill; close our ends."""
+        self.process.join(max(0.0, deadline - perf_counter()))
+        if self.process.is_alive():
+            self.process.terminate()
+            self.process.join(1.0)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join(1.0)
+        self.conn.close()
+        self._alive.close()
+
+
+def _forked_main(order: WorkerOrder, foreign: list[Any]) -> None:
+    for end in foreign:
+        end.close()
+    worker_main(order)
+
+
+def describe_exit(code: int | None) -> str:
+    """What an exit code means, in words."""
+    if code is None:
+        return "it does not answer but still runs."
+    if code == -signal.SIGKILL:
+        return "killed by SIGKILL. Often the kernel's out-of-memory killer: look at `dmesg`, lower --n-envs."
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}. A crash in native code: see the dump above."
+    return f"it left with exit code {code}. Something in the env called exit."
+
+
+def pack(program: Program) -> bytes:
+    """The program as bytes.
+
+    Raises:
+        ConfigError: Something in it cannot be pickled; names the attribute where it can be found.
+    """
+    try:
+        packed: bytes = cloudpickle.dumps(program)
+    except Exception as error:
+        culprit = _unpicklable(program)
+        raise ConfigError(
+            f"{culprit}: cannot be sent to workers ({type(error).__name__}: {error}). "
+            "Create it inside the env function instead of capturing it, or use --num-workers 0."
+        ) from error
+    return packed
+
+
+def _unpicklable(value: Any, path: str = "program", depth: int = 0) -> str:
+    """The path of the first part of `value` that does not pickle by itself."""
+    parts: dict[str, Any] = {}
+    if isinstance(value, dict):
+        parts = {f"[{key!r}]": item for key, item in value.items()}
+    elif isinstance(value, types.FunctionType):
+        names = value.__code__.co_freevars
+        parts = {
+            f" captured {name!r}": cell.cell_contents for name, cell in zip(names, value.__closure__ or (), strict=True)
+        }
+        # Globals of a script's own functions travel by value too.
+        used = value.__code__.co_names
+        parts |= {f" global {name!r}": value.__globals__[name] for name in used if name in value.__globals__}
+    elif hasattr(value, "__dict__"):
+        parts = {f".{key}": item for key, item in vars(value).items()}
+    elif hasattr(value, "__slots__"):
+        parts = {f".{key}": getattr(value, key) for key in value.__slots__ if hasattr(value, key)}
+    if depth < 6:
+        for suffix, part in parts.items():
+            try:
+                cloudpickle.dumps(part)
+            except Exception:
+                return _unpicklable(part, path + suffix, depth + 1)
+    return f"{path} ({type(value).__name__})"
+
+
+_main_lock = threading.Lock()
+
+
+@contextmanager
+def _importless_main() -> Iterator[None]:
+    """Start children that do not import the user's script again.
+
+    They do not need it, since cloudpickle carries what is defined there by value; and without it a script
+    needs no `if __name__ == "__main__"` guard and runs its own side effects once.
+    """
+    with _main_lock:
+        real = sys.modules["__main__"]
+        stand_in = types.ModuleType("__main__")
+        stand_in.__spec__ = None
+        sys.modules["__main__"] = stand_in
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = real

@@ -1,0 +1,62 @@
+"""How workers exist: one protocol, implemented by `inline`, `process` (and later `ray`).
+
+A runtime knows nothing of envs or policies. It is handed a program, has one job built from it per worker, and
+calls the job's methods by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from paceline.memory.shared import Arena
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one worker owns: a contiguous range of groups."""
+
+    worker: int
+    first_group: int
+    groups: int
+
+
+class Job(Protocol):
+    """What a worker does. Its other public methods are the commands it takes."""
+
+    def close(self) -> None:
+        """Let go of envs and memory."""
+
+
+Program = Callable[[Arena, Share], Job]
+"""Builds a worker's job; must survive cloudpickle."""
+
+
+class Runtime(Protocol):
+    """Workers that do what they are told, together."""
+
+    num_workers: int
+    """Processes; 0 for inline."""
+
+    def run(self, command: str, *args: Any) -> list[Any]:
+        """Have every job do `command(*args)` and wait for all; results in worker order.
+
+        Raises:
+            WorkerError: A job raised, died or missed its deadline. The runtime must then be closed.
+        """
+
+    def close(self) -> None:
+        """End all workers. Idempotent, returns within seconds."""
+
+
+def shares(groups: int, workers: int) -> list[Share]:
+    """Divide groups over workers as evenly as can be, in order."""
+    workers = max(1, workers)
+    base, extra = divmod(groups, workers)
+    result, first = [], 0
+    for worker in range(workers):
+        count = base + (worker < extra)
+        result.append(Share(worker, first, count))
+        first += count
+    return result

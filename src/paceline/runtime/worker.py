@@ -1,0 +1,111 @@
+"""What runs inside a worker process: build the job, obey commands, report failures as text.
+
+    driver --(command, args)--> worker        one small message each way per command; the data is in the arena
+           <--(ok, result)-----
+           <--(error, text)----
+
+A worker that loses its driver ends: the pipe closes when it is idle, and a second pipe whose write end only the
+driver holds makes the kernel kill it when it is busy, even inside C code that keeps the GIL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import cloudpickle
+
+from paceline.errors import PacelineError
+from paceline.memory.shared import Arena
+from paceline.runtime import threads
+from paceline.runtime.protocol import Share
+
+if sys.platform != "win32":
+    import fcntl
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOrder:
+    """All that a worker is started with."""
+
+    share: Share
+    program: bytes
+    """A cloudpickled `Program`, so that lambdas and classes of the user's script travel too."""
+    arena: Arena
+    conn: Connection
+    guard: Connection
+    core: int | None = None
+    """Core to stay on, where pinning was asked for."""
+
+
+def worker_main(order: WorkerOrder) -> None:
+    """Entry point of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business.
+    die_with_driver(order.guard)
+    faulthandler.enable()
+    # Workers are daemons so that a driver which forgets them does not wait at its exit; envs may start
+    # processes of their own all the same.
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+    set_title(f"paceline: worker {order.share.worker}")
+    if order.core is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {order.core})
+    threads.limit(1)
+    job = None
+    try:
+        job = cloudpickle.loads(order.program)(order.arena, order.share)
+        order.conn.send(("ok", None))
+        _obey(order.conn, job)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass  # The driver is gone; so are we.
+    except BaseException as error:
+        _send_failure(order.conn, error)
+    finally:
+        if job is not None:
+            with contextlib.suppress(Exception):
+                job.close()
+
+
+def _obey(conn: Connection, job: Any) -> None:
+    while True:
+        command, args = conn.recv()
+        if command == "close":
+            return
+        conn.send(("ok", getattr(job, command)(*args)))
+
+
+def _send_failure(conn: Connection, error: BaseException) -> None:
+    """Send text, never the exception itself: it may not pickle, or may not unpickle."""
+    try:
+        what = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
+    except Exception:
+        what = f"{type(error).__name__} (its text could not be made)"
+    with contextlib.suppress(OSError):
+        conn.send(("error", (what, traceback.format_exc())))
+
+
+def die_with_driver(guard: Connection) -> None:
+    """Have the kernel kill this process when the other end of `guard` closes.
+
+    PR_SET_PDEATHSIG would not do: under forkserver the parent is the fork server.
+    """
+    if sys.platform == "linux":
+        fd = guard.fileno()
+        fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(fd, 10, signal.SIGKILL)  # F_SETSIG, which the module does not name
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def set_title(title: str) -> None:
+    """Name the process for ps, htop and pstree."""
+    with contextlib.suppress(ImportError):
+        import setproctitle
+
+        setproctitle.setproctitle(title)

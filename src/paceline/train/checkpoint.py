@@ -1,0 +1,196 @@
+"""Snapshots on disk: safe to load, whole or not there at all.
+
+    step_000000040960/
+      state.safetensors     arrays only: nothing in it can run
+      manifest.json         format, what it belongs to, counters, sha256 of every file
+
+A snapshot is written to a temporary directory, synced and renamed, so that a reader never sees half of one and
+a crash leaves the previous one alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from paceline.errors import CheckpointError, nearest
+
+FORMAT = 1
+STATE, MANIFEST = "state.safetensors", "manifest.json"
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was saved."""
+
+    path: Path
+    arrays: Arrays
+    meta: dict[str, Any]
+
+    def part(self, prefix: str) -> Arrays:
+        """The arrays under `prefix/`, without it."""
+        start = f"{prefix}/"
+        return {key.removeprefix(start): value for key, value in self.arrays.items() if key.startswith(start)}
+
+
+def save(path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+    """Write a snapshot directory, atomically; an existing one is replaced.
+
+    Raises:
+        OSError: The disk is full or read-only. Nothing that was there before is touched.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    building = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir()
+    try:
+        contiguous = {key: np.ascontiguousarray(value).reshape(np.shape(value)) for key, value in arrays.items()}
+        safetensors.numpy.save_file(contiguous, building / STATE)
+        files = {STATE: {"sha256": _sha256(building / STATE), "bytes": (building / STATE).stat().st_size}}
+        manifest = {"format": FORMAT, "files": files, "meta": dict(meta)}
+        (building / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+        for file in (STATE, MANIFEST):
+            _sync(building / file)
+        _sync(building)
+        if path.exists():
+            # A directory cannot be replaced in one step: move the old one aside first.
+            aside = path.parent / f".{path.name}.{os.getpid()}.old"
+            os.replace(path, aside)
+            os.replace(building, path)
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            os.replace(building, path)
+        _sync(path.parent)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+
+
+def load(path: Path) -> Snapshot:
+    """Read a snapshot and check every byte of it.
+
+    Raises:
+        CheckpointError: It is missing, truncated, altered or of an unknown format; names the file.
+    """
+    manifest_file = path / MANIFEST
+    if not manifest_file.is_file():
+        raise CheckpointError(f"{path}: not a checkpoint (no {MANIFEST}). Name a run folder or one of its checkpoints.")
+    try:
+        manifest = json.loads(manifest_file.read_text())
+        version, files, meta = manifest["format"], manifest["files"], manifest["meta"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{manifest_file}: damaged ({error}). Use an earlier checkpoint.") from error
+    if version != FORMAT:
+        raise CheckpointError(f"{manifest_file}: format {version} is not known here (this version reads {FORMAT}).")
+    expected = files.get(STATE, {}) if isinstance(files, dict) else {}
+    state = path / STATE
+    if not state.is_file():
+        raise CheckpointError(f"{state}: missing. Use an earlier checkpoint.")
+    if (actual := _sha256(state)) != expected.get("sha256"):
+        raise CheckpointError(
+            f"{state}: sha256 {actual[:12]}... is not the {str(expected.get('sha256'))[:12]}... of its manifest "
+            f"({state.stat().st_size} of {expected.get('bytes')} bytes). It is damaged: use an earlier checkpoint."
+        )
+    try:
+        arrays = safetensors.numpy.load_file(state)
+    except (safetensors.SafetensorError, ValueError, OSError) as error:
+        raise CheckpointError(f"{state}: not a safetensors file ({error}).") from error
+    return Snapshot(path, arrays, meta)
+
+
+def step_name(step: int) -> str:
+    """The name of a step's checkpoint; names sort by step."""
+    return f"step_{step:012d}"
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Drop all but the newest `keep` checkpoints; 0 keeps all."""
+    for old in steps(folder)[:-keep] if keep > 0 else []:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def steps(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, oldest first."""
+    return sorted(path for path in folder.glob("step_*") if path.is_dir())
+
+
+def find(path: Path) -> Path:
+    """The snapshot that a run folder, a checkpoint folder or a snapshot itself stands for.
+
+    Raises:
+        CheckpointError: There is none, or the newest is damaged; then the previous good one is offered.
+    """
+    if (path / MANIFEST).is_file():
+        return path
+    for folder in (path / "checkpoints", path):
+        if found := steps(folder):
+            return _newest_good(found)
+    if (path / "best_model" / MANIFEST).is_file():
+        return path / "best_model"
+    if not path.exists():
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        hint = f" {nearest(path.name, siblings)}" if siblings else ""
+        raise CheckpointError(f"{path}: there is no such folder.{hint}")
+    raise CheckpointError(f"{path}: holds no checkpoint. Was the run stopped before its first --save-freq?")
+
+
+def run_folder(snapshot: Path) -> Path | None:
+    """The run that a snapshot lies in, if it lies in one."""
+    return next((folder for folder in list(snapshot.parents)[:2] if (folder / "config.yaml").is_file()), None)
+
+
+def _newest_good(found: list[Path]) -> Path:
+    try:
+        load(found[-1])
+    except CheckpointError as error:
+        for earlier in reversed(found[:-1]):
+            try:
+                load(earlier)
+            except CheckpointError:
+                continue
+            raise CheckpointError(
+                f"{error}\nThe newest good one is {earlier}: resume with --resume {earlier}"
+            ) from error
+        raise
+    return found[-1]
+
+
+def require_match(snapshot: Snapshot, identity: Mapping[str, Any]) -> None:
+    """Refuse a snapshot of another env, algorithm or network, and say what differs.
+
+    Raises:
+        CheckpointError: It does not fit.
+    """
+    theirs = snapshot.meta.get("identity", {})
+    differences = [
+        f"{key} is {theirs.get(key)!r} there and {value!r} here"
+        for key, value in identity.items()
+        if theirs.get(key) != value
+    ]
+    if differences:
+        raise CheckpointError(f"{snapshot.path}: belongs to another training: {'; '.join(differences)}.")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,289 @@
+"""One configuration for Python, YAML and flags, checked before anything starts.
+
+    flags ----+
+    YAML  ----+--> flat names -> coerce -> sections -> TrainConfig (frozen, checked)
+    Python ---+
+
+A value is checked in its own section (`paceline.train.sections`), a relation between
+sections here. Free of torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+import yaml
+
+from paceline.algos.settings import PPOConfig
+from paceline.errors import ConfigError, nearest
+from paceline.train.coerce import coerce
+from paceline.train.plain_yaml import load_file
+from paceline.train.sections import DEFAULT_N_ENVS, EnvConfig, ParallelConfig, PolicyConfig, RunConfig
+
+LARGEST_GROUP = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    """All settings of one training run.
+
+    After construction `env.n_envs` holds the number of envs and the shorthand
+    `parallel.num_envs_per_worker` is used up, so a saved config means the same with any worker count.
+    """
+
+    env: EnvConfig
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    training: PPOConfig = field(default_factory=PPOConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        """Resolve the number of envs and check what needs more than one section."""
+        n_envs = _n_envs(self.env, self.parallel)
+        object.__setattr__(self, "env", replace(self.env, n_envs=n_envs))
+        object.__setattr__(self, "parallel", replace(self.parallel, num_envs_per_worker=None))
+        self._check_batch()
+        self.check_groups(image=False)
+
+    @property
+    def n_envs(self) -> int:
+        """Envs in all (B)."""
+        return self.env.n_envs or DEFAULT_N_ENVS
+
+    @property
+    def env_name(self) -> str:
+        """The env in words: as it was named, or the name of the callable."""
+        return self.env.env if isinstance(self.env.env, str) else _name(self.env.env)
+
+    @property
+    def batch_steps(self) -> int:
+        """Steps in one rollout of all envs: n_steps * n_envs."""
+        return self.training.n_steps * self.n_envs
+
+    @property
+    def num_workers(self) -> int | Literal["auto"]:
+        """Worker processes asked for. One env leaves nothing to share out: auto is then sequential."""
+        return 0 if self.parallel.num_workers == "auto" and self.n_envs == 1 else self.parallel.num_workers
+
+    def group_size(self, *, image: bool) -> int:
+        """Envs per group (G): as given, else from n_envs alone, so that it is the same on every machine.
+
+        Args:
+            image: Whether the policy sees images: a forward then costs enough for larger groups to pay.
+        """
+        if self.parallel.group_size is not None:
+            return self.parallel.group_size
+        fewest = 2 if image else 8
+        return max(
+            (size for size in _divisors(self.n_envs) if size <= LARGEST_GROUP and self.n_envs // size >= fewest),
+            default=1,
+        )
+
+    def n_groups(self, *, image: bool) -> int:
+        """Groups in all: the most workers that can have something to do."""
+        return self.n_envs // self.group_size(image=image)
+
+    def check_groups(self, *, image: bool) -> None:
+        """Raise ConfigError where groups do not divide the envs, or some worker would own none.
+
+        Called on construction for vector observations, and again once the env is known to show images.
+        """
+        size, workers = self.group_size(image=image), self.parallel.num_workers
+        if self.n_envs % size:
+            closest = min(_divisors(self.n_envs), key=lambda divisor: abs(divisor - size))
+            raise ConfigError(f"group_size={size}: must divide n_envs={self.n_envs}. Try {closest}.")
+        groups = self.n_envs // size
+        if workers == "auto" or workers <= groups:
+            return
+        fitting = [divisor for divisor in _divisors(self.n_envs) if self.n_envs // divisor >= workers]
+        remedy = f"Use --group-size {max(fitting)}" if fitting else f"Use --n-envs {workers} or more"
+        raise ConfigError(
+            f"num_workers={workers}: a worker owns whole groups, and n_envs={self.n_envs} in groups of {size} makes "
+            f"{groups}. {remedy}, or --num-workers {groups}."
+        )
+
+    def _check_batch(self) -> None:
+        size, n_steps, total = self.training.batch_size, self.training.n_steps, self.batch_steps
+        if self.training.normalize_advantage and total < 2:
+            raise ConfigError(
+                "n_steps*n_envs = 1: one advantage has no deviation to normalise by (normalize_advantage=True). "
+                "Use more steps or envs."
+            )
+        if size >= total or total % size == 0:
+            return
+        closest = min((d for d in _divisors(total) if d > 1), key=lambda divisor: abs(divisor - size))
+        raise ConfigError(
+            f"batch_size={size}: must divide n_steps*n_envs = {n_steps}*{self.n_envs} = {total} "
+            f"(or be at least that, for one full batch). Try {closest}."
+        )
+
+    @classmethod
+    def from_flat(cls, **settings: Any) -> TrainConfig:
+        """Build from flag names, `-` or `_`, with values as text or as Python objects.
+
+        Raises:
+            ConfigError: An unknown name (the nearest is suggested), a bad value, or settings that do not fit together.
+        """
+        return _build(_sections(settings))
+
+    @classmethod
+    def from_yaml(cls, path: str | Path, **overrides: Any) -> TrainConfig:
+        """Build from a YAML file with the sections env, parallel, training, policy and run; overrides win.
+
+        Raises:
+            ConfigError: As `from_flat`, and for YAML that is damaged or asks for Python objects; names file and key.
+        """
+        return _build(_over(_sections_of_file(Path(path)), _sections(overrides)))
+
+    def merge(self, **overrides: Any) -> TrainConfig:
+        """A copy with some settings changed, by flag name."""
+        mine = {name: _values(getattr(self, name)) for name in SECTIONS}
+        return _build(_over(mine, _sections(overrides)))
+
+    def to_yaml(self) -> str:
+        """The whole config as YAML that `from_yaml` reads back. Python objects become a readable placeholder."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False)
+
+    def to_dict(self) -> Sections:
+        """The sections as plain values, as a YAML or JSON file holds them."""
+        return {name: {key: _plain(value) for key, value in _values(getattr(self, name)).items()} for name in SECTIONS}
+
+
+SECTIONS: dict[str, type[Any]] = {
+    "env": EnvConfig,
+    "parallel": ParallelConfig,
+    "training": PPOConfig,
+    "policy": PolicyConfig,
+    "run": RunConfig,
+}
+"""The sections of a YAML file, in order. `training` holds what the chosen algorithm defines."""
+
+ALIASES = {
+    "num_episodes": "total_episodes",
+    "n_timesteps": "total_timesteps",
+    "parallel_start_method": "start_method",
+    "num_envs": "n_envs",
+}
+"""Other names in use for a setting."""
+
+HOME = {item.name: section for section, cls in SECTIONS.items() for item in fields(cls)}
+"""The section of each setting. Names are unique over sections: flags carry no prefix."""
+
+
+def _n_envs(env: EnvConfig, parallel: ParallelConfig) -> int:
+    per_worker, workers = parallel.num_envs_per_worker, parallel.num_workers
+    if per_worker is None:
+        return DEFAULT_N_ENVS if env.n_envs is None else env.n_envs
+    if workers == "auto":
+        raise ConfigError(
+            f"num_envs_per_worker={per_worker}: needs a number of workers (num_workers=auto). "
+            "Use --num-workers N, or --n-envs for the total."
+        )
+    total = max(workers, 1) * per_worker
+    if env.n_envs is not None and env.n_envs != total:
+        raise ConfigError(
+            f"n_envs={env.n_envs}: differs from num_workers*num_envs_per_worker = {max(workers, 1)}*{per_worker} = "
+            f"{total}. Give one of the two."
+        )
+    return total
+
+
+def _divisors(number: int) -> list[int]:
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+Sections = dict[str, dict[str, Any]]
+
+
+def _sections(flat: Mapping[str, Any]) -> Sections:
+    """Flat names sorted into sections, aliases resolved."""
+    result: Sections = {name: {} for name in SECTIONS}
+    for given, value in flat.items():
+        name = _canonical(given)
+        if name not in HOME:
+            raise ConfigError(f"{given}: no such setting. {nearest(name, [*HOME, *ALIASES])}")
+        if name in result[HOME[name]]:
+            raise ConfigError(f"{given}: given twice (it means {name}). Give it once.")
+        result[HOME[name]][name] = value
+    return result
+
+
+def _canonical(name: str) -> str:
+    name = name.replace("-", "_")
+    return ALIASES.get(name, name)
+
+
+def _sections_of_file(path: Path) -> Sections:
+    """The sections of a YAML file, every name checked."""
+    content = load_file(path)
+    where = f"config {str(path)!r}"
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{where}: must be sections of settings ({', '.join(SECTIONS)}). Start with `env:`.")
+    flat: dict[str, Any] = {}
+    for section, settings in content.items():
+        if section not in SECTIONS:
+            name = _canonical(str(section))
+            hint = f"It belongs in section {HOME[name]!r}." if name in HOME else nearest(str(section), SECTIONS)
+            raise ConfigError(f"{where}: no section {section!r}. {hint}")
+        if not isinstance(settings, Mapping | None):
+            raise ConfigError(
+                f"{where}: section {section!r} must hold settings, one `name: value` a line (got {settings!r})."
+            )
+        for given, value in (settings or {}).items():
+            name = _canonical(str(given))
+            if HOME.get(name) != section:
+                known = [item.name for item in fields(SECTIONS[section])]
+                hint = f"It belongs in section {HOME[name]!r}." if name in HOME else nearest(name, known)
+                raise ConfigError(f"{where}: section {section!r} has no setting {given!r}. {hint}")
+            if name in flat:
+                raise ConfigError(f"{where}: {given!r} given twice (it means {name}). Give it once.")
+            flat[name] = value
+    return _sections(flat)
+
+
+def _over(below: Sections, above: Sections) -> Sections:
+    """Settings of `above` win, setting by setting."""
+    result = {name: {**below[name], **above[name]} for name in SECTIONS}
+    # The total and its shorthand say one thing in two ways: the one given above replaces both.
+    if "num_envs_per_worker" in above["parallel"] and "n_envs" not in above["env"]:
+        result["env"].pop("n_envs", None)
+    elif "n_envs" in above["env"] and "num_envs_per_worker" not in above["parallel"]:
+        result["parallel"].pop("num_envs_per_worker", None)
+    return result
+
+
+def _build(sections: Sections) -> TrainConfig:
+    if "env" not in sections["env"]:
+        raise ConfigError("env: must be named (nothing given). Use --env CartPole-v1, say, or a --config that has one.")
+    built = {}
+    for section, cls in SECTIONS.items():
+        hints = get_type_hints(cls)
+        built[section] = cls(**{name: coerce(value, hints[name], name) for name, value in sections[section].items()})
+    return TrainConfig(**built)
+
+
+def _values(section: Any) -> dict[str, Any]:
+    return {item.name: getattr(section, item.name) for item in fields(section)}
+
+
+def _plain(value: Any) -> Any:
+    """The value as YAML can hold it."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return f"<Python object {getattr(value, '__module__', '?')}:{_name(value)}>"
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value, "__qualname__", type(value).__qualname__))

@@ -1,0 +1,110 @@
+"""Evaluation: the policy without exploration, on one env of its own, with seeds of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from paceline.envs.block import ActionMap
+from paceline.envs.make import EnvRecipe
+from paceline.envs.seeding import episode_seed
+from paceline.nets.actor import actor_for
+from paceline.nets.normalise import ObsNormaliser
+from paceline.ops.distributions import head_for
+from paceline.spec import MASK_KEY, EnvSpec
+
+_EVALUATION = 0x5EED_E7A1
+"""Keeps evaluation episodes apart from training ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What some episodes brought."""
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    cut: int = 0
+    """Episodes that were ended at `max_steps`."""
+
+    @property
+    def mean_reward(self) -> float:
+        """Mean return."""
+        return float(np.mean(self.returns))
+
+    @property
+    def mean_ep_length(self) -> float:
+        """Mean length."""
+        return float(np.mean(self.lengths))
+
+
+class Predictor:
+    """The policy as a function from raw observations to actions of the env's own space."""
+
+    def __init__(self, policy: nn.Module, spec: EnvSpec, normaliser: ObsNormaliser | None, *, seed: int = 0) -> None:
+        self._spec, self._head, self._actions = spec, head_for(spec.action), ActionMap(spec)
+        self._actor = actor_for(policy, spec, 1, 1, normaliser)
+        self._generator = np.random.default_rng(seed)
+
+    def __call__(self, obs: Any, *, mask: Any = None, deterministic: bool = True) -> Any:
+        """The action for one observation, as `env.step` takes it.
+
+        Args:
+            obs: One observation of the env's space.
+            mask: Legal actions, where the env says so.
+            deterministic: The most probable action; otherwise a sample.
+        """
+        leaves = {
+            leaf.name: np.asarray(value, leaf.dtype).reshape(1, *leaf.shape)
+            for leaf, value in zip(self._spec.obs, self._spec.split(obs).values(), strict=True)
+        }
+        if mask is None and self._spec.dict_obs and MASK_KEY in obs:
+            mask = obs[MASK_KEY]
+        masks = None if mask is None else np.asarray(mask, np.bool_).reshape(1, -1)
+        params, _ = self._actor(leaves)
+        if deterministic:
+            action = self._head.mode(params, masks)
+        else:
+            action, _ = self._head.sample(params, self._head.draw_noise(self._generator, (1,)), masks)
+        return self._actions.each(action)[0]
+
+
+class Evaluator:
+    """Keeps one env for evaluations."""
+
+    def __init__(self, recipe: EnvRecipe, predictor: Predictor, *, seed: int, max_steps: int = 100_000) -> None:
+        """Make the env.
+
+        Args:
+            recipe: The env.
+            predictor: The policy.
+            seed: The run's seed.
+            max_steps: An episode is cut here: an env may never end one.
+        """
+        self._env = recipe.make()
+        self._predict, self._seed, self._max_steps = predictor, seed, max_steps
+
+    def evaluate(self, episodes: int, *, deterministic: bool = True) -> Evaluation:
+        """Play `episodes` episodes: always the same ones, so that two evaluations can be compared."""
+        returns, lengths, cut = [], [], 0
+        for episode in range(episodes):
+            obs, info = self._env.reset(seed=episode_seed(self._seed ^ _EVALUATION, 0, episode))
+            total, length = 0.0, 0
+            while True:
+                action = self._predict(obs, mask=info.get(MASK_KEY), deterministic=deterministic)
+                obs, reward, terminated, truncated, info = self._env.step(action)
+                total, length = total + float(reward), length + 1
+                if terminated or truncated:
+                    break
+                if length >= self._max_steps:
+                    cut += 1
+                    break
+            returns.append(total)
+            lengths.append(length)
+        return Evaluation(tuple(returns), tuple(lengths), cut)
+
+    def close(self) -> None:
+        """Close the env."""
+        self._env.close()

@@ -1,0 +1,218 @@
+"""Keeps a run: called after every update, it records, evaluates, saves, and sums up in the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
+from paceline.measure.progress import Progress
+from paceline.measure.record import Evaluation, Iteration, Record, Summary
+from paceline.measure.system import SystemSampler
+from paceline.train import checkpoint
+from paceline.train.budget import RunBudget
+from paceline.train.build import Training
+from paceline.train.evaluate import Evaluator
+
+TRAINING = ("env", "inference", "wait", "learn", "sync", "record")
+"""The phases that steps per second are counted over: all but start-up, evaluation and checkpoints."""
+
+
+class Keeper:
+    """What happens between two iterations. Without a folder nothing is written.
+
+    Args:
+        training: What is being trained.
+        folder: The run's folder.
+        record: Writes progress.csv, episodes.csv and TensorBoard events.
+    """
+
+    def __init__(self, training: Training, *, folder: RunFolder | None = None, record: Record | None = None) -> None:
+        run = training.config.run
+        self._training, self._folder, self._record = training, folder, record
+        self._tracker, self._clock = training.tracker, training.clock
+        self._budget: RunBudget | None = None
+        self._progress: Progress | None = None
+        self.last_checkpoint: Path | None = None
+        self._checkpoints = run.checkpoint_dir or (None if folder is None else folder / CHECKPOINTS)
+        self._evaluator: Evaluator | None = None
+        self._system = SystemSampler()
+        self._iterations = int(training.resumed_meta.get("iterations", 0))
+        self._best: Evaluation | None = _evaluation(training.resumed_meta.get("best_eval"))
+        self._final: Evaluation | None = None
+        self._evaluated_at = -1
+        self._saved_at = -1
+        self._phases = self._clock.snapshot()
+        self._steps, self._episodes, self._wall_s = 0, 0, 0.0
+
+    def begin(self, budget: RunBudget, progress: Progress) -> None:
+        """Training starts, or starts again."""
+        self._budget, self._progress = budget, progress
+        self._phases, self._wall_s = self._clock.snapshot(), self._clock.elapsed_s
+        self._steps, self._episodes = self._tracker.steps, self._tracker.episodes
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._evaluator is not None:
+            self._evaluator.close()
+
+    def __call__(self, stats: dict[str, float]) -> None:
+        """Take in one iteration."""
+        self._iterations += 1
+        run = self._training.config.run
+        evaluation = self.evaluate() if _due(run.eval_freq, self._steps, self._tracker.steps) else None
+        save = _due(run.save_freq, self._steps, self._tracker.steps)
+        self._note_iteration(stats, evaluation)
+        if save:
+            self.save()
+
+    def evaluate(self) -> Evaluation:
+        """Play evaluation episodes with the newest weights; keeps the best model."""
+        run = self._training.config.run
+        with self._clock.phase("eval"):
+            if self._evaluator is None:
+                self._evaluator = self._training.evaluator()
+            result = self._evaluator.evaluate(run.n_eval_episodes)
+            if result.cut:
+                self._say(f"evaluation: {result.cut} of {run.n_eval_episodes} episodes were cut; the env may never end")
+            found = Evaluation(result.mean_reward, result.mean_ep_length)
+            self._final, self._evaluated_at = found, self._tracker.steps
+            if self._best is None or found.mean_reward > self._best.mean_reward:
+                self._best = found
+                if self._folder is not None:
+                    self._write(self._folder / BEST_MODEL, self._training.model_state())
+        return found
+
+    def save(self) -> None:
+        """Write a checkpoint; a full disk is a note, not the end of the run."""
+        if self._checkpoints is None:
+            return
+        with self._clock.phase("checkpoint"):
+            if self._record is not None:
+                self._record.flush()
+            steps = self._tracker.steps
+            written = self._write(self._checkpoints / checkpoint.step_name(steps), self._training.state())
+            if written is not None:
+                self.last_checkpoint, self._saved_at = written, steps
+                checkpoint.prune(self._checkpoints, self._training.config.run.keep_checkpoints)
+
+    def finish(self) -> Summary:
+        """The last evaluation and checkpoint, then the summary."""
+        run = self._training.config.run
+        if run.n_eval_episodes and self._evaluated_at != self._tracker.steps:
+            self.evaluate()
+        if self._saved_at != self._tracker.steps:
+            self.save()
+        return self._sum_up()
+
+    def abort(self, reason: str) -> None:
+        """The run failed: leave what is known."""
+        self._sum_up(failure=reason)
+
+    def _note_iteration(self, stats: dict[str, float], evaluation: Evaluation | None) -> None:
+        clock, tracker, training = self._clock, self._tracker, self._training
+        phases = clock.snapshot()
+        spent = phases.since(self._phases).seconds
+        wall_s = clock.elapsed_s
+        iteration_s = wall_s - self._wall_s
+        busy_s = spent.get("env", 0.0) + spent.get("inference", 0.0)
+        workers = training.layout.num_workers
+        iteration = Iteration(
+            iteration=self._iterations,
+            steps=tracker.steps,
+            episodes=tracker.episodes,
+            wall_s=wall_s,
+            iteration_steps=tracker.steps - self._steps,
+            iteration_episodes=tracker.episodes - self._episodes,
+            iteration_s=iteration_s,
+            ep_rew_mean=tracker.mean_return,
+            ep_len_mean=tracker.mean_length,
+            phases={**spent, "collect": busy_s},
+            train=stats,
+            evaluation=evaluation,
+            parallel={
+                "policy_lag_mean": 0.0,
+                "policy_lag_max": 0.0,
+                "worker_idle_frac": 1.0 - busy_s / iteration_s if workers else 0.0,
+                "learner_idle_frac": 1.0 - spent.get("learn", 0.0) / iteration_s,
+                "workers_alive": float(workers),
+                "worker_restarts": 0.0,
+                "dropped_steps": 0.0,
+            },
+            system=self._system.sample().scalars(),
+        )
+        self._phases, self._steps, self._episodes, self._wall_s = phases, tracker.steps, tracker.episodes, wall_s
+        with clock.phase("record"):
+            if self._record is not None:
+                self._record(iteration, training.rollouts.finished)
+            if self._progress is not None:
+                self._progress.update(iteration)
+
+    def _write(self, path: Path, arrays: checkpoint.Arrays) -> Path | None:
+        training = self._training
+        meta = {
+            "identity": {**training.identity(), **training.schedule()},
+            "config": training.config.to_dict(),
+            "iterations": self._iterations,
+            "steps": self._tracker.steps,
+            "best_eval": None if self._best is None else [self._best.mean_reward, self._best.mean_ep_length],
+            "clock": self._clock.state(),
+        }
+        try:
+            checkpoint.save(path, arrays, meta)
+        except OSError as error:
+            self._say(f"{path}: not saved ({error.strerror or error}); the run goes on and the previous one stays")
+            return None
+        return path
+
+    def _sum_up(self, failure: str | None = None) -> Summary:
+        training, config = self._training, self._training.config
+        reason = failure or (self._budget and self._budget.stop_reason) or ""
+        self._system.sample(force=True)
+        phases = self._clock.snapshot().seconds
+        training_s = sum(phases.get(phase, 0.0) for phase in TRAINING)
+        summary = Summary(
+            algo=config.run.algo,
+            env=config.env_name,
+            seed=config.run.seed,
+            n_envs=config.n_envs,
+            num_workers=training.layout.num_workers,
+            group_size=training.layout.group_size,
+            steps=self._tracker.steps,
+            episodes=self._tracker.episodes,
+            iterations=self._iterations,
+            wall_s=self._clock.elapsed_s,
+            fps=self._tracker.steps / training_s if training_s > 0 else 0.0,
+            final_eval=self._final,
+            best_eval=self._best,
+            phases=phases,
+            peak_memory_mb=self._system.peak_memory_mb,
+            lag={"mean": 0.0, "max": 0.0},
+            restarts=0,
+            weights_sha256=training.weights.sha256(),
+            finished=failure is None and reason not in ("SIGINT", "SIGTERM"),
+            stop_reason=reason,
+        )
+        if self._folder is not None:
+            self._folder.write_json(SUMMARY, summary)
+        if self._progress is not None:
+            self._progress.close(summary)
+        return summary
+
+    def _say(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress.note(text)
+
+
+def _due(every: int, before: int, now: int) -> bool:
+    """Whether a multiple of `every` was passed."""
+    return every > 0 and now // every > before // every
+
+
+def _evaluation(pair: Any) -> Evaluation | None:
+    return None if pair is None else Evaluation(*pair)

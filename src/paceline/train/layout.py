@@ -1,0 +1,182 @@
+"""How many workers: measures env, policy and machine for about a second and picks the fastest layout.
+
+Only what cannot change a bit of the result is chosen here: the worker count. Sizes that shape the computation
+(`n_envs`, `group_size`) are config.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+
+from paceline.memory.shared import Arena
+from paceline.memory.slots import SlotShape
+from paceline.runtime import threads
+from paceline.runtime.protocol import Share
+from paceline.train.program import CollectProgram
+
+CALIBRATION_S = 1.0
+HAND_OVER_S = 0.0005
+"""A command to every worker and its answer, per rollout; measured at 0.1-0.4 ms for 2-8 workers."""
+START_UP_S = 3.0
+"""What starting workers costs, with the fork server's own imports."""
+MARGIN = 0.97
+"""A layout with more processes must be at least this much faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What was measured on one group and one thread, seconds per row (one step of each env of the group)."""
+
+    env_s: float
+    env_cpu_s: float
+    inference_s: float
+    """For one group alone."""
+    inference_more_s: float
+    """For each further group in the same forward."""
+
+    def row(self, groups: int) -> float:
+        """Wall seconds of one row of `groups` groups in one process."""
+        return groups * self.env_s + self.inference_s + (groups - 1) * self.inference_more_s
+
+    def row_cpu(self, groups: int) -> float:
+        """CPU seconds of the same."""
+        return self.row(groups) - groups * max(0.0, self.env_s - self.env_cpu_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What was chosen, and why. Becomes `layout.json`."""
+
+    num_workers: int
+    groups: int
+    group_size: int
+    cores: int
+    threads_per_worker: int
+    learner_threads: int
+    start_method: str | None
+    inference: str
+    why: str
+    measured: dict[str, float] | None = None
+    predicted_rollout_s: dict[int, float] | None = None
+
+    def json(self) -> dict[str, Any]:
+        """Plain values for a file."""
+        return asdict(self)
+
+
+def measure(program: CollectProgram, weights: int) -> Cost:
+    """Run the real collector of one group, and the real forward of all, for about a second."""
+    shape = program.shape
+    steps = 8
+
+    def trial(groups: int) -> tuple[Any, SlotShape]:
+        small = SlotShape(shape.spec, steps, groups, shape.group_size)
+        resized = CollectProgram(
+            env=program.env, policy=program.policy, shape=small, seed=program.seed, normalize_obs=program.normalize_obs
+        )
+        arena = Arena.create(resized.fields(weights, 1))
+        return resized(arena, Share(0, 0, groups)), small
+
+    collector, _ = trial(1)
+    try:
+        collector.reset()
+        collector.collect(0)  # warm-up: first calls load kernels
+        env_s, rest_s, cpu_s, rollouts = [], [], 0.0, 0
+        began = perf_counter()
+        while rollouts < 3 or (perf_counter() - began < CALIBRATION_S / 2 and rollouts < 200):
+            cpu_began = process_time()
+            times = collector.collect(steps * (rollouts + 1))
+            cpu_s += process_time() - cpu_began
+            env_s.append(times.env_s / steps)
+            rest_s.append(times.inference_s / (steps + 1))
+            rollouts += 1
+            if perf_counter() - began > 5 * CALIBRATION_S:
+                break  # a very slow env: a few rows tell enough
+    finally:
+        collector.close()
+    env, rest = float(np.median(env_s)), float(np.median(rest_s))
+    wall_s = sum(env_s) * steps + sum(rest_s) * (steps + 1)
+    # What the process did not spend on the CPU, it spent waiting inside the env.
+    env_cpu = max(0.0, env - max(0.0, wall_s - cpu_s) / (steps * rollouts))
+    return Cost(env, env_cpu, rest, _more_per_group(program, rest))
+
+
+def _more_per_group(program: CollectProgram, alone_s: float) -> float:
+    """What one more group adds to a forward."""
+    many = min(program.shape.groups, 8)
+    if many == 1:
+        return alone_s
+    policy = program.policy.build(program.shape.spec)
+    head_time = _forward_s(program, policy, many)
+    return max(0.0, head_time - _forward_s(program, policy, 1)) / (many - 1)
+
+
+def _forward_s(program: CollectProgram, policy: Any, groups: int) -> float:
+    spec, size = program.shape.spec, program.shape.group_size
+    actor = program.actor(policy, groups)
+    obs = {leaf.name: np.zeros((groups * size, *leaf.shape), leaf.dtype) for leaf in spec.obs}
+    actor(obs)
+    times: list[float] = []
+    began = perf_counter()
+    while len(times) < 3 or (perf_counter() - began < CALIBRATION_S / 8 and len(times) < 500):
+        start = perf_counter()
+        actor(obs)
+        times.append(perf_counter() - start)
+    return float(np.median(times))
+
+
+def predict(cost: Cost, steps: int, groups: int, workers: int, cores: int) -> float:
+    """Seconds a rollout would take with `workers` processes (0: inline)."""
+    if workers == 0:
+        return steps * cost.row(groups)
+    busiest = -(-groups // workers)
+    wall = cost.row(busiest)
+    # More workers than cores share them: no rollout can be faster than its arithmetic.
+    each = groups / workers
+    cpu = workers * cost.row_cpu(max(1, round(each))) / min(cores, workers)
+    return steps * max(wall, cpu) + HAND_OVER_S
+
+
+def candidates(cost: Cost, groups: int, cores: int) -> list[int]:
+    """Worker counts worth considering: up to the cores, and beyond where envs wait rather than compute."""
+    waiting = cost.env_cpu_s < 0.5 * cost.env_s
+    most = min(groups, 64 if waiting else cores)
+    return [0, *range(2, most + 1)]
+
+
+def choose(program: CollectProgram, weights: int, *, rollouts: float | None, common: dict[str, Any]) -> Layout:
+    """Measure and pick.
+
+    Args:
+        program: What workers would run.
+        weights: Size of the parameter vector.
+        rollouts: How many rollouts the budget allows, if known: start-up must pay for itself.
+        common: The fields of `Layout` that are not chosen here.
+    """
+    shape, cores = program.shape, threads.core_budget()
+    cost = measure(program, weights)
+    predicted = {
+        workers: predict(cost, shape.n_steps, shape.groups, workers, cores)
+        for workers in candidates(cost, shape.groups, cores)
+    }
+    best = 0
+    for workers, seconds in predicted.items():
+        if seconds < MARGIN * predicted[best]:
+            best = workers
+    why = (
+        f"{best} workers: a rollout should take {predicted[best]:.3g} s instead of {predicted[0]:.3g} s in one process"
+    )
+    if best == 0:
+        why = f"one process: no worker count is predicted to beat its {predicted[0]:.3g} s a rollout on {cores} core(s)"
+    elif rollouts is not None and rollouts * (predicted[0] - predicted[best]) < START_UP_S:
+        why = (
+            f"one process: {best} workers would save {rollouts * (predicted[0] - predicted[best]):.1f} s over this "
+            f"budget, less than the {START_UP_S:g} s it takes to start them"
+        )
+        best = 0
+    measured = {f"{name}": float(value) for name, value in asdict(cost).items()}
+    return Layout(num_workers=best, why=why, measured=measured, predicted_rollout_s=predicted, **common)

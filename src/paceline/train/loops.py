@@ -1,0 +1,53 @@
+"""The training loops: read this first. One function per topology, and no branching on topology anywhere else.
+
+    envs -> collect ---- slot(version n) ----> Learner.update --+
+              ^------------- weights(version n+1) <-------------+
+
+Data goes one way, weights come back, statistics leave by return value.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from paceline.batch import Trajectory
+
+
+class Collector(Protocol):
+    """Fills a batch with steps of every env."""
+
+    def collect(self, version: int) -> Trajectory:
+        """Collect one rollout with the weights of `version`. Blocks until all workers are done."""
+
+
+class Learner(Protocol):
+    """Turns a batch into the next version of the weights."""
+
+    version: int
+
+    def update(self, batch: Trajectory, progress: float) -> dict[str, float]:
+        """Learn, publish, and return statistics."""
+
+
+class Budget(Protocol):
+    """Says when to stop."""
+
+    def spent(self) -> bool:
+        """Whether training is over."""
+
+    def progress(self) -> float:
+        """The share of the budget that is spent."""
+
+
+class Record(Protocol):
+    """Keeps what happened: files, display, evaluation, checkpoints."""
+
+    def __call__(self, stats: dict[str, float]) -> None:
+        """Called after every update."""
+
+
+def train_sync(collector: Collector, learner: Learner, budget: Budget, record: Record) -> None:
+    """Collect with the newest weights, learn, publish, until the budget is spent."""
+    while not budget.spent():
+        batch = collector.collect(learner.version)
+        record(learner.update(batch, budget.progress()))

@@ -1,0 +1,74 @@
+"""A trained policy by itself: weights and observation statistics, without envs, workers or shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from paceline.envs.make import EnvRecipe
+from paceline.nets.flat import FlatParameters, size_of
+from paceline.nets.normalise import ObsNormaliser
+from paceline.spec import EnvSpec
+from paceline.train import checkpoint
+from paceline.train.checkpoint import Arrays, Snapshot
+from paceline.train.config import TrainConfig
+from paceline.train.evaluate import Evaluator, Predictor
+from paceline.train.program import env_recipe, identity, policy_recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What prediction needs."""
+
+    recipe: EnvRecipe
+    spec: EnvSpec
+    identity: dict[str, Any]
+    weights: torch.Tensor  # [P]
+    obs_norm: ObsNormaliser | None
+    predictor: Predictor
+
+    def take(self, arrays: Arrays) -> None:
+        """Take over newer weights and statistics."""
+        self.weights.copy_(torch.from_numpy(arrays["learner/weights"]))
+        prefix = "obs_norm/"
+        if self.obs_norm is not None:
+            self.obs_norm.load({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
+
+    def arrays(self) -> Arrays:
+        """What a snapshot of it holds."""
+        state: Arrays = {"learner/weights": self.weights.numpy()}
+        if self.obs_norm is not None:
+            state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
+        return state
+
+    def snapshot(self) -> Snapshot:
+        """The same as a snapshot that was never on disk."""
+        copied = {key: value.copy() for key, value in self.arrays().items()}
+        return Snapshot(Path("memory"), copied, {"identity": self.identity})
+
+    def evaluator(self, *, seed: int) -> Evaluator:
+        """Plays episodes with it."""
+        return Evaluator(self.recipe, self.predictor, seed=seed)
+
+
+def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:
+    """Build the policy of a config, with the weights of a snapshot or freshly initialised.
+
+    Raises:
+        CheckpointError: The snapshot belongs to another env, algorithm or network.
+    """
+    recipe = env_recipe(config)
+    spec = recipe.probe()
+    policy = policy_recipe(config).build(spec)
+    who = identity(config, spec, size_of(policy))
+    weights = torch.empty(size_of(policy))
+    FlatParameters(policy, weights)
+    obs_norm = ObsNormaliser(spec) if config.env.normalize_obs else None
+    model = Model(recipe, spec, who, weights, obs_norm, Predictor(policy, spec, obs_norm, seed=config.run.seed))
+    if snapshot is not None:
+        checkpoint.require_match(snapshot, who)
+        model.take(snapshot.arrays)
+    return model

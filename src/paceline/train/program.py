@@ -1,0 +1,144 @@
+"""What a worker is handed: a picklable recipe that builds its collector inside the worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from paceline.collect.rollout import RolloutCollector
+from paceline.envs.group import make_block
+from paceline.envs.make import EnvRecipe
+from paceline.memory.shared import Arena, Field
+from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.weights import Weights
+from paceline.nets.actor import Actor, actor_for
+from paceline.nets.flat import bind
+from paceline.nets.mlp import Activation
+from paceline.nets.normalise import ObsNormaliser, normalised_leaves
+from paceline.nets.policy import build_policy
+from paceline.ops.distributions import head_for
+from paceline.runtime.process import heartbeat_field
+from paceline.runtime.protocol import Share
+from paceline.spec import EnvSpec, Leaf
+from paceline.train.config import TrainConfig
+
+PRELOAD = (__name__,)
+"""Imported once by the fork server."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicyRecipe:
+    """How to build the network, the same in every process."""
+
+    policy: str | type[nn.Module]
+    hidden_sizes: tuple[int, ...]
+    activation: Activation
+    seed: int
+
+    def build(self, spec: EnvSpec) -> nn.Module:
+        """A fresh network, initialised by the seed alone."""
+        return build_policy(
+            self.policy, spec, hidden_sizes=self.hidden_sizes, activation=self.activation, seed=self.seed
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CollectProgram:
+    """Builds the collector of one worker's share of the groups."""
+
+    env: EnvRecipe
+    policy: PolicyRecipe
+    shape: SlotShape
+    seed: int
+    normalize_obs: bool
+
+    def fields(self, weights: int, workers: int) -> list[Field]:
+        """Everything that workers and driver share."""
+        return [
+            *self.shape.fields(),
+            *Weights.fields(weights),
+            *(Field.of(f"norm/{leaf.name}", (2, *leaf.shape), np.float32) for leaf in self._normalised()),
+            Field.of("episode", (self.shape.n_envs,), np.int64),
+            heartbeat_field(workers),
+        ]
+
+    def obs_normaliser(self, arena: Arena, *, attach: bool = False) -> ObsNormaliser | None:
+        """The normaliser whose statistics live in the arena, if there is one; a worker attaches to it."""
+        if not self.normalize_obs:
+            return None
+        arrays = {leaf.name: arena[f"norm/{leaf.name}"] for leaf in self._normalised()}
+        return ObsNormaliser(self.shape.spec, arrays, attach=attach)
+
+    def actor(self, policy: nn.Module, groups: int, normaliser: ObsNormaliser | None = None) -> Actor:
+        """The policy as acting sees it, over `groups` groups at once."""
+        return actor_for(policy, self.shape.spec, groups, self.shape.group_size, normaliser)
+
+    def _normalised(self) -> tuple[Leaf, ...]:
+        return normalised_leaves(self.shape.spec) if self.normalize_obs else ()
+
+    def __call__(self, arena: Arena, share: Share) -> RolloutCollector:
+        """Build the envs and the policy. Runs inside the worker."""
+        spec, size = self.shape.spec, self.shape.group_size
+        policy = self.policy.build(spec)
+        bind(policy, torch.from_numpy(arena["weights"]))
+        normaliser = self.obs_normaliser(arena, attach=True)
+        mine = slice(share.first_group * size, (share.first_group + share.groups) * size)
+        return RolloutCollector(
+            make_block(
+                self.env,
+                spec,
+                seed=self.seed,
+                first_group=share.first_group,
+                groups=share.groups,
+                group_size=size,
+                episode=arena["episode"][mine],
+            ),
+            Slots(arena, self.shape),
+            self.actor(policy, share.groups, normaliser),
+            self.actor(policy, 1, normaliser),
+            head_for(spec.action),
+            seed=self.seed,
+            first_group=share.first_group,
+            groups=share.groups,
+            heartbeat=arena["heartbeat"][share.worker],
+        )
+
+
+def env_recipe(config: TrainConfig) -> EnvRecipe:
+    """How a config's env is made."""
+    env = config.env
+    return EnvRecipe(
+        source=env.env,
+        kwargs=env.env_kwargs,
+        wrappers=env.wrappers,
+        frame_stack=env.frame_stack,
+        native_vector=env.native_vector,
+    )
+
+
+def policy_recipe(config: TrainConfig) -> PolicyRecipe:
+    """How a config's network is made."""
+    policy = config.policy
+    return PolicyRecipe(
+        policy=policy.policy, hidden_sizes=policy.hidden_sizes, activation=policy.activation, seed=config.run.seed
+    )
+
+
+def identity(config: TrainConfig, spec: EnvSpec, weights: int) -> dict[str, Any]:
+    """What a snapshot must agree on for its weights to be of use here."""
+    action = spec.action
+    policy = config.policy.policy
+    return {
+        "algo": config.run.algo,
+        "obs": [[leaf.name, list(leaf.shape), str(leaf.dtype)] for leaf in spec.obs],
+        "action": [action.kind, list(action.shape), list(action.nvec)],
+        "policy": policy if isinstance(policy, str) else policy.__qualname__,
+        "hidden_sizes": list(config.policy.hidden_sizes),
+        "activation": config.policy.activation,
+        "weights": weights,
+        "normalize_obs": config.env.normalize_obs,
+    }

@@ -1,0 +1,197 @@
+"""One run from config to summary: folder, workers, loop, signals. The command line and the Python face both use it.
+
+build -> (resume | warm start | reset) -> loop -> last evaluation and checkpoint -> summary.json
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from paceline.errors import PacelineError
+from paceline.measure.clock import Clock
+from paceline.measure.folder import CONFIG, LAYOUT, SYSTEM_INFO, RunFolder
+from paceline.measure.progress import Progress
+from paceline.measure.record import Goal, Record, RunInfo, Summary
+from paceline.measure.system import system_info
+from paceline.train import checkpoint, loops
+from paceline.train.budget import RunBudget
+from paceline.train.build import Training, build
+from paceline.train.config import TrainConfig
+from paceline.train.keeper import Keeper
+
+
+def train(config: TrainConfig, *, argv: list[str] | None = None) -> Summary:
+    """Train as configured, in a run folder.
+
+    Args:
+        config: Everything.
+        argv: The command, for `command.txt`.
+
+    Returns:
+        What `summary.json` says; `stop_reason` is `SIGINT` or `SIGTERM` after a signal.
+    """
+    with Run(config, folder=open_folder(config), argv=argv) as run:
+        return run.go()
+
+
+def open_folder(config: TrainConfig) -> RunFolder:
+    """The run's folder, new or (to resume) the one that is there.
+
+    Raises:
+        ConfigError: There is a run already and nothing was said about it, or the folder is not writable.
+        CheckpointError: There is nothing to resume.
+    """
+    run = config.run
+    resumed = None if run.resume_from is None else checkpoint.run_folder(checkpoint.find(run.resume_from))
+    output_dir = run.output_dir or resumed
+    same = resumed is not None and output_dir is not None and output_dir.resolve() == resumed.resolve()
+    return RunFolder.create(
+        output_dir, env=config.env_name, algo=run.algo, seed=run.seed, resume=same, overwrite=run.overwrite
+    )
+
+
+class Run:
+    """A training with its folder; `go` may be called again with a further budget. Owns the workers: close it."""
+
+    def __init__(self, config: TrainConfig, *, folder: RunFolder | None = None, argv: list[str] | None = None) -> None:
+        """Start the workers and put everything where it has to begin.
+
+        Args:
+            config: Everything.
+            folder: Where to write; None writes nothing.
+            argv: The command, for `command.txt`.
+        """
+        self.config, self._folder = config, folder
+        with ExitStack() as stack:
+            self.training = build(config, Clock())
+            stack.callback(self.training.close)
+            resume_from = None if config.run.resume_from is None else checkpoint.find(config.run.resume_from)
+            self.notes = _begin(self.training, resume_from)
+            record = None
+            if folder is not None:
+                folder.write(CONFIG, config.to_yaml())
+                folder.write_command(argv or sys.argv)
+                folder.write_json(SYSTEM_INFO, system_info())
+                folder.write_json(LAYOUT, self.training.layout.json())
+                steps = self.training.tracker.steps if resume_from is not None else None
+                record = stack.enter_context(Record(folder, resume_steps=steps))
+            self._keeper = stack.enter_context(Keeper(self.training, folder=folder, record=record))
+            self._stack = stack.pop_all()
+
+    def go(self, *, steps: int | None = None, episodes: int | None = None, seconds: float | None = None) -> Summary:
+        """Train until a budget is spent or a signal comes; the config's own budget unless one is given.
+
+        Args:
+            steps: Steps beyond those already taken.
+            episodes: Episodes beyond those already finished.
+            seconds: Seconds from now.
+
+        Raises:
+            PacelineError: Something failed; the text names the last checkpoint.
+        """
+        training, keeper = self.training, self._keeper
+        tracker, clock, run = training.tracker, training.clock, self.config.run
+        clock.restart("startup")
+        if steps is episodes is seconds is None:
+            budget = RunBudget(tracker, clock, run.budget_steps, run.total_episodes, run.budget_s)
+        else:
+            budget = RunBudget(
+                tracker,
+                clock,
+                None if steps is None else tracker.steps + steps,
+                None if episodes is None else tracker.episodes + episodes,
+                None if seconds is None else clock.elapsed_s + seconds,
+            )
+        goal = Goal(steps=budget.total_timesteps, episodes=budget.total_episodes, seconds=budget.duration_s)
+        with Progress(self._info(), goal, quiet=run.quiet) as progress, _stop_on_signals(budget.stop):
+            for note in self.notes:
+                progress.note(note)
+            self.notes = []
+            keeper.begin(budget, progress)
+            try:
+                loops.train_sync(training.rollouts, training.learner, budget, keeper)
+            except PacelineError as error:
+                keeper.abort(type(error).__name__)
+                if keeper.last_checkpoint is not None:
+                    error.args = (f"{error}\nThe last checkpoint is {keeper.last_checkpoint}",)
+                raise
+            return keeper.finish()
+
+    def close(self) -> None:
+        """End the workers, close the files. Idempotent."""
+        self._stack.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _info(self) -> RunInfo:
+        config, layout = self.config, self.training.layout
+        return RunInfo(
+            algo=config.run.algo,
+            env=config.env_name,
+            seed=config.run.seed,
+            n_envs=config.n_envs,
+            group_size=layout.group_size,
+            num_workers=layout.num_workers,
+            start_method=layout.start_method if layout.num_workers else None,
+            worker_threads=layout.threads_per_worker,
+            learner_threads=layout.learner_threads,
+            device=str(self.training.device),
+            folder=None if self._folder is None else str(self._folder),
+            resumed_steps=self.training.tracker.steps,
+        )
+
+
+def _begin(training: Training, resume_from: Path | None) -> list[str]:
+    """Put everything where it has to start from; returns what the user should know."""
+    run = training.config.run
+    notes = [f"layout: {training.layout.why}"] if training.layout.measured else []
+    if resume_from is not None:
+        snapshot = checkpoint.load(resume_from)
+        checkpoint.require_match(snapshot, {**training.identity(), **training.schedule()})
+        restarted = training.resume(snapshot)
+        notes.append(f"resumed from {resume_from} at step {training.tracker.steps:,}")
+        if restarted:
+            shown = ", ".join(map(str, restarted[:8])) + (", ..." if len(restarted) > 8 else "")
+            notes.append(f"envs {shown}: could not be put back where they were and began a new episode")
+        return notes
+    if run.init_from:
+        snapshot = checkpoint.load(checkpoint.find(run.init_from))
+        checkpoint.require_match(snapshot, training.identity())
+        training.load_model(snapshot)
+        notes.append(f"weights from {snapshot.path}")
+    training.rollouts.reset()
+    return notes
+
+
+@contextmanager
+def _stop_on_signals(stop: Callable[[str], None]) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM ends the run at the next safe point, the second at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        stop(signal.Signals(number).name)
+        for caught in before:
+            signal.signal(caught, signal.default_int_handler)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

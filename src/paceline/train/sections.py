@@ -1,0 +1,196 @@
+"""The sections of a config that no algorithm owns: env, parallel, policy and run.
+
+A docstring under a field is its help text on the command line. Ranges are checked on
+construction; relations between sections in `paceline.train.config`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from paceline.algos.settings import SETTINGS
+from paceline.errors import ConfigError, check_range, nearest
+from paceline.train.coerce import core_list, duration_s
+
+DEFAULT_N_ENVS = 32
+DEFAULT_TIMESTEPS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnvConfig:
+    """What is learned, and how many of it."""
+
+    env: str | Callable[..., Any]
+    """Gymnasium id, module:Id-v0 or module:callable; in Python also a callable."""
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the env: key=value pairs or JSON."""
+    wrappers: tuple[str | Callable[..., Any], ...] = ()
+    """Wrappers put around each env, innermost first: module:Name."""
+    frame_stack: int = 1
+    """Observations the policy sees at once."""
+    n_envs: int | None = None
+    """Envs in all, whatever the number of workers; none means 32."""
+    native_vector: Literal["auto", "always", "never"] = "auto"
+    """Whether the env's own vector version steps a whole group."""
+    normalize_obs: bool = False
+    """Scale vector observations by their running mean and deviation."""
+    normalize_reward: bool = False
+    """Scale rewards by the deviation of their running discounted sum."""
+    env_timeout_s: float = 60.0
+    """A worker that does not answer for this long is replaced."""
+    start_timeout_s: float = 120.0
+    """The same for construction and first reset."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if not self.env:
+            raise ConfigError("env: must be named (got nothing). Use --env CartPole-v1, say.")
+        for wrapper in self.wrappers:
+            if isinstance(wrapper, str) and not re.fullmatch(r"[\w.]+:[\w.]+", wrapper):
+                raise ConfigError(f"wrappers={wrapper!r}: must be an import path. Write module:Name.")
+        if self.n_envs is not None:
+            check_range("n_envs", self.n_envs, f"Try {DEFAULT_N_ENVS}.", at_least=1)
+        check_range("frame_stack", self.frame_stack, "Use 1 for no stacking.", at_least=1)
+        check_range("env_timeout_s", self.env_timeout_s, "Try 60.", above=0)
+        check_range("start_timeout_s", self.start_timeout_s, "Try 120.", above=0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParallelConfig:
+    """Who does the work. Nothing here but group_size changes the result."""
+
+    num_workers: int | Literal["auto"] = "auto"
+    """Worker processes; 0 is sequential, auto measures for about a second and picks."""
+    num_envs_per_worker: int | None = None
+    """Shorthand: n_envs becomes max(num_workers, 1) times this."""
+    group_size: int | None = None
+    """Envs that share one policy forward; none computes it from n_envs. Part of the result."""
+    start_method: Literal["forkserver", "spawn", "fork"] | None = None
+    """How workers start; none takes forkserver on Linux and spawn elsewhere."""
+    pin_cores: str | None = None
+    """Cores to pin workers to: 0-7, 0,2,4, or auto (also without a value) for all allowed ones."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if self.num_workers != "auto":
+            check_range("num_workers", self.num_workers, "Use 0 for sequential, or auto.", at_least=0)
+        if self.num_envs_per_worker is not None:
+            check_range("num_envs_per_worker", self.num_envs_per_worker, "Try 8.", at_least=1)
+        if self.group_size is not None:
+            check_range("group_size", self.group_size, "Leave it out to have it computed.", at_least=1)
+        known = multiprocessing.get_all_start_methods()
+        if self.start_method is not None and self.start_method not in known:
+            raise ConfigError(
+                f"start_method={self.start_method!r}: must be one this platform has ({', '.join(known)}). "
+                "Leave it out for the default."
+            )
+        if self.pin_cores is not None:
+            core_list(self.pin_cores)
+
+    @property
+    def cores(self) -> tuple[int, ...] | None:
+        """Cores to pin workers to: None for no pinning, empty for all allowed ones."""
+        return None if self.pin_cores is None else core_list(self.pin_cores)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicyConfig:
+    """The net that acts and is trained."""
+
+    policy: str | type[Any] = "auto"
+    """auto, mlp, nature_cnn, impala_cnn or module:Class; in Python also a class."""
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers."""
+    activation: Literal["tanh", "relu", "elu"] = "tanh"
+    """Nonlinearity between layers."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for size in self.hidden_sizes:
+            check_range("hidden_sizes", size, "Try 64 64.", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunConfig:
+    """How long, where to, and what is kept. Of several budgets the first one spent ends the run."""
+
+    algo: str = "ppo"
+    """The algorithm."""
+    seed: int = 0
+    """Same seed, same run."""
+    device: str = "cpu"
+    """Where the learner computes: cpu, cuda, cuda:N, mps or auto."""
+    total_timesteps: int | None = None
+    """Budget in steps of all envs together; 1,000,000 where no budget is given."""
+    total_episodes: int | None = None
+    """Budget in finished episodes."""
+    duration: float | str | None = None
+    """Budget of time: 90s, 15m or 2h; a bare number is hours."""
+    output_dir: Path | None = None
+    """The run's folder; none makes one under runs/."""
+    checkpoint_dir: Path | None = None
+    """Where checkpoints go; none puts them into the run's folder."""
+    resume: bool | Path = False
+    """Go on from the newest checkpoint of output_dir, or from the one named."""
+    init_from: Path | None = None
+    """Start from the weights of this run, and nothing else of it."""
+    overwrite: bool = False
+    """Replace an earlier run in output_dir."""
+    eval_freq: int = 0
+    """Steps between evaluations; 0 evaluates once, at the end."""
+    n_eval_episodes: int = 10
+    """Episodes of an evaluation; 0 evaluates never."""
+    save_freq: int = 100_000
+    """Steps between checkpoints; 0 saves once, at the end."""
+    keep_checkpoints: int = 3
+    """Newest checkpoints kept."""
+    quiet: bool = False
+    """Show no progress."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges, and settings that contradict each other."""
+        if self.algo not in SETTINGS:
+            raise ConfigError(f"algo={self.algo!r}: no such algorithm. {nearest(self.algo, SETTINGS)}")
+        check_range("seed", self.seed, "Try 0.", at_least=0, at_most=2**63 - 1)
+        if not re.fullmatch(r"cpu|mps|auto|cuda(:\d+)?", self.device):
+            hint = nearest(self.device, ["cpu", "cuda", "cuda:0", "mps", "auto"])
+            raise ConfigError(f"device={self.device!r}: must be cpu, cuda, cuda:N, mps or auto. {hint}")
+        if self.total_timesteps is not None:
+            check_range("total_timesteps", self.total_timesteps, "Try 1e6.", at_least=1)
+        if self.total_episodes is not None:
+            check_range("total_episodes", self.total_episodes, "Try 1000.", at_least=1)
+        if self.duration is not None:
+            duration_s(self.duration)
+        check_range("eval_freq", self.eval_freq, "Use 0 to evaluate at the end only.", at_least=0)
+        check_range("n_eval_episodes", self.n_eval_episodes, "Use 0 to evaluate never.", at_least=0)
+        check_range("save_freq", self.save_freq, "Use 0 to save at the end only.", at_least=0)
+        check_range("keep_checkpoints", self.keep_checkpoints, "Try 3.", at_least=1)
+        if self.resume and (self.overwrite or self.init_from is not None):
+            other = "overwrite" if self.overwrite else "init_from"
+            raise ConfigError(f"resume with {other}: resuming keeps and restores everything. Give one of the two.")
+        if self.resume is True and self.output_dir is None:
+            raise ConfigError("resume: needs the run to go on with. Use --resume RUN, or --output-dir RUN --resume.")
+
+    @property
+    def resume_from(self) -> Path | None:
+        """The run or checkpoint to go on from."""
+        if isinstance(self.resume, Path):
+            return self.resume
+        return self.output_dir if self.resume else None
+
+    @property
+    def budget_steps(self) -> int | None:
+        """Steps after which to stop; the default budget where none of the three was given."""
+        if self.total_episodes is None and self.duration is None:
+            return self.total_timesteps or DEFAULT_TIMESTEPS
+        return self.total_timesteps
+
+    @property
+    def budget_s(self) -> float | None:
+        """Seconds after which to stop."""
+        return None if self.duration is None else duration_s(self.duration)
