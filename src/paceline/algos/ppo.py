@@ -6,6 +6,7 @@ Trajectory -> advantages -> n_epochs x minibatches -> loss -> flat gradient -> c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +104,7 @@ class PPOLearner:
         Returns:
             Statistics by the names of the `train/` tags.
         """
-        with self._clock.phase("learn"):
+        with self._clock.phase("learn"), _torch_threads(self._config.learner_threads):
             stats = self._learn(batch, progress)
         with self._clock.phase("sync"):
             self._weights.publish(self._flat.vector.detach())
@@ -158,7 +159,7 @@ class PPOLearner:
         )
         valid = batch.valid.numpy().reshape(-1)
         index = np.arange(len(valid)) if valid.all() else np.flatnonzero(valid)
-        pieces = -(-len(index) // self._config.batch_size)
+        pieces = -(-len(index) // (self._config.batch_size or len(index)))
         for piece in np.array_split(stream.permutation(index), pieces):
             yield torch.from_numpy(piece).to(self._device)
 
@@ -166,7 +167,7 @@ class PPOLearner:
         """One optimiser step; returns the statistics in the order of `_STATS`."""
         loss, terms = self._loss(minibatch)
         self._flat.flat_grad.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         norm = torch.linalg.vector_norm(self._flat.flat_grad)
         if not torch.isfinite(norm):
             return self._skip(terms)
@@ -243,6 +244,19 @@ class PPOLearner:
         vector = torch.from_numpy(weights)
         self._flat.vector.detach().copy_(vector)
         self._weights.vector.copy_(vector)
+
+
+@contextmanager
+def _torch_threads(count: int) -> Iterator[None]:
+    """Learn with `count` threads; acting in this process keeps to the one it has everywhere."""
+    before = torch.get_num_threads()
+    if before != count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if before != count:
+            torch.set_num_threads(before)
 
 
 _STATS = (

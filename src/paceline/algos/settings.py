@@ -18,8 +18,9 @@ class PPOConfig:
 
     n_steps: int = 128
     """Steps each env takes before an update (T)."""
-    batch_size: int = 1024
-    """Steps in a minibatch. Must divide n_steps * n_envs, or be at least that for one full batch."""
+    batch_size: int | None = None
+    """Steps in a minibatch: must divide n_steps * n_envs, or be at least that for one full batch. None takes the
+    largest divisor up to 1024."""
     n_epochs: int = 4
     """Passes over each batch."""
     learning_rate: float = 3e-4
@@ -50,7 +51,8 @@ class PPOConfig:
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_range("n_steps", self.n_steps, "Try 128.", at_least=1)
-        check_range("batch_size", self.batch_size, "Try 1024.", at_least=1)
+        if self.batch_size is not None:
+            check_range("batch_size", self.batch_size, "Try 1024.", at_least=1)
         check_range("n_epochs", self.n_epochs, "Try 4.", at_least=1)
         check_range("learning_rate", self.learning_rate, "Try 3e-4.", above=0)
         check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)
@@ -64,7 +66,7 @@ class PPOConfig:
         if self.target_kl is not None:
             check_range("target_kl", self.target_kl, "Use none to run every epoch.", above=0)
         check_range("learner_threads", self.learner_threads, "Use 1 for small nets.", at_least=1)
-        if self.normalize_advantage and self.batch_size < 2:
+        if self.normalize_advantage and self.batch_size == 1:
             raise ConfigError(
                 "batch_size=1: one advantage has no deviation to normalise by (normalize_advantage=True). "
                 "Use a batch_size of at least 2, or normalize_advantage=False."

@@ -21,8 +21,10 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from paceline.errors import ConfigError, nearest
+from paceline.measure.folder import CONFIG
 from paceline.train.coerce import coerce
 from paceline.train.config import ALIASES, HOME, SECTIONS, TrainConfig
+from paceline.train.sections import RunConfig
 
 Extra = TypeVar("Extra")
 
@@ -70,11 +72,28 @@ def parse(
         raise ConfigError(_about(strays, extra))
     own, path = given.pop("options", {}), given.pop("config", None)
     flat = {name: value for section in given.values() for name, value in section.items()}
-    config = (
-        TrainConfig.from_flat(algo=algo, **flat) if path is None else TrainConfig.from_yaml(path, algo=algo, **flat)
-    )
+    config = _config(algo, path, flat)
     hints = get_type_hints(extra)
     return config, extra(**{name: coerce(value, hints[name], name) for name, value in own.items()})
+
+
+def _config(algo: str, path: str | None, flat: dict[str, Any]) -> TrainConfig:
+    if path is not None:
+        return TrainConfig.from_yaml(path, algo=algo, **flat)
+    if flat.get("resume") and (folder := _resumed(flat)) is not None:
+        return TrainConfig.from_run(folder, algo=algo, **flat)
+    return TrainConfig.from_flat(algo=algo, **flat)
+
+
+def _resumed(flat: dict[str, Any]) -> Path | None:
+    """The run folder whose config a resumed run goes on with, where the flags name one."""
+    resume = coerce(flat["resume"], get_type_hints(RunConfig)["resume"], "resume")
+    named = flat.get("output_dir") if resume is True else resume
+    if not named:
+        return None
+    path = Path(named)
+    folders = (path, *path.parents[:2])  # the run, its checkpoints, or one of them
+    return next((folder for folder in folders if (folder / CONFIG).is_file()), None)
 
 
 def field_help(cls: type[Any]) -> dict[str, str]:

@@ -58,7 +58,7 @@ class RolloutCollector:
             seed: The run's seed.
             first_group: The first group it owns.
             groups: How many it owns.
-            heartbeat: One counter, moved on by every row: proof of life for the supervisor.
+            heartbeat: One counter, moved on by the first reset and by every row: proof of life for the supervisor.
         """
         shape = slots.shape
         self._envs, self._actor, self._group_actor, self._head = envs, actor, group_actor, head
@@ -71,6 +71,7 @@ class RolloutCollector:
     def reset(self) -> None:
         """Begin every env's first episode."""
         self._envs.reset(self._rows[-1])
+        self._heartbeat[0] += 1
 
     def restore(self, histories: Sequence[History]) -> list[int]:
         """Put every env where it was; returns the envs (of the run) that had to begin a new episode.
@@ -80,7 +81,9 @@ class RolloutCollector:
         """
         first = self._first_group * self._size
         mine = histories[first : first + self._noise.shape[1]]
-        return [first + i for i in self._envs.restore(mine, self._rows[-1])]
+        strayed = self._envs.restore(mine, self._rows[-1])
+        self._heartbeat[0] += 1
+        return [first + i for i in strayed]
 
     def collect(self, step: int) -> CollectTimes:
         """Fill this collector's slots with the rollout that begins at `step` (of each env)."""
@@ -131,7 +134,7 @@ class RolloutCollector:
         last = self._rows[-1]
         last.value[...] = self._actor(last.obs)[1]
         for final in self._finals:
-            # In whole groups, padded with what lies behind: a forward's last bits depend on its batch size.
+            # In whole groups: a forward's last bits depend on its batch size.
             count = int(final.count[0])
             for start in range(0, count, self._size):
                 chunk = min(self._size, count - start)
@@ -140,8 +143,5 @@ class RolloutCollector:
 
 
 def _padded(rows: NDArray[Any], size: int) -> NDArray[Any]:
-    if len(rows) == size:
-        return rows
-    out = np.zeros((size, *rows.shape[1:]), rows.dtype)
-    out[: len(rows)] = rows
-    return out
+    """At least one row, repeated to `size` rows."""
+    return rows if len(rows) == size else np.concatenate([rows, rows[:1].repeat(size - len(rows), 0)])

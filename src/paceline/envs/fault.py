@@ -137,7 +137,7 @@ class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
                 time.sleep(self._hang_s)
             case "hang_gil":
                 # PyDLL, unlike CDLL, calls without releasing the interpreter lock.
-                ctypes.PyDLL(None).sleep(int(self._hang_s))
+                ctypes.PyDLL(None).usleep(int(min(self._hang_s, 3600.0) * 1e6))
 
     def _look(self) -> NDArray[np.float32]:
         return self.np_random.uniform(-1.0, 1.0, 4).astype(np.float32)

@@ -21,7 +21,7 @@ from paceline.envs.native import VectorEnvs
 from paceline.envs.seeding import episode_seed
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
-from paceline.spec import PLAIN, EnvSpec
+from paceline.spec import EnvSpec
 
 __all__ = ["EnvBlock", "Finals", "History", "SingleEnvs", "VectorEnvs", "make_block"]
 
@@ -103,7 +103,7 @@ class SingleEnvs:
         rewards = self._rewards
         # The usual case, one array and nothing to check, is spared a call per env.
         simple = self._simple and self._row > CHECKED_STEPS
-        plain = after.obs[PLAIN] if simple else row.reward
+        only_leaf = next(iter(after.obs.values()))
         finals: list[tuple[int, dict[str, NDArray[Any]]]] = []
         row.terminated.fill(False)
         row.truncated.fill(False)
@@ -120,7 +120,7 @@ class SingleEnvs:
                     self.episode[i] += 1
                     obs, info = self._begin(i)
                 if simple:
-                    plain[i] = obs
+                    only_leaf[i] = obs
                 else:
                     self._show(i, obs, info, after)
         except EnvError:
@@ -130,7 +130,9 @@ class SingleEnvs:
         try:
             row.reward[...] = rewards
         except (TypeError, ValueError):
-            row.reward[...] = [self._number(i, reward) for i, reward in enumerate(rewards)]
+            row.reward[...] = self._numbers(rewards)
+        if self._row <= CHECKED_STEPS:
+            self._numbers(rewards)  # numpy makes a silent NaN of None.
         if after.mask is not None:
             self._obs.check_legal(after.mask, self._first)
         return finals
@@ -204,12 +206,15 @@ class SingleEnvs:
             made = EnvSpec.of(env.observation_space, env.action_space, masked=spec.masked)
             require_same_spaces(made, spec, f"env {self._first + i}")
 
-    def _number(self, i: int, reward: Any) -> float:
-        """A reward as a float; arrays with one element are accepted, though a row costs more with them."""
-        try:
-            return float(np.asarray(reward).item())
-        except (TypeError, ValueError) as error:
-            raise EnvError(f"{self._who(i)}: reward must be one number (got {reward!r}).") from error
+    def _numbers(self, rewards: list[Any]) -> list[float]:
+        """Rewards as floats; arrays with one element are accepted, though a row costs more with them."""
+        numbers = []
+        for i, reward in enumerate(rewards):
+            try:
+                numbers.append(float(np.asarray(reward).item()))
+            except (TypeError, ValueError) as error:
+                raise EnvError(f"{self._who(i)}: reward must be one number (got {reward!r}).") from error
+        return numbers
 
     def _failure(self, i: int, action: Any, error: Exception) -> EnvError:
         step = self._row - self._begun[i]

@@ -8,6 +8,7 @@ runs/<env>__<algo>__<seed>__<time>/
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -114,6 +115,11 @@ class RunFolder:
                 "Choose another folder, or make room or rights there."
             ) from error
         return cls(path)
+
+    def discard_if_empty(self) -> None:
+        """Leave no trace of a run that never began."""
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
     def write(self, name: str, text: str) -> None:
         """Put a file there whole: a reader sees the old one or the new one, never half of one."""

@@ -10,9 +10,19 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from paceline.measure.record import PHASES, Evaluation, Goal, Iteration, RunInfo, Summary
+from paceline.measure.record import Evaluation, Goal, Iteration, RunInfo, Summary
 
-COLOURS = {"collect": "cyan", "learn": "magenta", "sync": "yellow", "wait": "red", "eval": "green", "other": "grey50"}
+COLOURS = {
+    "env": "cyan",
+    "inference": "blue",
+    "collect": "cyan",
+    "wait": "red",
+    "learn": "magenta",
+    "sync": "yellow",
+    "eval": "green",
+    "other": "grey50",
+}
+"""Phases in the order in which they are shown."""
 SPARKS = "▁▂▃▄▅▆▇█"
 SILENT_S = 10.0
 """After so long without an update the panel says how long it has been."""
@@ -95,11 +105,11 @@ def phase_shares(phases: Sequence[Mapping[str, float]], total_s: float) -> dict[
     """Part of `total_s` by phase, known phases first, the rest as `other`."""
     if total_s <= 0:
         return {}
-    seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
+    seconds: dict[str, float] = dict.fromkeys(COLOURS, 0.0)
     for one in phases:
         for name, value in one.items():
             seconds[name] = seconds.get(name, 0.0) + value
-    seconds["other"] = seconds.get("other", 0.0) + max(0.0, total_s - sum(seconds.values()))
+    seconds["other"] += max(0.0, total_s - sum(seconds.values()))
     total_s = sum(seconds.values())  # above the wall time only by rounding
     return {name: value / total_s for name, value in seconds.items() if value > 0}
 

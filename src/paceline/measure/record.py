@@ -102,7 +102,7 @@ class Iteration:
     """Mean return of the last 100 episodes; None before the first has ended."""
     ep_len_mean: float | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of this iteration by phase."""
+    """Seconds of this iteration by phase; `env` and `inference` are the parts of collecting."""
     train: Mapping[str, float] = field(default_factory=dict)
     """What the update reports, by the names of `TAGS` after `train/`."""
     evaluation: Evaluation | None = None
@@ -130,6 +130,7 @@ class Iteration:
         found["time/time_elapsed"] = self.wall_s
         for name in PHASES:
             found[f"time/{name}_s"] = self.phases.get(name, 0.0)
+        found["time/collect_s"] += self.phases.get("env", 0.0) + self.phases.get("inference", 0.0)
         for group, values in (("train", self.train), ("parallel", self.parallel), ("system", self.system)):
             for name, value in values.items():
                 found[f"{group}/{name}"] = value
@@ -153,8 +154,11 @@ class Summary:
     episodes: int
     iterations: int
     wall_s: float
+    """From the first step on, earlier sessions of a resumed run included."""
+    startup_s: float
+    """What went before: calibration, workers, envs."""
     fps: float
-    """Steps by wall seconds, learning included."""
+    """Steps per second of training: learning included, evaluation and checkpoints not."""
     final_eval: Evaluation | None
     best_eval: Evaluation | None
     phases: Mapping[str, float]

@@ -72,11 +72,11 @@ class ProcessRuntime:
             start_method: How; None for the platform's default.
             preload: Modules the fork server imports once for all: a worker then starts in hundredths of a second.
             cores: Cores to pin workers to, in turn.
-            start_timeout_s: How long building a job may take.
-            step_timeout_s: How long a worker may go without a heartbeat.
+            start_timeout_s: How long building a job, and then its first heartbeat, may take.
+            step_timeout_s: How long a worker may go without a further heartbeat.
         """
         self.num_workers = num_workers
-        self._step_timeout_s = step_timeout_s
+        self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
         self._heartbeat: NDArray[np.int64] = arena["heartbeat"][:, 0]
         self._workers: list[_Worker] = []
         self._closed = False
@@ -90,7 +90,7 @@ class ProcessRuntime:
                 for share in shares(groups, num_workers):
                     core = cores[share.worker % len(cores)] if cores else None
                     self._workers.append(_Worker(method, share, packed, arena, core, self._workers))
-            self._gather(start_timeout_s, "start")
+            self._gather("start")
         except BaseException:
             self.close()
             raise
@@ -102,7 +102,7 @@ class ProcessRuntime:
                 worker.conn.send((command, args))
             except OSError:
                 raise worker.died(command) from None
-        return self._gather(self._step_timeout_s, command)
+        return self._gather(command)
 
     def pids(self) -> list[int]:
         """Process ids, in worker order."""
@@ -123,8 +123,12 @@ class ProcessRuntime:
     def __del__(self) -> None:
         self.close()
 
-    def _gather(self, timeout_s: float, command: str) -> list[Any]:
-        """One reply from each worker. A worker may take `timeout_s` since its last heartbeat."""
+    def _gather(self, command: str) -> list[Any]:
+        """One reply from each worker, which may take `step_timeout_s` since its last heartbeat.
+
+        Until its first one, which ends the first reset, it may take `start_timeout_s`.
+        """
+        patience_s = min(1.0, self._start_timeout_s, self._step_timeout_s)
         results: dict[int, Any] = {}
         waiting = {worker.share.worker: worker for worker in self._workers}
         beat = self._heartbeat.copy()
@@ -133,7 +137,7 @@ class ProcessRuntime:
             by_handle: dict[Any, _Worker] = {}
             for worker in waiting.values():
                 by_handle[worker.conn] = by_handle[worker.process.sentinel] = worker
-            ready = connection.wait(list(by_handle), timeout=min(1.0, timeout_s))
+            ready = connection.wait(list(by_handle), timeout=patience_s)
             for worker in {by_handle[handle].share.worker: by_handle[handle] for handle in ready}.values():
                 results[worker.share.worker] = worker.receive(command)
                 del waiting[worker.share.worker]
@@ -142,6 +146,7 @@ class ProcessRuntime:
             beat[:] = self._heartbeat
             for worker in waiting.values():
                 silent_s = now - moved[worker.share.worker]
+                timeout_s = self._step_timeout_s if beat[worker.share.worker] else self._start_timeout_s
                 if silent_s > timeout_s:
                     raise WorkerHung(
                         f"{worker.name}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "

@@ -69,6 +69,8 @@ class Agent:
             raise
         if self._model is not None:
             self._model.take(self._run.training.model_state())
+        if self.summary.stop_reason == "SIGINT":
+            raise KeyboardInterrupt  # stopped at a safe point; the agent keeps what it has learned
         return self
 
     def predict(self, obs: Any, *, mask: Any = None, deterministic: bool = True) -> Any:

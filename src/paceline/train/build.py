@@ -136,7 +136,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     config.check_groups(image=image)
     group_size = config.group_size(image=image)
     shape = SlotShape(spec, training.n_steps, config.n_envs // group_size, group_size)
-    threads.limit(training.learner_threads)
+    threads.limit(1)  # acting must round the same here and in workers; the learner asks for more while it learns
     network = policy_recipe(config)
     policy = network.build(spec)
     program = CollectProgram(env=recipe, policy=network, shape=shape, seed=run.seed, normalize_obs=env.normalize_obs)
@@ -224,7 +224,7 @@ def _runtime(config: TrainConfig, program: CollectProgram, arena: Arena, layout:
         return InlineRuntime(program, arena, layout.groups)
     method: StartMethod = config.parallel.start_method or default_start_method()
     if method == "fork":
-        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        if torch.cuda.is_initialized():
             raise ConfigError("start_method='fork': CUDA is in use here and does not survive a fork. Use forkserver.")
         if threading.active_count() > 1:
             warnings.warn(

@@ -24,6 +24,7 @@ from paceline.train.plain_yaml import load_file
 from paceline.train.sections import DEFAULT_N_ENVS, EnvConfig, ParallelConfig, PolicyConfig, RunConfig
 
 LARGEST_GROUP = 8
+LARGEST_DEFAULT_BATCH = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +46,7 @@ class TrainConfig:
         n_envs = _n_envs(self.env, self.parallel)
         object.__setattr__(self, "env", replace(self.env, n_envs=n_envs))
         object.__setattr__(self, "parallel", replace(self.parallel, num_envs_per_worker=None))
-        self._check_batch()
+        object.__setattr__(self, "training", replace(self.training, batch_size=self._batch_size()))
         self.check_groups(image=False)
 
     @property
@@ -105,15 +106,17 @@ class TrainConfig:
             f"{groups}. {remedy}, or --num-workers {groups}."
         )
 
-    def _check_batch(self) -> None:
+    def _batch_size(self) -> int:
         size, n_steps, total = self.training.batch_size, self.training.n_steps, self.batch_steps
         if self.training.normalize_advantage and total < 2:
             raise ConfigError(
                 "n_steps*n_envs = 1: one advantage has no deviation to normalise by (normalize_advantage=True). "
                 "Use more steps or envs."
             )
+        if size is None:
+            return max(divisor for divisor in _divisors(total) if divisor <= LARGEST_DEFAULT_BATCH)
         if size >= total or total % size == 0:
-            return
+            return size
         closest = min((d for d in _divisors(total) if d > 1), key=lambda divisor: abs(divisor - size))
         raise ConfigError(
             f"batch_size={size}: must divide n_steps*n_envs = {n_steps}*{self.n_envs} = {total} "
@@ -137,6 +140,15 @@ class TrainConfig:
             ConfigError: As `from_flat`, and for YAML that is damaged or asks for Python objects; names file and key.
         """
         return _build(_over(_sections_of_file(Path(path)), _sections(overrides)))
+
+    @classmethod
+    def from_run(cls, folder: Path, **overrides: Any) -> TrainConfig:
+        """Build from the config of an earlier run, to go on with it; overrides win.
+
+        How the earlier run itself began (overwritten, resumed, warm-started) is its own affair.
+        """
+        began = {"overwrite": False, "init_from": None, "output_dir": folder}
+        return cls.from_yaml(folder / "config.yaml", **{**began, **overrides})
 
     def merge(self, **overrides: Any) -> TrainConfig:
         """A copy with some settings changed, by flag name."""

@@ -132,7 +132,7 @@ class Keeper:
             iteration_s=iteration_s,
             ep_rew_mean=tracker.mean_return,
             ep_len_mean=tracker.mean_length,
-            phases={**spent, "collect": busy_s},
+            phases=spent,
             train=stats,
             evaluation=evaluation,
             parallel={
@@ -187,6 +187,7 @@ class Keeper:
             episodes=self._tracker.episodes,
             iterations=self._iterations,
             wall_s=self._clock.elapsed_s,
+            startup_s=phases.pop("startup", 0.0),
             fps=self._tracker.steps / training_s if training_s > 0 else 0.0,
             final_eval=self._final,
             best_eval=self._best,

@@ -19,10 +19,10 @@ from paceline.runtime.protocol import Share
 from paceline.train.program import CollectProgram
 
 CALIBRATION_S = 1.0
-HAND_OVER_S = 0.0005
-"""A command to every worker and its answer, per rollout; measured at 0.1-0.4 ms for 2-8 workers."""
+HAND_OVER_S = 0.0001
+"""A command to a worker and its answer, once per rollout (benchmarks/workers.py)."""
 START_UP_S = 3.0
-"""What starting workers costs, with the fork server's own imports."""
+"""What the first start of workers costs, with the fork server's own imports (benchmarks/workers.py)."""
 MARGIN = 0.97
 """A layout with more processes must be at least this much faster."""
 
@@ -138,7 +138,7 @@ def predict(cost: Cost, steps: int, groups: int, workers: int, cores: int) -> fl
     # More workers than cores share them: no rollout can be faster than its arithmetic.
     each = groups / workers
     cpu = workers * cost.row_cpu(max(1, round(each))) / min(cores, workers)
-    return steps * max(wall, cpu) + HAND_OVER_S
+    return steps * max(wall, cpu) + workers * HAND_OVER_S
 
 
 def candidates(cost: Cost, groups: int, cores: int) -> list[int]:

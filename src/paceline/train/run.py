@@ -36,7 +36,13 @@ def train(config: TrainConfig, *, argv: list[str] | None = None) -> Summary:
     Returns:
         What `summary.json` says; `stop_reason` is `SIGINT` or `SIGTERM` after a signal.
     """
-    with Run(config, folder=open_folder(config), argv=argv) as run:
+    folder = open_folder(config)
+    try:
+        run = Run(config, folder=folder, argv=argv)
+    except BaseException:
+        folder.discard_if_empty()
+        raise
+    with run:
         return run.go()
 
 
@@ -156,7 +162,13 @@ class Run:
 def _begin(training: Training, resume_from: Path | None) -> list[str]:
     """Put everything where it has to start from; returns what the user should know."""
     run = training.config.run
-    notes = [f"layout: {training.layout.why}"] if training.layout.measured else []
+    layout = training.layout
+    notes = [f"layout: {layout.why}"] if layout.measured else []
+    if not layout.measured and layout.num_workers > layout.cores:
+        notes.append(
+            f"{layout.num_workers} workers share {layout.cores} core(s): fine for envs that wait, no gain for envs "
+            "that compute. --num-workers auto picks"
+        )
     if resume_from is not None:
         snapshot = checkpoint.load(resume_from)
         checkpoint.require_match(snapshot, {**training.identity(), **training.schedule()})

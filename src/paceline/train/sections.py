@@ -42,7 +42,7 @@ class EnvConfig:
     normalize_reward: bool = False
     """Scale rewards by the deviation of their running discounted sum."""
     env_timeout_s: float = 60.0
-    """A worker that does not answer for this long is replaced."""
+    """A worker without a sign of life for this long is taken for hung, and the run stops."""
     start_timeout_s: float = 120.0
     """The same for construction and first reset."""
 

@@ -1,0 +1,316 @@
+"""The collector: what is stored at t is what was seen, done and paid at t."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from paceline.batch import Trajectory
+from paceline.collect.history import EpisodeHistory
+from paceline.collect.rollout import RolloutCollector
+from paceline.envs.block import History
+from paceline.envs.group import make_block
+from paceline.envs.make import EnvRecipe
+from paceline.memory.shared import Arena, Field
+from paceline.memory.slots import Slots, SlotShape
+from paceline.ops.distributions import head_for
+from paceline.spec import PLAIN
+from tests.games import Cards, Counter
+
+Leaves = dict[str, NDArray[Any]]
+SEED, SIZE = 11, 2
+
+
+class SeeingActor:
+    """Logits and values that are a function of the observation, and a list of all that it was shown."""
+
+    def __init__(self) -> None:
+        self.seen: list[NDArray[Any]] = []
+
+    def __call__(self, obs: Leaves) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        leaf = obs[PLAIN]
+        self.seen.append(leaf.copy())
+        return self.logits(leaf), self.value(leaf)
+
+    @staticmethod
+    def logits(leaf: NDArray[Any]) -> NDArray[np.float32]:
+        logits = np.zeros((len(leaf), 3), np.float32)
+        logits[np.arange(len(leaf)), leaf[:, 2].astype(int) % 3] = 3.0  # depends on the step
+        return logits
+
+    @staticmethod
+    def value(leaf: NDArray[Any]) -> NDArray[np.float32]:
+        return (leaf @ np.array([1.0, 100.0, 10.0], np.float32)).astype(np.float32)
+
+
+@dataclass
+class Bed:
+    """A collector over Counter envs with all that it writes to."""
+
+    arena: Arena
+    slots: Slots
+    collectors: list[RolloutCollector]
+    actor: SeeingActor
+    group_actor: SeeingActor
+    step: int = 0
+
+    def reset(self) -> None:
+        for collector in self.collectors:
+            collector.reset()
+
+    def collect(self) -> Trajectory:
+        for collector in self.collectors:
+            collector.collect(self.step)
+        self.step += self.slots.shape.n_steps
+        return self.slots.trajectory(0)
+
+    def restore(self, histories: Sequence[History]) -> list[int]:
+        return [env for collector in self.collectors for env in collector.restore(histories)]
+
+
+@contextmanager
+def bed(
+    source: Any, *, n_steps: int = 7, groups: int = 3, cuts: Sequence[int] = (0, 3), actor: Any = None
+) -> Iterator[Bed]:
+    recipe = EnvRecipe(source=source)
+    spec = recipe.probe()
+    shape = SlotShape(spec, n_steps, groups, SIZE)
+    arena = Arena.create(
+        [*shape.fields(), Field.of("episode", (shape.n_envs,), np.int64), Field.of("beat", (8,), np.int64)]
+    )
+    slots = Slots(arena, shape)
+    act, group_act = actor or SeeingActor(), SeeingActor()
+    collectors = [
+        RolloutCollector(
+            make_block(
+                recipe,
+                spec,
+                seed=SEED,
+                first_group=first,
+                groups=last - first,
+                group_size=SIZE,
+                episode=arena["episode"][first * SIZE : last * SIZE],
+            ),
+            slots,
+            act,
+            group_act,
+            head_for(spec.action),
+            seed=SEED,
+            first_group=first,
+            groups=last - first,
+            heartbeat=arena["beat"][i:],
+        )
+        for i, (first, last) in enumerate(zip(cuts, cuts[1:], strict=False))
+    ]
+    try:
+        yield Bed(arena, slots, collectors, act, group_act)
+    finally:
+        for collector in collectors:
+            collector.close()
+        arena.close()
+
+
+def counter(**kwargs: Any) -> Any:
+    return partial(Counter, **kwargs)
+
+
+@pytest.mark.parametrize("reuse", [False, True], ids=["fresh arrays", "one array reused"])
+def test_the_stored_observation_is_what_the_action_was_chosen_from(reuse: bool) -> None:
+    with bed(counter(length=5, reuse=reuse)) as it:
+        it.reset()
+        for _ in range(3):
+            it.actor.seen.clear()
+            batch = it.collect()
+            obs = batch.obs[PLAIN].numpy()
+            # T forwards to act and one to bootstrap; the env's array may have been overwritten since.
+            np.testing.assert_array_equal(obs, np.stack(it.actor.seen))
+            np.testing.assert_array_equal(batch.value.numpy(), SeeingActor.value(obs.reshape(-1, 3)).reshape(8, -1))
+            # The env pays 10 * step + action: the reward beside an observation is for the action beside it.
+            paid = 10 * obs[:-1, :, 2] + batch.action.numpy()
+            np.testing.assert_array_equal(batch.reward.numpy(), paid)
+            logits = SeeingActor.logits(obs[:-1].reshape(-1, 3))
+            log_prob = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+            chosen = np.take_along_axis(log_prob, batch.action.numpy().reshape(-1, 1), 1)[:, 0]
+            np.testing.assert_allclose(batch.log_prob.numpy().reshape(-1), chosen, rtol=1e-5)
+            # A policy that prefers one action mostly takes it, but explores.
+            assert 0.6 < (batch.action.numpy() == obs[:-1, :, 2] % 3).mean() < 1.0
+
+
+def test_envs_go_on_where_they_were_when_a_rollout_begins() -> None:
+    with bed(counter(length=5)) as it:
+        it.reset()
+        first = it.collect().obs[PLAIN].numpy().copy()
+        second = it.collect().obs[PLAIN].numpy()
+        np.testing.assert_array_equal(first[-1], second[0])
+        counted = np.concatenate([first[:-1], second[:-1]])[:, 0, 2]
+        assert counted.tolist() == [t % 5 for t in range(14)], "an env was reset out of turn"
+        assert (second[-1, :, 1] == 1 + 14 // 5).all(), "resets: the first one and one per finished episode"
+
+
+def test_truncated_episodes_leave_their_last_real_observation_and_its_value() -> None:
+    with bed(counter(length=3)) as it:
+        it.reset()
+        batch = it.collect()
+        finals = batch.finals
+        # Episodes of 3 in 7 steps: rows 2 and 5 end one in each of the 6 envs.
+        assert sorted(zip(finals.t.tolist(), finals.env.tolist(), strict=True)) == [
+            (t, env) for t in (2, 5) for env in range(6)
+        ]
+        last = finals.obs[PLAIN].numpy()
+        before = batch.obs[PLAIN].numpy()[finals.t, finals.env]
+        np.testing.assert_array_equal(last[:, :2], before[:, :2])  # the same episode ...
+        assert (last[:, 2] == 3).all()  # ... after its last step
+        np.testing.assert_array_equal(finals.value.numpy(), SeeingActor.value(last))
+        after = batch.obs[PLAIN].numpy()[finals.t + 1, finals.env]
+        assert (after[:, 2] == 0).all(), "the row after shows the new episode"
+        assert batch.truncated[[2, 5]].all()
+        assert int(batch.truncated.sum()) == 12
+        # Values are computed in whole groups: a forward's last bits depend on its batch size.
+        assert {len(seen) for seen in it.group_actor.seen} == {SIZE}
+        # The next rollout begins with none.
+        assert sorted(set(it.collect().finals.t.tolist())) == [1, 4]
+
+
+def test_terminated_episodes_leave_none() -> None:
+    with bed(counter(length=3, terminates=True)) as it:
+        it.reset()
+        batch = it.collect()
+        assert batch.terminated[[2, 5]].all()
+        assert not batch.truncated.any()
+        assert len(batch.finals.t) == 0
+
+
+def test_the_result_does_not_depend_on_who_collects_which_group() -> None:
+    def fields(cuts: tuple[int, ...]) -> dict[str, bytes]:
+        with bed(counter(length=3), cuts=cuts) as it:
+            it.reset()
+            it.collect()
+            it.collect()
+            names = ("obs/obs", "action", "reward", "truncated", "log_prob", "value", "final_value", "final_at")
+            return {name: it.arena[name].tobytes() for name in names}
+
+    assert fields((0, 3)) == fields((0, 1, 3)) == fields((0, 1, 2, 3))
+
+
+def test_every_row_is_a_sign_of_life() -> None:
+    with bed(counter()) as it:
+        assert it.arena["beat"][0] == 0
+        it.reset()
+        before = int(it.arena["beat"][0])
+        assert before == 1, "after the first reset the time limit is that of a step"
+        it.collect()
+        assert int(it.arena["beat"][0]) == before + 7
+
+
+class MaskedActor(SeeingActor):
+    """Prefers high cards, whatever is legal."""
+
+    def __call__(self, obs: Leaves) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        logits = np.tile(np.arange(5, dtype=np.float32) * 5, (len(obs["turn"]), 1))
+        return logits, np.zeros(len(obs["turn"]), np.float32)
+
+
+def test_masks_are_stored_beside_the_actions_they_allowed() -> None:
+    with bed(Cards, actor=MaskedActor()) as it:
+        it.reset()
+        for _ in range(2):
+            batch = it.collect()  # Cards raises when an illegal card is played
+            assert batch.mask is not None
+            np.testing.assert_array_equal(batch.mask.numpy(), batch.obs["hand"].numpy().astype(bool))
+            assert np.take_along_axis(batch.mask[:-1].numpy(), batch.action.numpy()[..., None], 2).all()
+
+
+class SeedlessCounter(Counter):
+    """Ignores its seed and is nowhere twice: cannot be put back."""
+
+    count = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        SeedlessCounter.count += 1
+        return super().reset(seed=SeedlessCounter.count)
+
+
+@pytest.mark.parametrize("n_steps", [1, 4, 7])
+@pytest.mark.parametrize("rollouts", [1, 2, 3])
+def test_histories_put_every_env_back_exactly(n_steps: int, rollouts: int) -> None:
+    """A snapshot after some rollouts, restored into fresh envs, goes on as the original does."""
+
+    def source() -> gym.Env[Any, Any]:
+        return Reset(Counter(length=5))
+
+    with bed(source, n_steps=n_steps) as original, bed(source, n_steps=n_steps, cuts=(0, 1, 3)) as copy:
+        history = EpisodeHistory(original.slots, original.arena["episode"])
+        original.reset()
+        for _ in range(rollouts):
+            original.collect()
+            history.extend()
+        assert [len(h.actions) for h in history.snapshot()] == [n_steps * rollouts % 5] * 6
+        other = EpisodeHistory(copy.slots, copy.arena["episode"])
+        state = {key: value.copy() for key, value in history.state().items()}
+        assert copy.restore(other.load(state)) == []
+        copy.step = original.step
+        for _ in range(3):
+            assert copy.arena["episode"].tolist() == original.arena["episode"].tolist()
+            a, b = original.collect(), copy.collect()
+            for name in ("action", "reward", "log_prob", "value", "truncated"):
+                assert getattr(a, name).numpy().tobytes() == getattr(b, name).numpy().tobytes(), name
+            assert a.obs[PLAIN].numpy().tobytes() == b.obs[PLAIN].numpy().tobytes()
+            history.extend()
+            other.extend()
+            theirs, mine = history.state(), other.state()
+            assert {k: v.tobytes() for k, v in theirs.items()} == {k: v.tobytes() for k, v in mine.items()}
+
+
+class Reset(gym.Wrapper[Any, Any, Any, Any]):
+    """Hides the number of resets, which a fresh env cannot have."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        obs, info = super().reset(**kwargs)
+        return obs * [1, 0, 1], info
+
+    def step(self, action: Any) -> Any:
+        obs, *rest = super().step(action)
+        return (obs * [1, 0, 1], *rest)
+
+
+def test_an_env_that_cannot_be_put_back_begins_a_new_episode_and_is_named() -> None:
+    with bed(SeedlessCounter) as it:
+        history = EpisodeHistory(it.slots, it.arena["episode"])
+        it.reset()
+        it.collect()
+        history.extend()
+        episodes = it.arena["episode"].copy()
+        strayed = it.restore(history.snapshot())
+        assert strayed == list(range(6))
+        np.testing.assert_array_equal(it.arena["episode"], episodes + 1)
+        history.forget(strayed)
+        assert [len(h.actions) for h in history.snapshot()] == [0] * 6
+        batch = it.collect()
+        assert (batch.obs[PLAIN][0, :, 2] == 0).all()
+
+
+def test_histories_keep_masks_and_dict_observations() -> None:
+    with bed(Cards, actor=MaskedActor()) as it:
+        history = EpisodeHistory(it.slots, it.arena["episode"])
+        it.reset()
+        it.collect()
+        history.extend()
+        before = it.slots.trajectory(0)
+        assert before.mask is not None
+        expected = before.mask[-1].clone()
+        state, wrong = history.state(), history.snapshot()
+        for row in (it.slots.array("mask"), it.slots.array("obs/hand")):
+            row[-1] = 0
+        assert it.restore(EpisodeHistory(it.slots, it.arena["episode"]).load(state)) == []
+        assert it.slots.trajectory(0).mask[-1].tolist() == expected.tolist()  # type: ignore[index]
+        assert wrong[4].mask is not None
+        wrong[4].mask[...] = ~wrong[4].mask
+        assert it.restore(wrong) == [4]

@@ -1,0 +1,101 @@
+"""Acting through any policy: the same numbers as the module, group by group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from paceline.nets.actor import actor_for
+from paceline.nets.flat import FlatParameters, size_of
+from paceline.nets.normalise import ObsNormaliser
+from paceline.nets.policy import build_policy
+from paceline.spec import EnvSpec
+
+VECTOR = EnvSpec.of(spaces.Box(-1, 1, (4,)), spaces.Discrete(3))
+PIXELS = EnvSpec.of(
+    spaces.Dict({"eye": spaces.Box(0, 255, (36, 36, 3), np.uint8), "speed": spaces.Box(-1, 1, (2,))}),
+    spaces.Discrete(3),
+)
+
+
+class Torch(nn.Module):
+    """A module without a numpy forward; remembers the batch sizes it saw."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.seen: list[int] = []
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        self.seen.append(len(obs))
+        out = self.layer(obs)
+        return out[:, :3], out[:, 3]
+
+
+def draw(spec: EnvSpec, rows: int) -> dict[str, NDArray[Any]]:
+    spec.observation_space.seed(3)
+    raw = [spec.split(spec.observation_space.sample()) for _ in range(rows)]
+    return {leaf.name: np.stack([r[leaf.name] for r in raw]) for leaf in spec.obs}
+
+
+@pytest.mark.parametrize(("source", "spec"), [("mlp", VECTOR), (Torch, VECTOR), ("nature_cnn", PIXELS)])
+@pytest.mark.parametrize("group_size", [1, 3])
+def test_groups_are_computed_by_themselves(source: Any, spec: EnvSpec, group_size: int) -> None:
+    policy = build_policy(source, spec)
+    obs = draw(spec, 3 * group_size)
+    params, value = (a.copy() for a in actor_for(policy, spec, 3, group_size)(obs))
+    assert params.shape == (3 * group_size, 3)
+    assert value.shape == (3 * group_size,)
+    one = actor_for(policy, spec, 1, group_size)
+    for group in range(3):
+        rows = slice(group * group_size, (group + 1) * group_size)
+        alone = one({name: leaf[rows] for name, leaf in obs.items()})
+        assert np.array_equal(alone[0], params[rows])
+        assert np.array_equal(alone[1], value[rows])
+    with torch.no_grad():
+        leaves = {name: torch.from_numpy(leaf) for name, leaf in obs.items()}
+        expected = policy(leaves if spec.dict_obs else leaves["obs"])
+    np.testing.assert_allclose(params, expected[0], atol=1e-5)
+    np.testing.assert_allclose(value, expected[1], atol=1e-5)
+
+
+def test_torch_policies_never_see_two_groups_at_once() -> None:
+    policy = build_policy(Torch, VECTOR)
+    assert isinstance(policy, Torch)
+    policy.seen.clear()
+    actor_for(policy, VECTOR, 4, 2)(draw(VECTOR, 8))
+    assert policy.seen == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("source", ["mlp", Torch])
+def test_new_weights_and_statistics_are_seen_at_once(source: Any) -> None:
+    policy = build_policy(source, VECTOR)
+    flat = FlatParameters(policy, torch.zeros(size_of(policy)))
+    normaliser = ObsNormaliser(VECTOR)
+    actor, obs = actor_for(policy, VECTOR, 2, 2, normaliser), draw(VECTOR, 4)
+    before = actor(obs)[1].copy()
+    with torch.no_grad():
+        flat.vector.mul_(1.5)
+    after_weights = actor(obs)[1].copy()
+    assert not np.array_equal(before, after_weights)
+    normaliser.update({"obs": 5 + 3 * np.random.default_rng(0).random((10, 4, 4), np.float32)})
+    with torch.no_grad():
+        expected = policy(normaliser.apply_torch({"obs": torch.from_numpy(obs["obs"])})["obs"])[1]
+    after_statistics = actor(obs)[1]
+    assert not np.allclose(after_statistics, after_weights)
+    np.testing.assert_allclose(after_statistics, expected, atol=1e-5)
+
+
+def test_observations_are_not_touched() -> None:
+    normaliser = ObsNormaliser(VECTOR)
+    normaliser.update({"obs": np.random.default_rng(0).random((10, 4, 4), np.float32)})
+    obs = draw(VECTOR, 4)
+    before = obs["obs"].copy()
+    actor_for(build_policy("mlp", VECTOR), VECTOR, 1, 4, normaliser)(obs)
+    assert np.array_equal(obs["obs"], before)

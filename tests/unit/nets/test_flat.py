@@ -1,0 +1,153 @@
+"""Parameters as views of one vector: they must stay there through everything training does."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from paceline.errors import ConfigError, LearnerError
+from paceline.nets.flat import ALIGN, FlatParameters, bind, size_of
+
+
+class Net(nn.Module):
+    """A convolution, a linear layer used twice, a scalar and a frozen parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 5, 2)
+        self.linear = nn.Linear(20, 20)
+        self.tied = self.linear
+        self.scale = nn.Parameter(torch.tensor(0.5))
+        self.frozen = nn.Parameter(torch.ones(3), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.tied(self.linear(self.conv(x).flatten(1)))
+        return y * self.scale
+
+
+def flat(module: nn.Module) -> FlatParameters:
+    return FlatParameters(module, torch.full((size_of(module),), float("nan")))
+
+
+def inside(view: Tensor, vector: Tensor) -> bool:
+    start = view.data_ptr() - vector.data_ptr()
+    return 0 <= start < vector.numel() * 4
+
+
+def test_values_survive_the_move_and_tied_parameters_are_stored_once() -> None:
+    net = Net()
+    before = copy.deepcopy(net.state_dict())
+    params = flat(net)
+    assert all(torch.equal(net.state_dict()[k], v) for k, v in before.items())
+    assert net.linear.weight is net.tied.weight
+    assert params.vector.numel() == sum(-(-n // ALIGN) * ALIGN for n in (60, 5, 400, 20, 1, 3))
+    assert torch.isfinite(params.vector).all(), "padding must be defined: it is hashed and normed"
+
+
+def test_convolutions_lie_channels_last_inside_the_vector() -> None:
+    net = Net()
+    params = flat(net)
+    assert net.conv.weight.is_contiguous(memory_format=torch.channels_last)
+    assert inside(net.conv.weight, params.vector)
+    assert net.conv.weight.grad is not None
+    assert net.conv.weight.grad.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_every_parameter_starts_on_a_cache_line() -> None:
+    net = Net()
+    params = flat(net)
+    assert all((p.data_ptr() - params.vector.data_ptr()) % 64 == 0 for p in net.parameters())
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_one_fused_step_equals_adam_over_the_single_parameters(fused: bool) -> None:
+    torch.manual_seed(0)
+    net, x = Net(), torch.randn(4, 3, 3, 3)
+    twin = copy.deepcopy(net)
+    params = flat(net)
+    mine = torch.optim.Adam([params.vector], lr=0.01, fused=fused)
+    theirs = torch.optim.Adam([p for p in twin.parameters() if p.requires_grad], lr=0.01)
+    for _ in range(3):
+        params.flat_grad.zero_()
+        net(x).square().sum().backward()
+        mine.step()
+        theirs.zero_grad()
+        twin(x).square().sum().backward()
+        theirs.step()
+        params.check()
+    assert all(inside(p, params.vector) for p in net.parameters())
+    for ours, expected in zip(net.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_backward_accumulates_into_the_flat_gradient() -> None:
+    net = Net()
+    params = flat(net)
+    net(torch.ones(2, 3, 3, 3)).sum().backward()
+    once = params.flat_grad.clone()
+    net(torch.ones(2, 3, 3, 3)).sum().backward()
+    assert once.abs().sum() > 0
+    torch.testing.assert_close(params.flat_grad, 2 * once)
+
+
+def test_loading_a_state_dict_keeps_the_views() -> None:
+    net, other = Net(), Net()
+    params = flat(net)
+    net.load_state_dict(other.state_dict())
+    params.check()
+    assert torch.equal(net.linear.weight, other.linear.weight)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (lambda net: net.zero_grad(), "gradient"),
+        (lambda net: setattr(net.linear.weight, "data", net.linear.weight.data.clone()), "weights"),
+    ],
+)
+def test_check_notices_views_that_got_lost(spoil: object, what: str) -> None:
+    net = Net()
+    params = flat(net)
+    params.check()
+    assert callable(spoil)
+    spoil(net)
+    with pytest.raises(LearnerError, match=what):
+        params.check()
+
+
+def test_a_bound_module_reads_what_the_learner_writes() -> None:
+    net, worker = Net(), Net()
+    params = flat(net)
+    published = params.vector.detach().clone()
+    bind(worker, params.vector.detach())
+    assert torch.equal(params.vector, published), "binding must not write"
+    with torch.no_grad():
+        params.vector.add_(1.0)
+    x = torch.randn(2, 3, 3, 3)
+    assert torch.equal(worker(x), net(x))
+    assert not any(p.requires_grad for p in worker.parameters())
+    assert all(p.data_ptr() == q.data_ptr() for p, q in zip(worker.parameters(), net.parameters(), strict=True))
+
+
+def test_a_vector_in_the_middle_of_a_larger_one_works() -> None:
+    net, x = Net(), torch.randn(2, 3, 3, 3)
+    expected = net(x)
+    arena = torch.zeros(size_of(net) + 64)
+    params = FlatParameters(net, arena[32:-32])
+    params.check()
+    torch.testing.assert_close(net(x), expected)
+    assert (arena[:32] == 0).all()
+    assert (arena[-32:] == 0).all()
+
+
+def test_wrong_dtypes_and_sizes_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'weight': must be torch.float32 \(torch.float64\)"):
+        flat(nn.Linear(2, 2).double())
+    net = Net()
+    with pytest.raises(ConfigError, match=str(size_of(net))):
+        FlatParameters(net, torch.zeros(3))
+    with pytest.raises(ConfigError, match="flat storage"):
+        bind(net, torch.zeros(size_of(net), dtype=torch.float64))

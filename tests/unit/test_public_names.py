@@ -1,0 +1,14 @@
+"""The public names are pinned: adding or dropping one is a decision, not an accident."""
+
+from __future__ import annotations
+
+import paceline
+
+PUBLIC = ["PPO", "PacelineError", "TrainConfig"]
+
+
+def test_public_names_are_pinned_sorted_and_there() -> None:
+    names = list(getattr(paceline, "__all__", []))
+    assert names == PUBLIC
+    assert names == sorted(names)
+    assert [name for name in names if not hasattr(paceline, name)] == []
