@@ -24,6 +24,7 @@ from paceline.nets.features import policy_input
 from paceline.nets.flat import FlatParameters
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops import losses
+from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import ActionHead
 from paceline.ops.returns import gae, next_values
 from paceline.spec import EnvSpec
@@ -84,7 +85,7 @@ class PPOLearner:
         self._flat = FlatParameters(policy.to(device), storage)
         if not on_cpu:
             weights.vector.copy_(self._flat.vector.detach())
-        self._optimizer = torch.optim.Adam([self._flat.vector], lr=config.learning_rate, eps=1e-5, fused=True)
+        self._adam = FlatAdam(self._flat.vector.detach())
         self.n_updates = 0
         self.bad_updates = 0
         self._bad_in_a_row = 0
@@ -113,16 +114,16 @@ class PPOLearner:
     def _learn(self, batch: Trajectory, progress: float) -> dict[str, float]:
         cfg = self._config
         lr = cfg.learning_rate * (1.0 - progress if cfg.lr_schedule == "linear" else 1.0)
-        self._optimizer.param_groups[0]["lr"] = lr
         samples = self._samples(batch)
         terms: list[Tensor] = []
         for epoch in range(cfg.n_epochs):
-            terms += [self._step(samples.take(index)) for index in self._minibatch_indices(batch, epoch)]
+            terms += [self._step(samples.take(index), lr) for index in self._minibatch_indices(batch, epoch)]
             if cfg.target_kl is not None and float(terms[-1][_KL]) > 1.5 * cfg.target_kl:
                 break
         self._move_normalisers(batch)
         stats = dict(zip(_STATS, torch.stack(terms).mean(0).tolist(), strict=True))
-        stats["explained_variance"] = float(losses.explained_variance(samples.value, samples.returns))
+        seen = batch.valid.flatten()
+        stats["explained_variance"] = losses.explained_variance(samples.value[seen], samples.returns[seen])
         stats["learning_rate"] = lr
         stats["n_updates"] = float(self.n_updates)
         return stats
@@ -163,7 +164,7 @@ class PPOLearner:
         for piece in np.array_split(stream.permutation(index), pieces):
             yield torch.from_numpy(piece).to(self._device)
 
-    def _step(self, minibatch: Minibatch) -> Tensor:
+    def _step(self, minibatch: Minibatch, lr: float) -> Tensor:
         """One optimiser step; returns the statistics in the order of `_STATS`."""
         loss, terms = self._loss(minibatch)
         self._flat.flat_grad.zero_()
@@ -175,7 +176,7 @@ class PPOLearner:
         limit = self._config.max_grad_norm
         if limit > 0:
             self._flat.flat_grad.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
-        self._optimizer.step()
+        self._adam.step(self._flat.flat_grad, lr)
         self.n_updates += 1
         return terms
 
@@ -216,14 +217,12 @@ class PPOLearner:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What a bit-exact resume needs, besides the normalisers."""
-        adam = self._optimizer.state.get(self._flat.vector)
-        moments = {key: value.cpu().numpy() for key, value in adam.items()} if adam else {}
         return {
             "weights": self._weights.vector.numpy(),
             "version": np.array(self._weights.version),
             "n_updates": np.array(self.n_updates),
             "bad_updates": np.array([self.bad_updates, self._bad_in_a_row]),
-            **{f"adam/{key}": value for key, value in moments.items()},
+            **{f"adam/{key}": value for key, value in self._adam.state().items()},
         }
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
@@ -232,12 +231,8 @@ class PPOLearner:
         self._weights.version = int(state["version"])
         self.n_updates = int(state["n_updates"])
         self.bad_updates, self._bad_in_a_row = (int(n) for n in state["bad_updates"])
-        moments = {
-            key.removeprefix("adam/"): torch.tensor(value) for key, value in state.items() if key.startswith("adam/")
-        }
-        if moments:
-            saved = self._optimizer.state_dict()
-            self._optimizer.load_state_dict({**saved, "state": {0: moments}})
+        prefix = "adam/"
+        self._adam.load({key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)})
 
     def load_weights(self, weights: NDArray[np.float32]) -> None:
         """Take over weights alone: a warm start."""

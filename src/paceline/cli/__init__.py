@@ -35,6 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # numpy and torch size their thread pools from these when they are first imported.
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
+    # `module:Env` may name a module of the folder the user stands in; last, so that it shadows nothing.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     try:
         return _dispatch(words)
     except PacelineError as error:

@@ -8,6 +8,10 @@ from collections.abc import Sequence
 from paceline.algos.settings import SETTINGS
 from paceline.cli.flags import NoOptions, parse
 from paceline.errors import ConfigError, nearest
+from paceline.runtime.forkserver import default_start_method, start_fork_server
+
+PROGRAM = "paceline.train.program"
+"""What every worker imports."""
 
 EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 """What a run exits with that a signal ended early, after its checkpoint; by stop reason."""
@@ -36,6 +40,9 @@ def run(argv: Sequence[str]) -> int:
         algo=algo,
         extra=NoOptions,
     )
+    parallel = config.parallel
+    if config.num_workers != 0 and (parallel.start_method or default_start_method()) == "forkserver":
+        start_fork_server([PROGRAM])  # it loads torch while this process does
     # Only now: torch takes longer to load than all of the above.
     from paceline.train.run import train
 

@@ -1,8 +1,8 @@
 """The step loop over single envs: the innermost loop of collecting, and the place where an env's failure gets a name.
 
-Overhead per env step is held under a microsecond: methods are bound once, actions become Python objects once per
-row, small fields are written once per row. Only observations are copied env by env, straight into the row, so that
-envs which reuse their array do no harm.
+The loop adds about a microsecond to an env step (benchmarks/env_loop.py), half of it the copy of the observation:
+methods are bound once, actions become Python objects once per row, small fields are written once per row. Only
+observations are written env by env, straight into the row, so that envs which reuse their array do no harm.
 """
 
 from __future__ import annotations

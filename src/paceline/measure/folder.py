@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import ConfigError
+from paceline.measure.train_log import being_written
 
 CONFIG = "config.yaml"
 COMMAND = "command.txt"
@@ -96,6 +97,11 @@ class RunFolder:
                 raise ConfigError(
                     f"output_dir {str(path)!r}: holds a run already ({found[0]} is there). "
                     "Choose another folder, go on with --resume, or remove that run with --overwrite."
+                )
+            if found and being_written(path / TRAIN_LOG):
+                raise ConfigError(
+                    f"output_dir {str(path)!r}: another process is writing this run. "
+                    "Wait for it, stop it, or choose another folder."
                 )
             if resume and not found:
                 raise ConfigError(f"resume: no run in {str(path)!r}. Name the folder of a run by --output-dir.")

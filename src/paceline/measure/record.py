@@ -6,7 +6,7 @@ The columns of progress.csv after the first three *are* the TensorBoard tags: on
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -75,6 +75,17 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerActivity:
+    """What one worker did in an iteration; the rest of the time it was idle."""
+
+    env_s: float
+    inference_s: float
+    cpu_percent: float | None = None
+    """Of one core."""
+    memory_mb: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """What an evaluation found."""
 
@@ -101,6 +112,9 @@ class Iteration:
     ep_rew_mean: float | None = None
     """Mean return of the last 100 episodes; None before the first has ended."""
     ep_len_mean: float | None = None
+    last_return: float | None = None
+    """Return of the episode that ended last."""
+    last_length: int | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
     """Seconds of this iteration by phase; `env` and `inference` are the parts of collecting."""
     train: Mapping[str, float] = field(default_factory=dict)
@@ -111,6 +125,8 @@ class Iteration:
     """By the names of `TAGS` after `parallel/`."""
     system: Mapping[str, float] = field(default_factory=dict)
     """By the names of `TAGS` after `system/`."""
+    workers: Sequence[WorkerActivity] = ()
+    """What each worker did; for the display, not recorded."""
 
     @property
     def fps(self) -> float:

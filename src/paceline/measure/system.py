@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,15 @@ PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessUsage:
+    """What one process takes."""
+
+    cpu_percent: float | None
+    """None at the first look at it."""
+    memory_mb: float
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What the process tree takes at one moment."""
 
@@ -27,6 +37,8 @@ class Usage:
     memory_mb: float
     """Proportional (PSS) where the system tells it, so that shared pages count once; else resident."""
     processes: int
+    each: Mapping[int, ProcessUsage] = field(default_factory=dict)
+    """The same by process id."""
 
     def scalars(self) -> dict[str, float]:
         """By the names of the `system/` tags."""
@@ -61,18 +73,27 @@ class SystemSampler:
         if now < self._next and not force:
             return self._usage
         cpu_s: dict[int, float] = {}
-        memory_mb = 0.0
+        memory: dict[int, float] = {}
         for process in _tree(self._root):
             try:
                 times = process.cpu_times()
-                memory_mb += _memory_mb(process)
+                memory[process.pid] = _memory_mb(process)
             except (psutil.Error, OSError):
                 continue  # it ended meanwhile
             cpu_s[process.pid] = times.user + times.system
         # A process that came since the last look counts in full, one that has gone not at all.
         busy_s = sum(max(0.0, s - self._cpu_s.get(pid, 0.0)) for pid, s in cpu_s.items())
-        percent = 100.0 * busy_s / (now - self._at) if self._cpu_s and now > self._at else 0.0
-        self._usage = Usage(percent, memory_mb, len(cpu_s))
+        passed_s = now - self._at
+        percent = 100.0 * busy_s / passed_s if self._cpu_s and passed_s > 0 else 0.0
+        each = {
+            pid: ProcessUsage(
+                100.0 * max(0.0, s - self._cpu_s[pid]) / passed_s if pid in self._cpu_s and passed_s > 0 else None,
+                memory[pid],
+            )
+            for pid, s in cpu_s.items()
+        }
+        memory_mb = sum(memory.values())
+        self._usage = Usage(percent, memory_mb, len(cpu_s), each)
         self.peak_memory_mb = max(self.peak_memory_mb, memory_mb)
         self._cpu_s, self._at = cpu_s, now
         cost_s = time.perf_counter() - now

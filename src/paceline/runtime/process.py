@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-import sys
-import threading
 import types
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from multiprocessing import connection, forkserver
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -27,18 +25,11 @@ from numpy.typing import NDArray
 
 from paceline.errors import ConfigError, WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena, Field
-from paceline.runtime import threads
+from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
 from paceline.runtime.protocol import Program, Share, shares
 from paceline.runtime.worker import WorkerOrder, worker_main
 
-StartMethod = Literal["forkserver", "spawn", "fork"]
-
 CLOSE_TIMEOUT_S = 5.0
-
-
-def default_start_method() -> StartMethod:
-    """Forkserver where it exists on Linux; spawn elsewhere."""
-    return "forkserver" if sys.platform == "linux" else "spawn"
 
 
 def heartbeat_field(workers: int) -> Field:
@@ -83,10 +74,9 @@ class ProcessRuntime:
         method = start_method or default_start_method()
         packed = pack(program)
         try:
-            with threads.one_thread_environment(), _importless_main():
-                if method == "forkserver":
-                    multiprocessing.set_forkserver_preload([worker_main.__module__, *preload])
-                    forkserver.ensure_running()
+            if method == "forkserver":
+                start_fork_server(preload)
+            with child_environment():
                 for share in shares(groups, num_workers):
                     core = cores[share.worker % len(cores)] if cores else None
                     self._workers.append(_Worker(method, share, packed, arena, core, self._workers))
@@ -109,7 +99,7 @@ class ProcessRuntime:
         return [worker.process.pid or 0 for worker in self._workers]
 
     def close(self) -> None:
-        """Ask, then terminate, then kill. Idempotent."""
+        """Ask, then kill. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -202,11 +192,8 @@ class _Worker:
         return WorkerDied(f"{self.name} ended in `{command}`: {describe_exit(self.process.exitcode)}")
 
     def end(self, deadline: float) -> None:
-        """Wait until `deadline`, then terminate, then kill; close our ends."""
+        """Wait until `deadline`, then kill (workers leave SIGTERM to the driver); close our ends."""
         self.process.join(max(0.0, deadline - perf_counter()))
-        if self.process.is_alive():
-            self.process.terminate()
-            self.process.join(1.0)
         if self.process.is_alive():
             self.process.kill()
             self.process.join(1.0)
@@ -272,24 +259,3 @@ def _unpicklable(value: Any, path: str = "program", depth: int = 0) -> str:
             except Exception:
                 return _unpicklable(part, path + suffix, depth + 1)
     return f"{path} ({type(value).__name__})"
-
-
-_main_lock = threading.Lock()
-
-
-@contextmanager
-def _importless_main() -> Iterator[None]:
-    """Start children that do not import the user's script again.
-
-    They do not need it, since cloudpickle carries what is defined there by value; and without it a script
-    needs no `if __name__ == "__main__"` guard and runs its own side effects once.
-    """
-    with _main_lock:
-        real = sys.modules["__main__"]
-        stand_in = types.ModuleType("__main__")
-        stand_in.__spec__ = None
-        sys.modules["__main__"] = stand_in
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = real

@@ -1,24 +1,20 @@
 """The core budget: how many cores this process may use, and one compute thread for everyone.
 
 Four workers that each start as many BLAS threads as there are cores are the classic reason why parallel
-training is slower than sequential. The variables must be set before numpy and torch are loaded, hence the
-environment a worker inherits; `limit` covers libraries that are loaded already.
+training is slower than sequential. Workers inherit variables that say so before numpy and torch are loaded
+(`forkserver`); `limit` covers libraries that are loaded already.
 """
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import threadpoolctl
 import torch
 
 from paceline.errors import ConfigError
 from paceline.measure.system import affinity, cpu_quota
-
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def core_budget() -> int:
@@ -37,21 +33,6 @@ def pinned_cores(cores: Sequence[int]) -> list[int]:
     if foreign := sorted(set(cores) - set(allowed)):
         raise ConfigError(f"pin_cores: cores {foreign} may not be used. Allowed here: {allowed}.")
     return list(cores) or allowed
-
-
-@contextmanager
-def one_thread_environment() -> Iterator[None]:
-    """Processes started inside load their maths libraries with one thread each."""
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def limit(threads: int) -> None:

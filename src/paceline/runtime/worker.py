@@ -48,7 +48,10 @@ class WorkerOrder:
 
 def worker_main(order: WorkerOrder) -> None:
     """Entry point of a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business.
+    # Ctrl-C, and a SIGTERM to the whole group, are the driver's business. Not SIG_IGN for the latter: programs
+    # that an env starts would inherit that.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     die_with_driver(order.guard)
     faulthandler.enable()
     # Workers are daemons so that a driver which forgets them does not wait at its exit; envs may start

@@ -25,8 +25,9 @@ from paceline.nets.flat import bind, size_of
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.distributions import head_for
 from paceline.runtime import threads
+from paceline.runtime.forkserver import StartMethod, default_start_method
 from paceline.runtime.inline import InlineRuntime
-from paceline.runtime.process import ProcessRuntime, StartMethod, default_start_method
+from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime
 from paceline.spec import EnvSpec
 from paceline.train import layout as layouts

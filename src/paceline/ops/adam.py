@@ -1,0 +1,64 @@
+"""Adam (Kingma and Ba, 2015) on one flat vector: one fused kernel per step, whatever the network.
+
+`torch.optim` would do the same arithmetic, but its first use loads the compiler stack (about a second of
+start-up), and its state is a dict per parameter where two vectors are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class FlatAdam:
+    """Updates `vector` in place.
+
+    Args:
+        vector: `[P]` float32, the parameters.
+        eps: Added to the denominator.
+        betas: Decay of the mean and of the mean square of gradients.
+    """
+
+    def __init__(self, vector: Tensor, *, eps: float = 1e-5, betas: tuple[float, float] = (0.9, 0.999)) -> None:
+        self._vector, self._eps, self._betas = vector, eps, betas
+        self._mean = torch.zeros_like(vector)
+        self._square = torch.zeros_like(vector)
+        self._steps = torch.zeros((), device=vector.device)
+
+    def step(self, grad: Tensor, lr: float) -> None:
+        """Take one step along `grad` `[P]`."""
+        self._steps += 1
+        torch._fused_adam_(
+            [self._vector],
+            [grad],
+            [self._mean],
+            [self._square],
+            [],
+            [self._steps],
+            lr=lr,
+            beta1=self._betas[0],
+            beta2=self._betas[1],
+            weight_decay=0.0,
+            eps=self._eps,
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Moments and step count, as arrays."""
+        return {
+            "mean": self._mean.cpu().numpy(),
+            "square": self._square.cpu().numpy(),
+            "steps": np.array(int(self._steps)),
+        }
+
+    def load(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """The inverse of `state`."""
+        self._mean.copy_(torch.from_numpy(state["mean"]))
+        self._square.copy_(torch.from_numpy(state["square"]))
+        self._steps.fill_(int(state["steps"]))
