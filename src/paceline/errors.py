@@ -8,6 +8,7 @@
     │   ├── WorkerDied      it ended without a word: signal or exit code
     │   └── WorkerHung      it missed its deadline
     ├── LearnerError        the update cannot go on (NaN, ...)             (exit 1)
+    ├── CallbackError       a callback raised                              (exit 1)
     └── CheckpointError     a checkpoint is damaged, foreign or unsafe     (exit 1)
 
 A message reads ``what: rule (values). What to do.``
@@ -57,6 +58,10 @@ class WorkerHung(WorkerError):
 
 class LearnerError(PacelineError):
     """The update cannot go on."""
+
+
+class CallbackError(PacelineError):
+    """A callback of the user's raised; the text names it."""
 
 
 class CheckpointError(PacelineError):

@@ -1,49 +1,38 @@
 """Proximal policy optimisation (Schulman et al. 2017): the learner.
 
-Trajectory -> advantages -> n_epochs x minibatches -> loss -> flat gradient -> clip -> fused Adam -> publish
+    Trajectory -> advantages -> n_epochs x minibatches -> flat gradient -> clip -> Adam -> publish
+
+The learner prepares and decides; the gradient itself is computed by `ppo_gradient`, usually by the workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import itertools
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
+from paceline.algos.ppo_gradient import Gradients
 from paceline.algos.settings import PPOConfig
 from paceline.batch import Trajectory
 from paceline.errors import LearnerError
 from paceline.measure.clock import Clock
+from paceline.memory.shards import Shards
 from paceline.memory.weights import Weights
-from paceline.nets.features import policy_input
-from paceline.nets.flat import FlatParameters
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
-from paceline.ops import losses
 from paceline.ops.adam import FlatAdam
-from paceline.ops.distributions import ActionHead
-from paceline.ops.returns import gae, next_values
-from paceline.spec import EnvSpec
+from paceline.ops.returns import explained_variance, gae, next_values
+from paceline.ops.surrogate import TERMS
 
 MAX_BAD_UPDATES = 10
 """Non-finite gradients in a row after which training stops."""
 
-
-@dataclass(frozen=True, slots=True)
-class Minibatch:
-    """N steps in random order, gathered from the batch."""
-
-    obs: dict[str, Tensor]  # [N, *leaf]  normalised
-    mask: Tensor | None  # [N, M]
-    action: Tensor  # [N, *act]
-    log_prob: Tensor  # [N]  under the acting policy
-    advantage: Tensor  # [N]
-    returns: Tensor  # [N]
-    value: Tensor  # [N]  under the acting policy
+_KL = TERMS.index("approx_kl")
+_MINIBATCHES = 0x3B47C4
+"""Keeps the stream of minibatch orders apart from every other use of the seed."""
 
 
 class PPOLearner:
@@ -51,41 +40,34 @@ class PPOLearner:
 
     def __init__(
         self,
-        policy: nn.Module,
-        head: ActionHead,
+        vector: Tensor,
         weights: Weights,
+        gradients: Gradients,
+        shards: Shards,
         config: PPOConfig,
         *,
-        spec: EnvSpec,
         seed: int,
-        device: torch.device,
         clock: Clock,
         obs_norm: ObsNormaliser | None = None,
         reward_norm: RewardNormaliser | None = None,
     ) -> None:
-        """Move the policy into the published vector.
+        """Learn from the weights that are in `vector`.
 
         Args:
-            policy: The network; its parameters become views of the published vector.
-            head: The action distribution.
+            vector: The parameters being learned; on the CPU the published vector itself.
             weights: Where new weights are published.
+            gradients: Who computes them.
+            shards: Where the prepared batch goes.
             config: Hyper-parameters.
-            spec: What the env's observations are made of.
             seed: Of the minibatch order.
-            device: Where learning happens.
             clock: Books the time as `learn` and `sync`.
-            obs_norm: Normaliser of observations; frozen here, moved on after each update.
+            obs_norm: Normaliser of observations; frozen while learning, moved on after each update.
             reward_norm: Normaliser of rewards, likewise.
         """
-        self._policy, self._head, self._config = policy, head, config
-        self._weights, self._device, self._spec, self._seed, self._clock = weights, device, spec, seed, clock
+        self._vector, self._weights, self._gradients, self._shards = vector, weights, gradients, shards
+        self._config, self._seed, self._clock = config, seed, clock
         self._obs_norm, self._reward_norm = obs_norm, reward_norm
-        on_cpu = device.type == "cpu"
-        storage = weights.vector if on_cpu else torch.empty_like(weights.vector, device=device)
-        self._flat = FlatParameters(policy.to(device), storage)
-        if not on_cpu:
-            weights.vector.copy_(self._flat.vector.detach())
-        self._adam = FlatAdam(self._flat.vector.detach())
+        self._adam = FlatAdam(vector)
         self.n_updates = 0
         self.bad_updates = 0
         self._bad_in_a_row = 0
@@ -105,38 +87,36 @@ class PPOLearner:
         Returns:
             Statistics by the names of the `train/` tags.
         """
-        with self._clock.phase("learn"), _torch_threads(self._config.learner_threads):
+        with self._clock.phase("learn"):
             stats = self._learn(batch, progress)
         with self._clock.phase("sync"):
-            self._weights.publish(self._flat.vector.detach())
+            self._weights.publish(self._vector)
         return stats
 
     def _learn(self, batch: Trajectory, progress: float) -> dict[str, float]:
         cfg = self._config
         lr = cfg.learning_rate * (1.0 - progress if cfg.lr_schedule == "linear" else 1.0)
-        samples = self._samples(batch)
+        advantage, returns = self._prepare(batch)
+        valid = batch.valid.flatten()
+        rows = np.flatnonzero(valid.numpy())
+        pieces = -(-len(rows) // (cfg.batch_size or len(rows)))
+        cuts = [len(rows) * piece // pieces for piece in range(pieces + 1)]
         terms: list[Tensor] = []
         for epoch in range(cfg.n_epochs):
-            terms += [self._step(samples.take(index), lr) for index in self._minibatch_indices(batch, epoch)]
+            order = self._shards.order[: len(rows)]
+            order.copy_(torch.from_numpy(self._stream(batch.version, epoch).permutation(rows)))
+            shuffled = advantage[order]
+            terms += [self._step(start, stop, shuffled[start:stop], lr) for start, stop in itertools.pairwise(cuts)]
             if cfg.target_kl is not None and float(terms[-1][_KL]) > 1.5 * cfg.target_kl:
                 break
         self._move_normalisers(batch)
-        stats = dict(zip(_STATS, torch.stack(terms).mean(0).tolist(), strict=True))
-        seen = batch.valid.flatten()
-        stats["explained_variance"] = losses.explained_variance(samples.value[seen], samples.returns[seen])
-        stats["learning_rate"] = lr
-        stats["n_updates"] = float(self.n_updates)
-        return stats
+        return self._stats(terms, batch.value[:-1].flatten()[valid], returns[valid], lr)
 
-    def _samples(self, batch: Trajectory) -> _Samples:
-        """The batch as rows of single steps, with advantages. Observations stay views."""
-        cfg, device = self._config, self._device
-        reward = batch.reward
-        if self._reward_norm is not None:
-            reward = self._reward_norm.apply(reward)
-        finals, value = batch.finals, batch.value[:-1]
+    def _prepare(self, batch: Trajectory) -> tuple[Tensor, Tensor]:
+        """Advantages and returns by row, and everything about the rows to where the gradient finds it."""
+        cfg, finals, value = self._config, batch.finals, batch.value[:-1]
         advantage, returns = gae(
-            reward,
+            batch.reward if self._reward_norm is None else self._reward_norm.apply(batch.reward),
             value,
             next_values(batch.value, finals.t, finals.env, finals.value),
             batch.terminated,
@@ -144,57 +124,31 @@ class PPOLearner:
             gamma=cfg.gamma,
             lam=cfg.gae_lambda,
         )
-        scalars = torch.stack([batch.log_prob, advantage, returns, value], -1).flatten(0, 1)
-        steps = len(batch.reward)
-        return _Samples(
-            obs={name: leaf[:steps].flatten(0, 1).to(device) for name, leaf in batch.obs.items()},
-            mask=None if batch.mask is None else batch.mask[:steps].flatten(0, 1).to(device),
-            action=batch.action.flatten(0, 1).to(device),
-            scalars=scalars.to(device),
-        )
+        columns = [batch.log_prob, advantage, returns, value]
+        torch.stack([column.flatten() for column in columns], 1, out=self._shards.samples)
+        self._gradients.begin()
+        return advantage.flatten(), returns.flatten()
 
-    def _minibatch_indices(self, batch: Trajectory, epoch: int) -> Iterator[Tensor]:
-        """Random minibatches of the valid steps; the order depends on seed, version and epoch alone."""
-        stream = np.random.Generator(
-            np.random.Philox(key=[self._seed, _MINIBATCHES], counter=[0, 0, epoch, batch.version])
-        )
-        valid = batch.valid.numpy().reshape(-1)
-        index = np.arange(len(valid)) if valid.all() else np.flatnonzero(valid)
-        pieces = -(-len(index) // (self._config.batch_size or len(index)))
-        for piece in np.array_split(stream.permutation(index), pieces):
-            yield torch.from_numpy(piece).to(self._device)
+    def _stream(self, version: int, epoch: int) -> np.random.Generator:
+        """The order of minibatches depends on seed, version and epoch alone."""
+        return np.random.Generator(np.random.Philox(key=[self._seed, _MINIBATCHES], counter=[0, 0, epoch, version]))
 
-    def _step(self, minibatch: Minibatch, lr: float) -> Tensor:
-        """One optimiser step; returns the statistics in the order of `_STATS`."""
-        loss, terms = self._loss(minibatch)
-        self._flat.flat_grad.zero_()
-        loss.backward()
-        norm = torch.linalg.vector_norm(self._flat.flat_grad)
-        if not torch.isfinite(norm):
+    def _step(self, start: int, stop: int, advantage: Tensor, lr: float) -> Tensor:
+        """One optimiser step; returns the terms of the loss."""
+        cfg, mean, inv_std = self._config, 0.0, 1.0
+        if cfg.normalize_advantage and stop - start > 1:
+            deviation, centre = torch.std_mean(advantage)
+            mean, inv_std = float(centre), 1.0 / (float(deviation) + 1e-8)
+        grad, terms = self._gradients(start, stop, mean, inv_std)
+        norm = float(torch.linalg.vector_norm(grad))
+        if not np.isfinite(norm):
             return self._skip(terms)
         self._bad_in_a_row = 0
-        limit = self._config.max_grad_norm
-        if limit > 0:
-            self._flat.flat_grad.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
-        self._adam.step(self._flat.flat_grad, lr)
+        if norm > cfg.max_grad_norm > 0:
+            grad.mul_(cfg.max_grad_norm / (norm + 1e-6))
+        self._adam.step(grad, lr)
         self.n_updates += 1
         return terms
-
-    def _loss(self, mb: Minibatch) -> tuple[Tensor, Tensor]:
-        cfg = self._config
-        obs = mb.obs if self._obs_norm is None else self._obs_norm.apply_torch(mb.obs)
-        params, value = self._policy(policy_input(self._spec, obs))
-        log_prob, entropy = self._head.log_prob_entropy(params, mb.action, mb.mask)
-        advantage = losses.standardise(mb.advantage) if cfg.normalize_advantage else mb.advantage
-        policy_loss, log_ratio = losses.clipped_policy_loss(log_prob, mb.log_prob, advantage, cfg.clip_range)
-        value_loss = losses.value_loss(value, mb.returns, mb.value, cfg.clip_range_vf)
-        entropy_loss = -entropy.mean()
-        loss = policy_loss + cfg.ent_coef * entropy_loss + cfg.vf_coef * value_loss
-        with torch.no_grad():
-            kl = losses.approx_kl(log_ratio)
-            clipped = losses.clip_fraction(log_ratio, cfg.clip_range)
-            terms = torch.stack([loss, policy_loss, value_loss, entropy_loss, kl, clipped])
-        return loss, terms
 
     def _skip(self, terms: Tensor) -> Tensor:
         """Leave the weights alone after a non-finite gradient, but not for ever."""
@@ -206,6 +160,18 @@ class PPOLearner:
                 "Lower --learning-rate, set --max-grad-norm, or look for NaN in observations and rewards."
             )
         return torch.nan_to_num(terms)
+
+    def _stats(self, terms: list[Tensor], value: Tensor, returns: Tensor, lr: float) -> dict[str, float]:
+        cfg = self._config
+        stats = dict(zip(TERMS, torch.stack(terms).mean(0).tolist(), strict=True))
+        loss = stats["policy_gradient_loss"] + cfg.ent_coef * stats["entropy_loss"] + cfg.vf_coef * stats["value_loss"]
+        return {
+            "loss": loss,
+            **stats,
+            "explained_variance": explained_variance(value, returns),
+            "learning_rate": lr,
+            "n_updates": float(self.n_updates),
+        }
 
     def _move_normalisers(self, batch: Trajectory) -> None:
         valid = batch.valid.numpy()
@@ -237,62 +203,5 @@ class PPOLearner:
     def load_weights(self, weights: NDArray[np.float32]) -> None:
         """Take over weights alone: a warm start."""
         vector = torch.from_numpy(weights)
-        self._flat.vector.detach().copy_(vector)
+        self._vector.copy_(vector)
         self._weights.vector.copy_(vector)
-
-
-@contextmanager
-def _torch_threads(count: int) -> Iterator[None]:
-    """Learn with `count` threads; acting in this process keeps to the one it has everywhere."""
-    before = torch.get_num_threads()
-    if before != count:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        if before != count:
-            torch.set_num_threads(before)
-
-
-_STATS = (
-    "loss",
-    "policy_gradient_loss",
-    "value_loss",
-    "entropy_loss",
-    "approx_kl",
-    "clip_fraction",
-)
-_KL = _STATS.index("approx_kl")
-_MINIBATCHES = 0x3B47C4
-"""Keeps the stream of minibatch orders apart from every other use of the seed."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Samples:
-    """The whole batch as rows of single steps."""
-
-    obs: dict[str, Tensor]  # [N, *leaf]
-    mask: Tensor | None  # [N, M]
-    action: Tensor  # [N, *act]
-    scalars: Tensor  # [N, 4]  log_prob, advantage, returns, value: one gather instead of four
-
-    @property
-    def returns(self) -> Tensor:
-        return self.scalars[:, 2]
-
-    @property
-    def value(self) -> Tensor:
-        return self.scalars[:, 3]
-
-    def take(self, index: Tensor) -> Minibatch:
-        """The minibatch of these rows: the one copy between a slot and the network."""
-        log_prob, advantage, returns, value = self.scalars[index].unbind(-1)
-        return Minibatch(
-            obs={name: leaf[index] for name, leaf in self.obs.items()},
-            mask=None if self.mask is None else self.mask[index],
-            action=self.action[index],
-            log_prob=log_prob,
-            advantage=advantage,
-            returns=returns,
-            value=value,
-        )

@@ -45,6 +45,9 @@ class PPOConfig:
     """Give the advantages of each minibatch mean 0 and deviation 1."""
     target_kl: float | None = None
     """Ends the epochs of an update once the policy has moved this far; none never does."""
+    grad_shards: int | None = None
+    """Pieces of a minibatch whose gradients workers compute side by side. None takes 2, for images 8. Part of the
+    result: other counts round differently."""
     learner_threads: int = 1
     """Torch threads of the learner. Part of the result: other counts round differently."""
 
@@ -65,6 +68,8 @@ class PPOConfig:
         check_range("max_grad_norm", self.max_grad_norm, "Try 0.5.", above=0)
         if self.target_kl is not None:
             check_range("target_kl", self.target_kl, "Use none to run every epoch.", above=0)
+        if self.grad_shards is not None:
+            check_range("grad_shards", self.grad_shards, "Use 1 to compute minibatches whole.", at_least=1)
         check_range("learner_threads", self.learner_threads, "Use 1 for small nets.", at_least=1)
         if self.normalize_advantage and self.batch_size == 1:
             raise ConfigError(

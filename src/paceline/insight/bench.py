@@ -21,7 +21,7 @@ from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share
 from paceline.train.build import Training, build
 from paceline.train.config import TrainConfig
-from paceline.train.program import PRELOAD, CollectProgram
+from paceline.train.program import PRELOAD, WorkerProgram
 
 PHASES = ("env", "inference", "wait", "learn", "sync")
 
@@ -75,7 +75,7 @@ class Bench:
 class BareLoops:
     """A worker's program that only steps its envs: what the machine can do at most."""
 
-    program: CollectProgram
+    program: WorkerProgram
 
     def __call__(self, arena: Arena, share: Share) -> BareLoop:
         """Build the loop inside the worker."""
@@ -85,7 +85,7 @@ class BareLoops:
 class BareLoop:
     """Steps envs with random actions; no policy, no learning."""
 
-    def __init__(self, program: CollectProgram, arena: Arena, share: Share) -> None:
+    def __init__(self, program: WorkerProgram, arena: Arena, share: Share) -> None:
         shape = program.shape
         mine = slice(share.first_group * shape.group_size, (share.first_group + share.groups) * shape.group_size)
         self._envs = make_block(

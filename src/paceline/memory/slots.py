@@ -112,6 +112,18 @@ class Slots:
             **view,
         )
 
+    def samples(self) -> Samples:
+        """The T rows of all envs as single steps, in the order of `[T, B]`: views."""
+
+        def rows(name: str) -> torch.Tensor:
+            return torch.from_numpy(self._arena[name][: self.shape.n_steps]).flatten(0, 1)
+
+        return Samples(
+            obs={leaf.name: rows(f"obs/{leaf.name}") for leaf in self.shape.spec.obs},
+            mask=rows("mask") if self.shape.spec.masked else None,
+            action=rows("action"),
+        )
+
     def _finals(self) -> Finals:
         used = [(group, int(n)) for group, n in enumerate(self._arena["final_count"]) if n]
 
@@ -123,6 +135,23 @@ class Slots:
         at = gather("final_at")
         obs = {leaf.name: gather(f"final_obs/{leaf.name}") for leaf in self.shape.spec.obs}
         return Finals(t=at[:, 0], env=at[:, 1], obs=obs, value=gather("final_value"))
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What the network sees and did, by single step."""
+
+    obs: dict[str, torch.Tensor]  # [T*B, *leaf]
+    mask: torch.Tensor | None  # [T*B, M]
+    action: torch.Tensor  # [T*B, *act]
+
+    def to(self, device: torch.device) -> Samples:
+        """A copy on a device."""
+        return Samples(
+            {name: leaf.to(device) for name, leaf in self.obs.items()},
+            None if self.mask is None else self.mask.to(device),
+            self.action.to(device),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,13 +36,10 @@ class FlatParameters:
         _check_storage(module, storage)
         storage.zero_()  # padding takes part in norms and hashes
         self._module = module
-        self.flat_grad = torch.zeros_like(storage)
         for parameter, view in _views(module, storage):
             view.copy_(parameter.detach())
             parameter.data = view
-        for parameter, view in _views(module, self.flat_grad):
-            if parameter.requires_grad:
-                parameter.grad = view
+        self.flat_grad = FlatGradient(module).vector
         self.vector = nn.Parameter(storage)
         self.vector.grad = self.flat_grad
 
@@ -61,18 +58,34 @@ class FlatParameters:
                 )
 
 
+class FlatGradient:
+    """Gives the gradients of a module one vector: `backward()` accumulates into it. Zero it with `vector.zero_()`.
+
+    Args:
+        module: Its parameters lie where they will stay.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        first = next(module.parameters())
+        self.vector = torch.zeros(size_of(module), device=first.device)
+        for parameter, view in _views(module, self.vector):
+            if parameter.requires_grad:
+                parameter.grad = view
+
+
 def size_of(module: nn.Module) -> int:
     """Floats that the flat vector of `module` needs, padding included."""
     return sum(_padded(parameter) for parameter in module.parameters())
 
 
-def bind(module: nn.Module, storage: Tensor) -> None:
+def bind(module: nn.Module, storage: Tensor, *, frozen: bool = True) -> None:
     """Point the parameters of `module` at weights that already are in `storage`; nothing is copied in.
 
-    For workers: gradients are switched off, and the module then reads whatever the learner writes.
+    The module then reads whatever the learner writes. For acting it is frozen: gradients are switched off.
     """
     _check_storage(module, storage)
-    module.requires_grad_(False)
+    if frozen:
+        module.requires_grad_(False)
     for parameter, view in _views(module, storage):
         parameter.data = view
 

@@ -59,3 +59,14 @@ def gae(
         reach *= 2
     result = torch.from_numpy(advantage)
     return result, result + value
+
+
+def explained_variance(value: Tensor, returns: Tensor) -> float:
+    """How much of the returns' variance the values predict: 1 is all, 0 as good as their mean.
+
+    NaN where the returns do not vary.
+    """
+    variance = returns.double().var(correction=0)
+    if variance == 0:
+        return float("nan")
+    return float(1.0 - (returns.double() - value.double()).var(correction=0) / variance)

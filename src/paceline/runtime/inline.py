@@ -17,7 +17,7 @@ class InlineRuntime:
         self._job: Any = program(arena, Share(0, 0, groups))
         self._closed = False
 
-    def run(self, command: str, *args: Any) -> list[Any]:
+    def run(self, command: str, *args: Any, workers: int | None = None) -> list[Any]:  # noqa: ARG002 - there is one
         """Do it now, here."""
         return [getattr(self._job, command)(*args)]
 

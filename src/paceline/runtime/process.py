@@ -80,19 +80,20 @@ class ProcessRuntime:
                 for share in shares(groups, num_workers):
                     core = cores[share.worker % len(cores)] if cores else None
                     self._workers.append(_Worker(method, share, packed, arena, core, self._workers))
-            self._gather("start")
+            self._gather(self._workers, "start")
         except BaseException:
             self.close()
             raise
 
-    def run(self, command: str, *args: Any) -> list[Any]:
-        """Send the command to all, wait for all."""
-        for worker in self._workers:
+    def run(self, command: str, *args: Any, workers: int | None = None) -> list[Any]:
+        """Send the command to all (or the first `workers`), wait for them."""
+        asked = self._workers[:workers]
+        for worker in asked:
             try:
                 worker.conn.send((command, args))
             except OSError:
                 raise worker.died(command) from None
-        return self._gather(command)
+        return self._gather(asked, command)
 
     def pids(self) -> list[int]:
         """Process ids, in worker order."""
@@ -113,14 +114,14 @@ class ProcessRuntime:
     def __del__(self) -> None:
         self.close()
 
-    def _gather(self, command: str) -> list[Any]:
-        """One reply from each worker, which may take `step_timeout_s` since its last heartbeat.
+    def _gather(self, asked: list[_Worker], command: str) -> list[Any]:
+        """One reply from each worker asked, which may take `step_timeout_s` since its last heartbeat.
 
         Until its first one, which ends the first reset, it may take `start_timeout_s`.
         """
         patience_s = min(1.0, self._start_timeout_s, self._step_timeout_s)
         results: dict[int, Any] = {}
-        waiting = {worker.share.worker: worker for worker in self._workers}
+        waiting = {worker.share.worker: worker for worker in asked}
         beat = self._heartbeat.copy()
         moved = np.full(len(beat), perf_counter())
         while waiting:
@@ -142,7 +143,7 @@ class ProcessRuntime:
                         f"{worker.name}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
                         "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s)."
                     )
-        return [results[worker.share.worker] for worker in self._workers]
+        return [results[worker.share.worker] for worker in asked]
 
 
 class _Worker:

@@ -20,6 +20,8 @@ class Share:
     worker: int
     first_group: int
     groups: int
+    workers: int = 1
+    """How many share the work."""
 
 
 class Job(Protocol):
@@ -39,12 +41,15 @@ class Runtime(Protocol):
     num_workers: int
     """Processes; 0 for inline."""
 
-    def run(self, command: str, *args: Any) -> list[Any]:
-        """Have every job do `command(*args)` and wait for all; results in worker order.
+    def run(self, command: str, *args: Any, workers: int | None = None) -> list[Any]:
+        """Have every job (or the first `workers`) do `command(*args)` and wait; results in worker order.
 
         Raises:
             WorkerError: A job raised, died or missed its deadline. The runtime must then be closed.
         """
+
+    def pids(self) -> list[int]:
+        """Process ids in worker order; empty where workers are no processes of this machine."""
 
     def close(self) -> None:
         """End all workers. Idempotent, returns within seconds."""
@@ -57,6 +62,6 @@ def shares(groups: int, workers: int) -> list[Share]:
     result, first = [], 0
     for worker in range(workers):
         count = base + (worker < extra)
-        result.append(Share(worker, first, count))
+        result.append(Share(worker, first, count, workers))
         first += count
     return result

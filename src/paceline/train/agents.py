@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -13,7 +14,7 @@ from paceline.train.checkpoint import Snapshot
 from paceline.train.coerce import duration_s
 from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluation
-from paceline.train.run import Run, open_folder
+from paceline.train.run import Run, all_callbacks, open_folder
 
 
 class Agent:
@@ -45,6 +46,7 @@ class Agent:
         *,
         total_episodes: int | None = None,
         duration: float | str | None = None,
+        callbacks: Iterable[object] = (),
     ) -> Self:
         """Train for a further budget; without one, for the config's. A run folder is written if `output_dir` is set.
 
@@ -52,7 +54,9 @@ class Agent:
             total_timesteps: Steps of all envs together.
             total_episodes: Finished episodes.
             duration: Hours, or text such as `90s`, `15m`, `2h`.
+            callbacks: Objects with methods of `paceline.train.callbacks.Callback`; one that returns False stops.
         """
+        watchers = all_callbacks(self.config, callbacks)
         if self._run is None:
             folder = open_folder(self.config) if self.config.run.output_dir else None
             self._run = Run(self.config, folder=folder)
@@ -63,6 +67,7 @@ class Agent:
                 steps=None if total_timesteps is None else int(total_timesteps),
                 episodes=None if total_episodes is None else int(total_episodes),
                 seconds=None if duration is None else duration_s(duration),
+                callbacks=watchers,
             )
         except BaseException:
             self.close()
@@ -107,13 +112,12 @@ class Agent:
             **settings: Settings to change, as in the constructor.
         """
         snapshot = checkpoint.load(checkpoint.find(Path(path)))
-        saved = {key: value for section in snapshot.meta["config"].values() for key, value in section.items()}
-        if env is None and str(saved["env"]).startswith("<Python object"):
+        saved = model.saved_settings(snapshot)
+        if env is None and model.is_python_object(saved["env"]):
             raise ConfigError(
                 f"{path}: its env was a Python object and is not in the file. Give it: load(path, env=...)."
             )
-        kept = {key: value for key, value in saved.items() if key not in _OF_A_RUN}
-        agent = cls(**{"quiet": True, **kept, **settings, "env": env or saved["env"]})
+        agent = cls(**{"quiet": True, **saved, **settings, "env": env or saved["env"]})
         agent._snapshot = snapshot
         agent._current()  # a model that does not fit is refused now
         return agent
@@ -121,10 +125,12 @@ class Agent:
     def close(self) -> None:
         """End the workers. The agent can still predict; another `learn` starts from the weights it has."""
         if self._run is not None:
-            self._model = self._current()
-            self._snapshot = self._model.snapshot()
-            self._run.close()
-            self._run = None
+            run, self._run = self._run, None
+            # No env is made for this: it may be what has just failed.
+            self._snapshot = run.training.snapshot()
+            run.close()
+            if self._model is not None:
+                self._model.take(self._snapshot.arrays)
 
     def __enter__(self) -> Self:
         return self
@@ -147,7 +153,3 @@ class PPO(Agent):
     """Proximal policy optimisation."""
 
     algo = "ppo"
-
-
-_OF_A_RUN = ("algo", "output_dir", "checkpoint_dir", "resume", "init_from", "overwrite", "quiet")
-"""Settings that belong to the run that was saved, not to the agent."""

@@ -8,20 +8,23 @@ from __future__ import annotations
 import threading
 import warnings
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from paceline.algos.ppo_gradient import DeviceGradients, Gradients, PPOGradient, WorkersGradients
 from paceline.algos.table import LEARNERS
 from paceline.collect.history import EpisodeHistory
 from paceline.envs.make import EnvRecipe
 from paceline.errors import ConfigError
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
+from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots, SlotShape
 from paceline.memory.weights import Weights
-from paceline.nets.flat import bind, size_of
+from paceline.nets.flat import FlatParameters, bind, size_of
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.distributions import head_for
 from paceline.runtime import threads
@@ -34,7 +37,7 @@ from paceline.train import layout as layouts
 from paceline.train.checkpoint import Arrays, Snapshot
 from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluator, Predictor
-from paceline.train.program import PRELOAD, CollectProgram, env_recipe, identity, policy_recipe
+from paceline.train.program import PRELOAD, WorkerProgram, env_recipe, identity, policy_recipe
 from paceline.train.rollouts import SyncRollouts
 
 
@@ -45,7 +48,7 @@ class Training:
     config: TrainConfig
     spec: EnvSpec
     recipe: EnvRecipe
-    program: CollectProgram
+    program: WorkerProgram
     layout: layouts.Layout
     clock: Clock
     tracker: EpisodeTracker
@@ -73,6 +76,7 @@ class Training:
             "n_envs": self.config.n_envs,
             "group_size": self.layout.group_size,
             "n_steps": self.config.training.n_steps,
+            "grad_shards": self.program.shards,
             "normalize_reward": self.config.env.normalize_reward,
         }
 
@@ -82,6 +86,11 @@ class Training:
         if self.obs_norm is not None:
             state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
         return state
+
+    def snapshot(self) -> Snapshot:
+        """The same as a snapshot that was never on disk."""
+        copied = {key: value.copy() for key, value in self.model_state().items()}
+        return Snapshot(Path("memory"), copied, {"identity": self.identity()})
 
     def state(self) -> Arrays:
         """All that a bit-exact resume needs."""
@@ -140,25 +149,24 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     threads.limit(1)  # acting must round the same here and in workers; the learner asks for more while it learns
     network = policy_recipe(config)
     policy = network.build(spec)
-    program = CollectProgram(env=recipe, policy=network, shape=shape, seed=run.seed, normalize_obs=env.normalize_obs)
+    program = WorkerProgram(
+        env=recipe,
+        policy=network,
+        shape=shape,
+        seed=run.seed,
+        normalize_obs=env.normalize_obs,
+        training=training,
+        shards=config.grad_shards(image=image),
+    )
     layout = _layout(config, program, size_of(policy))
     arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
     weights = Weights(arena)
     obs_norm = program.obs_normaliser(arena)
     reward_norm = RewardNormaliser(config.n_envs, gamma=training.gamma) if env.normalize_reward else None
     device = pick_device(run.device)
-    learner = LEARNERS[run.algo](
-        policy,
-        head_for(spec.action),
-        weights,
-        training,
-        spec=spec,
-        seed=run.seed,
-        device=device,
-        clock=clock,
-        obs_norm=obs_norm,
-        reward_norm=reward_norm,
-    )
+    vector = weights.vector if device.type == "cpu" else torch.empty_like(weights.vector, device=device)
+    FlatParameters(policy.to(device), vector)
+    weights.vector.copy_(vector)
     mirror = network.build(spec)  # acts on the CPU with the published weights, wherever learning happens
     bind(mirror, weights.vector)
     slots = Slots(arena, shape)
@@ -168,6 +176,23 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     except BaseException:
         arena.close()
         raise
+    shards = Shards(arena)
+    if device.type == "cpu":
+        gradients: Gradients = WorkersGradients(runtime.run, shards)
+    else:
+        whole = PPOGradient(policy, head_for(spec.action), spec, training, obs_norm)
+        gradients = DeviceGradients(whole, slots, shards, device)
+    learner = LEARNERS[run.algo](
+        vector,
+        weights,
+        gradients,
+        shards,
+        training,
+        seed=run.seed,
+        clock=clock,
+        obs_norm=obs_norm,
+        reward_norm=reward_norm,
+    )
     return Training(
         config=config,
         spec=spec,
@@ -202,7 +227,7 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def _layout(config: TrainConfig, program: CollectProgram, weights: int) -> layouts.Layout:
+def _layout(config: TrainConfig, program: WorkerProgram, weights: int) -> layouts.Layout:
     shape, parallel = program.shape, config.parallel
     common: dict[str, Any] = {
         "groups": shape.groups,
@@ -220,7 +245,7 @@ def _layout(config: TrainConfig, program: CollectProgram, weights: int) -> layou
     return layouts.Layout(num_workers=config.num_workers, why="asked for", **common)
 
 
-def _runtime(config: TrainConfig, program: CollectProgram, arena: Arena, layout: layouts.Layout) -> Runtime:
+def _runtime(config: TrainConfig, program: WorkerProgram, arena: Arena, layout: layouts.Layout) -> Runtime:
     if layout.num_workers == 0:
         return InlineRuntime(program, arena, layout.groups)
     method: StartMethod = config.parallel.start_method or default_start_method()

@@ -52,6 +52,7 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
         OSError: The disk is full or read-only. Nothing that was there before is touched.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    _take_back(path)
     building = path.parent / f".{path.name}.{os.getpid()}.tmp"
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir()
@@ -66,7 +67,8 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
         _sync(building)
         if path.exists():
             # A directory cannot be replaced in one step: move the old one aside first.
-            aside = path.parent / f".{path.name}.{os.getpid()}.old"
+            aside = _aside(path)
+            shutil.rmtree(aside, ignore_errors=True)
             os.replace(path, aside)
             os.replace(building, path)
             shutil.rmtree(aside, ignore_errors=True)
@@ -75,7 +77,18 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
         _sync(path.parent)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
+        _take_back(path)
         raise
+
+
+def _aside(path: Path) -> Path:
+    return path.parent / f".{path.name}.old"
+
+
+def _take_back(path: Path) -> None:
+    """Undo a replacement that was killed between its two steps."""
+    if not path.exists() and _aside(path).is_dir():
+        os.replace(_aside(path), path)
 
 
 def load(path: Path) -> Snapshot:
@@ -84,6 +97,7 @@ def load(path: Path) -> Snapshot:
     Raises:
         CheckpointError: It is missing, truncated, altered or of an unknown format; names the file.
     """
+    _take_back(path)
     manifest_file = path / MANIFEST
     if not manifest_file.is_file():
         raise CheckpointError(f"{path}: not a checkpoint (no {MANIFEST}). Name a run folder or one of its checkpoints.")
@@ -116,7 +130,9 @@ def step_name(step: int) -> str:
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Drop all but the newest `keep` checkpoints; 0 keeps all."""
+    """Drop all but the newest `keep` checkpoints (0 keeps all), and what killed saves have left."""
+    for left in folder.glob(".step_*.tmp"):
+        shutil.rmtree(left, ignore_errors=True)
     for old in steps(folder)[:-keep] if keep > 0 else []:
         shutil.rmtree(old, ignore_errors=True)
 
@@ -132,11 +148,13 @@ def find(path: Path) -> Path:
     Raises:
         CheckpointError: There is none, or the newest is damaged; then the previous good one is offered.
     """
+    _take_back(path)
     if (path / MANIFEST).is_file():
         return path
     for folder in (path / "checkpoints", path):
         if found := steps(folder):
             return _newest_good(found)
+    _take_back(path / "best_model")
     if (path / "best_model" / MANIFEST).is_file():
         return path / "best_model"
     if not path.exists():

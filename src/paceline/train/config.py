@@ -87,6 +87,10 @@ class TrainConfig:
         """Groups in all: the most workers that can have something to do."""
         return self.n_envs // self.group_size(image=image)
 
+    def grad_shards(self, *, image: bool) -> int:
+        """Shards of a minibatch: as given, else by the kind of network, so that it is the same on every machine."""
+        return self.training.grad_shards or (8 if image else 2)
+
     def check_groups(self, *, image: bool) -> None:
         """Raise ConfigError where groups do not divide the envs, or some worker would own none.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,11 @@ class Evaluation:
     def mean_reward(self) -> float:
         """Mean return."""
         return float(np.mean(self.returns))
+
+    @property
+    def std_reward(self) -> float:
+        """Standard deviation of the returns."""
+        return float(np.std(self.returns))
 
     @property
     def mean_ep_length(self) -> float:
@@ -86,16 +92,28 @@ class Evaluator:
         self._env = recipe.make()
         self._predict, self._seed, self._max_steps = predictor, seed, max_steps
 
-    def evaluate(self, episodes: int, *, deterministic: bool = True) -> Evaluation:
-        """Play `episodes` episodes: always the same ones, so that two evaluations can be compared."""
+    def evaluate(
+        self, episodes: int, *, deterministic: bool = True, watch: Callable[[Any, bool], None] | None = None
+    ) -> Evaluation:
+        """Play `episodes` episodes: always the same ones, so that two evaluations can be compared.
+
+        Args:
+            episodes: How many.
+            deterministic: The most probable action; otherwise a sample.
+            watch: Called with the env after every reset (True) and step (False).
+        """
         returns, lengths, cut = [], [], 0
         for episode in range(episodes):
             obs, info = self._env.reset(seed=episode_seed(self._seed ^ _EVALUATION, 0, episode))
+            if watch is not None:
+                watch(self._env, True)
             total, length = 0.0, 0
             while True:
                 action = self._predict(obs, mask=info.get(MASK_KEY), deterministic=deterministic)
                 obs, reward, terminated, truncated, info = self._env.step(action)
                 total, length = total + float(reward), length + 1
+                if watch is not None:
+                    watch(self._env, False)
                 if terminated or truncated:
                     break
                 if length >= self._max_steps:

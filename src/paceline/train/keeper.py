@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from paceline.errors import CallbackError
 from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
 from paceline.measure.progress import Progress
-from paceline.measure.record import Evaluation, Iteration, Record, Summary
-from paceline.measure.system import SystemSampler
+from paceline.measure.record import Evaluation, Iteration, Record, Summary, WorkerActivity
+from paceline.measure.system import SystemSampler, Usage
+from paceline.measure.tracking import Tracking
 from paceline.train import checkpoint
 from paceline.train.budget import RunBudget
 from paceline.train.build import Training
+from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.evaluate import Evaluator
 
-TRAINING = ("env", "inference", "wait", "learn", "sync", "record")
+TRAINING = ("env", "inference", "wait", "learn", "sync", "record", "callback")
 """The phases that steps per second are counted over: all but start-up, evaluation and checkpoints."""
 
 
@@ -26,14 +31,26 @@ class Keeper:
         training: What is being trained.
         folder: The run's folder.
         record: Writes progress.csv, episodes.csv and TensorBoard events.
+        tracking: Gets the same numbers.
     """
 
-    def __init__(self, training: Training, *, folder: RunFolder | None = None, record: Record | None = None) -> None:
+    def __init__(
+        self,
+        training: Training,
+        *,
+        folder: RunFolder | None = None,
+        record: Record | None = None,
+        tracking: Tracking | None = None,
+    ) -> None:
         run = training.config.run
-        self._training, self._folder, self._record = training, folder, record
+        self._training, self._folder, self._record, self._tracking = training, folder, record, tracking
         self._tracker, self._clock = training.tracker, training.clock
         self._budget: RunBudget | None = None
         self._progress: Progress | None = None
+        self._callbacks = Callbacks()
+        self._stats: dict[str, float] = {}
+        self._last_episode: tuple[float, int] | None = None
+        self._stopped = False
         self.last_checkpoint: Path | None = None
         self._checkpoints = run.checkpoint_dir or (None if folder is None else folder / CHECKPOINTS)
         self._evaluator: Evaluator | None = None
@@ -46,9 +63,10 @@ class Keeper:
         self._phases = self._clock.snapshot()
         self._steps, self._episodes, self._wall_s = 0, 0, 0.0
 
-    def begin(self, budget: RunBudget, progress: Progress) -> None:
+    def begin(self, budget: RunBudget, progress: Progress, callbacks: Callbacks | None = None) -> None:
         """Training starts, or starts again."""
-        self._budget, self._progress = budget, progress
+        self._budget, self._progress, self._callbacks = budget, progress, callbacks or Callbacks()
+        self._stopped = False
         self._phases, self._wall_s = self._clock.snapshot(), self._clock.elapsed_s
         self._steps, self._episodes = self._tracker.steps, self._tracker.episodes
 
@@ -64,12 +82,19 @@ class Keeper:
     def __call__(self, stats: dict[str, float]) -> None:
         """Take in one iteration."""
         self._iterations += 1
+        self._stats = stats
         run = self._training.config.run
-        evaluation = self.evaluate() if _due(run.eval_freq, self._steps, self._tracker.steps) else None
+        self._tell("on_update")
+        evaluate = run.n_eval_episodes and _due(run.eval_freq, self._steps, self._tracker.steps)
+        evaluation = self.evaluate() if evaluate else None
         save = _due(run.save_freq, self._steps, self._tracker.steps)
         self._note_iteration(stats, evaluation)
         if save:
             self.save()
+
+    def on_rollout(self) -> None:
+        """A rollout was collected: tell the callbacks."""
+        self._tell("on_rollout", iteration=self._iterations + 1)
 
     def evaluate(self) -> Evaluation:
         """Play evaluation episodes with the newest weights; keeps the best model."""
@@ -86,6 +111,7 @@ class Keeper:
                 self._best = found
                 if self._folder is not None:
                     self._write(self._folder / BEST_MODEL, self._training.model_state())
+        self._tell("on_evaluation")
         return found
 
     def save(self) -> None:
@@ -100,6 +126,8 @@ class Keeper:
             if written is not None:
                 self.last_checkpoint, self._saved_at = written, steps
                 checkpoint.prune(self._checkpoints, self._training.config.run.keep_checkpoints)
+        if written is not None:
+            self._tell("on_checkpoint")
 
     def finish(self) -> Summary:
         """The last evaluation and checkpoint, then the summary."""
@@ -108,11 +136,42 @@ class Keeper:
             self.evaluate()
         if self._saved_at != self._tracker.steps:
             self.save()
+        self._stopped = True
+        self._tell("on_stop")
         return self._sum_up()
 
     def abort(self, reason: str) -> None:
         """The run failed: leave what is known."""
+        if self._budget is not None:
+            self._budget.stop_reason = reason
+        if not self._stopped:
+            # What went wrong first is what the user has to hear of.
+            with suppress(CallbackError):
+                self._tell("on_stop")
         self._sum_up(failure=reason)
+
+    def _tell(self, hook: str, *, iteration: int | None = None) -> None:
+        """Call the callbacks that have `hook`; one of them may end the run."""
+        if hook not in self._callbacks:
+            return
+        with self._clock.phase("callback"):
+            tracker = self._tracker
+            moment = Moment(
+                steps=tracker.steps,
+                episodes=tracker.episodes,
+                iteration=self._iterations if iteration is None else iteration,
+                wall_s=self._clock.elapsed_s,
+                mean_return=tracker.mean_return,
+                mean_length=tracker.mean_length,
+                finished=self._training.rollouts.finished,
+                train=self._stats,
+                evaluation=self._final,
+                checkpoint=self.last_checkpoint,
+                stop_reason=self._budget.stop_reason if self._budget is not None else None,
+            )
+            stopped_by = self._callbacks(hook, moment)
+        if stopped_by is not None and self._budget is not None:
+            self._budget.stop(f"callback {stopped_by}")
 
     def _note_iteration(self, stats: dict[str, float], evaluation: Evaluation | None) -> None:
         clock, tracker, training = self._clock, self._tracker, self._training
@@ -122,6 +181,10 @@ class Keeper:
         iteration_s = wall_s - self._wall_s
         busy_s = spent.get("env", 0.0) + spent.get("inference", 0.0)
         workers = training.layout.num_workers
+        usage = self._system.sample()
+        finished = training.rollouts.finished
+        if len(finished):
+            self._last_episode = float(finished.returns[-1]), int(finished.length[-1])
         iteration = Iteration(
             iteration=self._iterations,
             steps=tracker.steps,
@@ -132,6 +195,8 @@ class Keeper:
             iteration_s=iteration_s,
             ep_rew_mean=tracker.mean_return,
             ep_len_mean=tracker.mean_length,
+            last_return=self._last_episode and self._last_episode[0],
+            last_length=self._last_episode and self._last_episode[1],
             phases=spent,
             train=stats,
             evaluation=evaluation,
@@ -144,12 +209,15 @@ class Keeper:
                 "worker_restarts": 0.0,
                 "dropped_steps": 0.0,
             },
-            system=self._system.sample().scalars(),
+            system=usage.scalars(),
+            workers=_activity(training, usage) if workers else (),
         )
         self._phases, self._steps, self._episodes, self._wall_s = phases, tracker.steps, tracker.episodes, wall_s
         with clock.phase("record"):
             if self._record is not None:
-                self._record(iteration, training.rollouts.finished)
+                self._record(iteration, finished)
+            if self._tracking is not None:
+                self._tracking(iteration)
             if self._progress is not None:
                 self._progress.update(iteration)
 
@@ -201,6 +269,8 @@ class Keeper:
         )
         if self._folder is not None:
             self._folder.write_json(SUMMARY, summary)
+        if self._tracking is not None:
+            self._tracking.sum_up(summary)
         if self._progress is not None:
             self._progress.close(summary)
         return summary
@@ -208,6 +278,20 @@ class Keeper:
     def _say(self, text: str) -> None:
         if self._progress is not None:
             self._progress.note(text)
+
+
+def _activity(training: Training, usage: Usage) -> list[WorkerActivity]:
+    """What each worker did in the last rollout, and takes."""
+    taken = [usage.each.get(pid) for pid in training.runtime.pids()]
+    return [
+        WorkerActivity(
+            times.env_s,
+            times.inference_s,
+            None if one is None else one.cpu_percent,
+            None if one is None else one.memory_mb,
+        )
+        for times, one in zip_longest(training.rollouts.times, taken[: len(training.rollouts.times)])
+    ]
 
 
 def _due(every: int, before: int, now: int) -> bool:

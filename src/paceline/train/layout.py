@@ -6,17 +6,22 @@ Only what cannot change a bit of the result is chosen here: the worker count. Si
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import sys
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
 from paceline.memory.shared import Arena
-from paceline.memory.slots import SlotShape
 from paceline.runtime import threads
 from paceline.runtime.protocol import Share
-from paceline.train.program import CollectProgram
+from paceline.train.program import WorkerProgram
+
+if sys.platform == "win32":
+    resource = None
+else:
+    import resource
 
 CALIBRATION_S = 1.0
 HAND_OVER_S = 0.0001
@@ -68,54 +73,53 @@ class Layout:
         return asdict(self)
 
 
-def measure(program: CollectProgram, weights: int) -> Cost:
+def measure(program: WorkerProgram, weights: int) -> Cost:
     """Run the real collector of one group, and the real forward of all, for about a second."""
-    shape = program.shape
     steps = 8
-
-    def trial(groups: int) -> tuple[Any, SlotShape]:
-        small = SlotShape(shape.spec, steps, groups, shape.group_size)
-        resized = CollectProgram(
-            env=program.env, policy=program.policy, shape=small, seed=program.seed, normalize_obs=program.normalize_obs
-        )
-        arena = Arena.create(resized.fields(weights, 1))
-        return resized(arena, Share(0, 0, groups)), small
-
-    collector, _ = trial(1)
+    small = replace(program, shape=replace(program.shape, n_steps=steps, groups=1))
+    arena = Arena.create(small.fields(weights, 1))
+    collector = small.collector(arena, Share(0, 0, 1))
+    env_s: list[float] = []
+    rest_s: list[float] = []
+    cpu_s: list[float] = []
     try:
         collector.reset()
         collector.collect(0)  # warm-up: first calls load kernels
-        env_s, rest_s, cpu_s, rollouts = [], [], 0.0, 0
-        began = perf_counter()
-        while rollouts < 3 or (perf_counter() - began < CALIBRATION_S / 2 and rollouts < 200):
+        waits, began = _waits(), perf_counter()
+        while len(env_s) < 3 or (perf_counter() - began < CALIBRATION_S / 2 and len(env_s) < 200):
             cpu_began = process_time()
-            times = collector.collect(steps * (rollouts + 1))
-            cpu_s += process_time() - cpu_began
-            env_s.append(times.env_s / steps)
-            rest_s.append(times.inference_s / (steps + 1))
-            rollouts += 1
+            times = collector.collect(steps * (len(env_s) + 1))
+            cpu_s.append(process_time() - cpu_began)
+            env_s.append(times.env_s)
+            rest_s.append(times.inference_s)
             if perf_counter() - began > 5 * CALIBRATION_S:
                 break  # a very slow env: a few rows tell enough
+        waited = (_waits() - waits) / (steps * len(env_s))
     finally:
         collector.close()
-    env, rest = float(np.median(env_s)), float(np.median(rest_s))
-    wall_s = sum(env_s) * steps + sum(rest_s) * (steps + 1)
-    # What the process did not spend on the CPU, it spent waiting inside the env.
-    env_cpu = max(0.0, env - max(0.0, wall_s - cpu_s) / (steps * rollouts))
-    return Cost(env, env_cpu, rest, _more_per_group(program, rest))
+        arena.close()
+    # The lower quartile: what lies above it was mostly taken by other processes.
+    env, rest, cpu = (float(np.percentile(seconds, 25)) for seconds in (env_s, rest_s, cpu_s))
+    # Time off the CPU is the env's own only if it gave the CPU up itself; otherwise somebody took it.
+    env_cpu = min(env, max(0.0, cpu - rest)) if waited >= 1.0 else env
+    return Cost(env / steps, env_cpu / steps, rest / (steps + 1), _more_per_group(program, rest / (steps + 1)))
 
 
-def _more_per_group(program: CollectProgram, alone_s: float) -> float:
+def _waits() -> int:
+    """How often this process has given the CPU up by itself."""
+    return 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+
+
+def _more_per_group(program: WorkerProgram, alone_s: float) -> float:
     """What one more group adds to a forward."""
     many = min(program.shape.groups, 8)
     if many == 1:
         return alone_s
     policy = program.policy.build(program.shape.spec)
-    head_time = _forward_s(program, policy, many)
-    return max(0.0, head_time - _forward_s(program, policy, 1)) / (many - 1)
+    return max(0.0, _forward_s(program, policy, many) - _forward_s(program, policy, 1)) / (many - 1)
 
 
-def _forward_s(program: CollectProgram, policy: Any, groups: int) -> float:
+def _forward_s(program: WorkerProgram, policy: Any, groups: int) -> float:
     spec, size = program.shape.spec, program.shape.group_size
     actor = program.actor(policy, groups)
     obs = {leaf.name: np.zeros((groups * size, *leaf.shape), leaf.dtype) for leaf in spec.obs}
@@ -148,7 +152,7 @@ def candidates(cost: Cost, groups: int, cores: int) -> list[int]:
     return [0, *range(2, most + 1)]
 
 
-def choose(program: CollectProgram, weights: int, *, rollouts: float | None, common: dict[str, Any]) -> Layout:
+def choose(program: WorkerProgram, weights: int, *, rollouts: float | None, common: dict[str, Any]) -> Layout:
     """Measure and pick.
 
     Args:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from paceline.envs.make import EnvRecipe
+from paceline.errors import CheckpointError
 from paceline.nets.flat import FlatParameters, size_of
 from paceline.nets.normalise import ObsNormaliser
 from paceline.spec import EnvSpec
@@ -17,6 +17,9 @@ from paceline.train.checkpoint import Arrays, Snapshot
 from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.program import env_recipe, identity, policy_recipe
+
+OF_A_RUN = ("algo", "output_dir", "checkpoint_dir", "resume", "init_from", "overwrite", "quiet", "track")
+"""Settings that belong to the run that was saved, not to the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +47,27 @@ class Model:
             state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
         return state
 
-    def snapshot(self) -> Snapshot:
-        """The same as a snapshot that was never on disk."""
-        copied = {key: value.copy() for key, value in self.arrays().items()}
-        return Snapshot(Path("memory"), copied, {"identity": self.identity})
-
     def evaluator(self, *, seed: int) -> Evaluator:
         """Plays episodes with it."""
         return Evaluator(self.recipe, self.predictor, seed=seed)
+
+
+def saved_settings(snapshot: Snapshot) -> dict[str, Any]:
+    """The settings that a snapshot was made with, by flag name, but for those of its run alone.
+
+    Raises:
+        CheckpointError: It says nothing of them.
+    """
+    try:
+        saved = {key: value for section in snapshot.meta["config"].values() for key, value in section.items()}
+    except (KeyError, AttributeError):
+        raise CheckpointError(f"{snapshot.path}: says nothing of its config. Use another checkpoint.") from None
+    return {key: value for key, value in saved.items() if key not in OF_A_RUN}
+
+
+def is_python_object(setting: Any) -> bool:
+    """Whether a saved setting was a Python object, of which only the name is left."""
+    return isinstance(setting, str) and setting.startswith("<Python object")
 
 
 def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:

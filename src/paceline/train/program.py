@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from paceline.collect.rollout import RolloutCollector
-from paceline.envs.group import make_block
+from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
+from paceline.algos.settings import PPOConfig
+from paceline.collect.rollout import CollectTimes, RolloutCollector
+from paceline.envs.group import History, make_block
 from paceline.envs.make import EnvRecipe
+from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slots import Slots, SlotShape
 from paceline.memory.weights import Weights
@@ -21,6 +25,7 @@ from paceline.nets.mlp import Activation
 from paceline.nets.normalise import ObsNormaliser, normalised_leaves
 from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
+from paceline.ops.surrogate import TERMS
 from paceline.runtime.process import heartbeat_field
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec, Leaf
@@ -46,20 +51,52 @@ class PolicyRecipe:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerJob:
+    """What a worker does: it collects, and computes gradients while its envs rest."""
+
+    collector: RolloutCollector
+    sharded: ShardedGradient
+
+    def reset(self) -> None:
+        """Begin every env's first episode."""
+        self.collector.reset()
+
+    def restore(self, histories: Sequence[History]) -> list[int]:
+        """Put every env where it was; returns those that began a new episode."""
+        return self.collector.restore(histories)
+
+    def collect(self, step: int) -> CollectTimes:
+        """The role COLLECT: fill the slots."""
+        return self.collector.collect(step)
+
+    def gradient(self, start: int, stop: int, mean: float, inv_std: float) -> None:
+        """The role GRAD: shards of one minibatch."""
+        self.sharded(start, stop, mean, inv_std)
+
+    def close(self) -> None:
+        """Close the envs."""
+        self.collector.close()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CollectProgram:
-    """Builds the collector of one worker's share of the groups."""
+class WorkerProgram:
+    """Builds the job of one worker's share of the groups."""
 
     env: EnvRecipe
     policy: PolicyRecipe
     shape: SlotShape
     seed: int
     normalize_obs: bool
+    training: PPOConfig
+    shards: int
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Everything that workers and driver share."""
+        steps = self.shape.n_steps * self.shape.n_envs
         return [
             *self.shape.fields(),
+            *ShardShape(steps, self.shards, weights, len(TERMS)).fields(),
             *Weights.fields(weights),
             *(Field.of(f"norm/{leaf.name}", (2, *leaf.shape), np.float32) for leaf in self._normalised()),
             Field.of("episode", (self.shape.n_envs,), np.int64),
@@ -80,8 +117,23 @@ class CollectProgram:
     def _normalised(self) -> tuple[Leaf, ...]:
         return normalised_leaves(self.shape.spec) if self.normalize_obs else ()
 
-    def __call__(self, arena: Arena, share: Share) -> RolloutCollector:
-        """Build the envs and the policy. Runs inside the worker."""
+    def __call__(self, arena: Arena, share: Share) -> WorkerJob:
+        """Build the envs and the policies. Runs inside the worker."""
+        return WorkerJob(self.collector(arena, share), self.gradient(arena, share))
+
+    def gradient(self, arena: Arena, share: Share) -> ShardedGradient:
+        """The worker's part of learning, with a copy of the policy of its own."""
+        spec = self.shape.spec
+        policy = self.policy.build(spec)
+        bind(policy, torch.from_numpy(arena["weights"]), frozen=False)
+        normaliser = self.obs_normaliser(arena, attach=True)
+        gradient = PPOGradient(policy, head_for(spec.action), spec, self.training, normaliser)
+        return ShardedGradient(
+            gradient, Slots(arena, self.shape), Shards(arena), worker=share.worker, workers=share.workers
+        )
+
+    def collector(self, arena: Arena, share: Share) -> RolloutCollector:
+        """The worker's part of collecting."""
         spec, size = self.shape.spec, self.shape.group_size
         policy = self.policy.build(spec)
         bind(policy, torch.from_numpy(arena["weights"]))

@@ -27,13 +27,15 @@ class SyncRollouts:
         self._tracker, self._history = tracker, history
         self.step = 0
         """Rows collected so far: the step each env is at."""
-        self.finished: Episodes
+        self.times: list[CollectTimes] = []
+        """Where each worker's part of the last rollout went."""
+        self.finished = Episodes.none()
         """Episodes that ended in the last rollout."""
 
     def collect(self, version: int) -> Trajectory:
         """Have every group collect T steps with the weights of `version`."""
         began = perf_counter()
-        times: list[CollectTimes] = self._runtime.run("collect", self.step)
+        self.times = times = self._runtime.run("collect", self.step)
         wall_s = perf_counter() - began
         env_s = sum(t.env_s for t in times) / len(times)
         inference_s = sum(t.inference_s for t in times) / len(times)

@@ -5,37 +5,43 @@ build -> (resume | warm start | reset) -> loop -> last evaluation and checkpoint
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 
 from paceline.errors import PacelineError
 from paceline.measure.clock import Clock
-from paceline.measure.folder import CONFIG, LAYOUT, SYSTEM_INFO, RunFolder
+from paceline.measure.folder import CONFIG, LAYOUT, SYSTEM_INFO, TRAIN_LOG, RunFolder
 from paceline.measure.progress import Progress
 from paceline.measure.record import Goal, Record, RunInfo, Summary
 from paceline.measure.system import system_info
+from paceline.measure.tracking import Tracking, require_wandb
+from paceline.measure.train_log import TrainLog
 from paceline.train import checkpoint, loops
 from paceline.train.budget import RunBudget
 from paceline.train.build import Training, build
+from paceline.train.callbacks import AnnouncedRollouts, Callbacks, StopAtScore
 from paceline.train.config import TrainConfig
 from paceline.train.keeper import Keeper
 
 
-def train(config: TrainConfig, *, argv: list[str] | None = None) -> Summary:
+def train(config: TrainConfig, *, argv: list[str] | None = None, callbacks: Iterable[object] = ()) -> Summary:
     """Train as configured, in a run folder.
 
     Args:
         config: Everything.
         argv: The command, for `command.txt`.
+        callbacks: Objects with methods of `paceline.train.callbacks.Callback`.
 
     Returns:
         What `summary.json` says; `stop_reason` is `SIGINT` or `SIGTERM` after a signal.
     """
+    watchers = all_callbacks(config, callbacks)
     folder = open_folder(config)
     try:
         run = Run(config, folder=folder, argv=argv)
@@ -43,7 +49,20 @@ def train(config: TrainConfig, *, argv: list[str] | None = None) -> Summary:
         folder.discard_if_empty()
         raise
     with run:
-        return run.go()
+        return run.go(callbacks=watchers)
+
+
+def all_callbacks(config: TrainConfig, callbacks: Iterable[object] = ()) -> Callbacks:
+    """Those that the config asks for, then the user's own.
+
+    Raises:
+        ConfigError: One of them has nothing that could be called.
+    """
+    run = config.run
+    own = []
+    if run.stop_at_score is not None:
+        own.append(StopAtScore(run.stop_at_score, "evaluation" if run.eval_freq else "episodes"))
+    return Callbacks([*own, *callbacks])
 
 
 def open_folder(config: TrainConfig) -> RunFolder:
@@ -74,6 +93,9 @@ class Run:
             argv: The command, for `command.txt`.
         """
         self.config, self._folder = config, folder
+        self._log: TrainLog | None = None
+        if config.run.track:
+            require_wandb()  # before anything is started
         with ExitStack() as stack:
             self.training = build(config, Clock())
             stack.callback(self.training.close)
@@ -81,27 +103,44 @@ class Run:
             self.notes = _begin(self.training, resume_from)
             record = None
             if folder is not None:
+                self._log = stack.enter_context(TrainLog(folder / TRAIN_LOG, append=resume_from is not None))
                 folder.write(CONFIG, config.to_yaml())
                 folder.write_command(argv or sys.argv)
                 folder.write_json(SYSTEM_INFO, system_info())
                 folder.write_json(LAYOUT, self.training.layout.json())
                 steps = self.training.tracker.steps if resume_from is not None else None
                 record = stack.enter_context(Record(folder, resume_steps=steps))
-            self._keeper = stack.enter_context(Keeper(self.training, folder=folder, record=record))
+            tracking = None
+            if config.run.track:
+                tracking = Tracking(config.to_dict(), folder)
+                stack.callback(tracking.close)
+            self._keeper = stack.enter_context(Keeper(self.training, folder=folder, record=record, tracking=tracking))
             self._stack = stack.pop_all()
 
-    def go(self, *, steps: int | None = None, episodes: int | None = None, seconds: float | None = None) -> Summary:
+    def go(
+        self,
+        *,
+        steps: int | None = None,
+        episodes: int | None = None,
+        seconds: float | None = None,
+        callbacks: Callbacks | None = None,
+    ) -> Summary:
         """Train until a budget is spent or a signal comes; the config's own budget unless one is given.
 
         Args:
             steps: Steps beyond those already taken.
             episodes: Episodes beyond those already finished.
             seconds: Seconds from now.
+            callbacks: Who is told, and may stop it; the config's own unless given.
 
         Raises:
             PacelineError: Something failed; the text names the last checkpoint.
         """
-        training, keeper = self.training, self._keeper
+        training, keeper, log = self.training, self._keeper, self._log
+        callbacks = all_callbacks(self.config) if callbacks is None else callbacks
+        rollouts: loops.Collector = training.rollouts
+        if "on_rollout" in callbacks:
+            rollouts = AnnouncedRollouts(training.rollouts.collect, keeper.on_rollout)
         tracker, clock, run = training.tracker, training.clock, self.config.run
         clock.restart("startup")
         if steps is episodes is seconds is None:
@@ -115,19 +154,25 @@ class Run:
                 None if seconds is None else clock.elapsed_s + seconds,
             )
         goal = Goal(steps=budget.total_timesteps, episodes=budget.total_episodes, seconds=budget.duration_s)
-        with Progress(self._info(), goal, quiet=run.quiet) as progress, _stop_on_signals(budget.stop):
+        with Progress(self._info(), goal, quiet=run.quiet, log=log) as progress, _stop_on_signals(budget.stop):
             for note in self.notes:
                 progress.note(note)
             self.notes = []
-            keeper.begin(budget, progress)
+            keeper.begin(budget, progress, callbacks)
             try:
-                loops.train_sync(training.rollouts, training.learner, budget, keeper)
+                loops.train_sync(rollouts, training.learner, budget, keeper)
+                return keeper.finish()
             except PacelineError as error:
+                if log is not None:
+                    log.say(f"error: {error}", logging.ERROR)
                 keeper.abort(type(error).__name__)
                 if keeper.last_checkpoint is not None:
                     error.args = (f"{error}\nThe last checkpoint is {keeper.last_checkpoint}",)
                 raise
-            return keeper.finish()
+            except BaseException as error:
+                if log is not None:
+                    log.say(f"ended by {type(error).__name__}: {error}", logging.ERROR)
+                raise
 
     def close(self) -> None:
         """End the workers, close the files. Idempotent."""

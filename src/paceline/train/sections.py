@@ -6,6 +6,7 @@ construction; relations between sections in `paceline.train.config`.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import re
 from collections.abc import Callable
@@ -149,6 +150,10 @@ class RunConfig:
     """Steps between checkpoints; 0 saves once, at the end."""
     keep_checkpoints: int = 3
     """Newest checkpoints kept."""
+    stop_at_score: float | None = None
+    """Stop once the last 100 episodes (with eval_freq: an evaluation) have this mean return."""
+    track: bool = False
+    """Log to Weights & Biases too; needs the extra wandb."""
     quiet: bool = False
     """Show no progress."""
 
@@ -170,6 +175,12 @@ class RunConfig:
         check_range("n_eval_episodes", self.n_eval_episodes, "Use 0 to evaluate never.", at_least=0)
         check_range("save_freq", self.save_freq, "Use 0 to save at the end only.", at_least=0)
         check_range("keep_checkpoints", self.keep_checkpoints, "Try 3.", at_least=1)
+        if self.stop_at_score is not None and not math.isfinite(self.stop_at_score):
+            raise ConfigError(f"stop_at_score={self.stop_at_score!r}: must be a finite number. Try 475, say.")
+        if self.stop_at_score is not None and self.eval_freq and not self.n_eval_episodes:
+            raise ConfigError(
+                "stop_at_score: with eval_freq it goes by evaluations, and n_eval_episodes=0 has none. Try 10."
+            )
         if self.resume and (self.overwrite or self.init_from is not None):
             other = "overwrite" if self.overwrite else "init_from"
             raise ConfigError(f"resume with {other}: resuming keeps and restores everything. Give one of the two.")

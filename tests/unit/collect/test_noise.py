@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def test_a_group_draws_the_same_noise_whoever_owns_it(space: spaces.Space[Any]) 
     together = noise(space, 0, 6)
     assert np.isfinite(together).all()
     for cuts in [(0, 1, 6), (0, 3, 6), (0, 2, 3, 6)]:
-        parts = [noise(space, first, last - first) for first, last in zip(cuts, cuts[1:], strict=False)]
+        parts = [noise(space, first, last - first) for first, last in pairwise(cuts)]
         assert np.concatenate(parts, 1).tobytes() == together.tobytes()
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.games import Cards, Counter
 
 from paceline.batch import Trajectory
 from paceline.collect.history import EpisodeHistory
@@ -23,9 +25,8 @@ from paceline.memory.shared import Arena, Field
 from paceline.memory.slots import Slots, SlotShape
 from paceline.ops.distributions import head_for
 from paceline.spec import PLAIN
-from tests.games import Cards, Counter
 
-Leaves = dict[str, NDArray[Any]]
+Leaves = Mapping[str, NDArray[Any]]
 SEED, SIZE = 11, 2
 
 
@@ -108,7 +109,7 @@ def bed(
             groups=last - first,
             heartbeat=arena["beat"][i:],
         )
-        for i, (first, last) in enumerate(zip(cuts, cuts[1:], strict=False))
+        for i, (first, last) in enumerate(pairwise(cuts))
     ]
     try:
         yield Bed(arena, slots, collectors, act, group_act)

@@ -67,9 +67,9 @@ def test_a_worker_sees_its_own_columns_only(slots: Slots) -> None:
             array[...] = 5
     batch = slots.trajectory(0)
     mine = slice(SIZE, 2 * SIZE)
-    for array in (batch.obs["v"], batch.action, batch.reward, batch.value):
-        assert (array[:, mine] == 5).all()
-        others = torch.cat([array[:, : mine.start], array[:, mine.stop :]], 1)
+    for field in (batch.obs["v"], batch.action, batch.reward, batch.value):
+        assert (field[:, mine] == 5).all()
+        others = torch.cat([field[:, : mine.start], field[:, mine.stop :]], 1)
         assert not others.any()
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from paceline.ops.returns import gae, next_values
+from paceline.ops.returns import explained_variance, gae, next_values
 
 
 def gae_by_definition(
@@ -99,3 +101,11 @@ def test_lambda_one_is_the_discounted_return() -> None:
     no = torch.zeros(3, 1, dtype=torch.bool)
     _, returns = gae(reward, value[:-1], value[1:], no, no, gamma=0.5, lam=1.0)
     torch.testing.assert_close(returns[:, 0], torch.tensor([1 + 1 + 1 + 1.0, 2 + 2 + 2.0, 4 + 4.0]))
+
+
+def test_explained_variance() -> None:
+    returns = torch.tensor([1.0, 2.0, 3.0])
+    assert explained_variance(returns, returns) == 1.0
+    assert explained_variance(torch.full((3,), 2.0), returns) == 0.0
+    assert explained_variance(-returns, returns) < 0
+    assert math.isnan(explained_variance(returns, torch.ones(3)))

@@ -1,0 +1,188 @@
+"""The gradient of PPO's loss over some rows of the batch, and who computes it.
+
+    PPOGradient        one policy, some rows -> one flat gradient
+    ├── ShardedGradient    inside a worker (or inline): its shards of a minibatch, into shared memory
+    └── DeviceGradient     in the driver: whole minibatches on a GPU
+
+A shard is computed in the same way wherever it is computed, so the weights do not depend on the worker count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from paceline.algos.settings import PPOConfig
+from paceline.memory.shards import Shards
+from paceline.memory.slots import Samples, Slots
+from paceline.nets.features import policy_input
+from paceline.nets.flat import FlatGradient
+from paceline.nets.normalise import ObsNormaliser
+from paceline.ops.distributions import ActionHead
+from paceline.ops.scores import score
+from paceline.ops.surrogate import surrogate
+from paceline.spec import EnvSpec
+
+
+class PPOGradient:
+    """Forward, loss and backward over rows of the batch; the gradient is left in `vector`.
+
+    Args:
+        policy: Its parameters lie where they will stay.
+        head: The action distribution.
+        spec: What the env's observations are made of.
+        config: Hyper-parameters.
+        obs_norm: Normaliser of observations.
+    """
+
+    def __init__(
+        self, policy: nn.Module, head: ActionHead, spec: EnvSpec, config: PPOConfig, obs_norm: ObsNormaliser | None
+    ) -> None:
+        self._policy, self._head, self._spec, self._config, self._obs_norm = policy, head, spec, config, obs_norm
+        self.vector = FlatGradient(policy).vector  # [P]
+
+    def __call__(
+        self, rows: Samples, scalars: Tensor, index: Tensor, *, mean: float, inv_std: float, total: int
+    ) -> Tensor:
+        """Returns the terms of the loss, as shares of the whole minibatch's.
+
+        Args:
+            rows: The batch, by row.
+            scalars: `[N, 4]`, in the order of `shards.SAMPLE`.
+            index: Rows to take: the one copy between a slot and the network.
+            mean: Of the advantages of the whole minibatch.
+            inv_std: One over their deviation.
+            total: Rows of the whole minibatch.
+        """
+        cfg = self._config
+        obs = {name: leaf[index] for name, leaf in rows.obs.items()}
+        if self._obs_norm is not None:
+            obs = self._obs_norm.apply_torch(obs)
+        old_log_prob, advantage, returns, old_value = scalars[index].unbind(-1)
+        with _torch_threads(cfg.learner_threads):
+            params, value = self._policy(policy_input(self._spec, obs))
+            scored = score(
+                self._head, params.detach(), rows.action[index], None if rows.mask is None else rows.mask[index]
+            )
+            loss = surrogate(
+                scored.log_prob,
+                scored.entropy,
+                value.detach(),
+                old_log_prob=old_log_prob,
+                advantage=(advantage - mean) * inv_std,
+                returns=returns,
+                old_value=old_value,
+                total=total,
+                clip_range=cfg.clip_range,
+                clip_range_vf=cfg.clip_range_vf,
+                ent_coef=cfg.ent_coef,
+                vf_coef=cfg.vf_coef,
+            )
+            self.vector.zero_()
+            d_params = scored.pullback(loss.d_log_prob, loss.d_entropy)
+            torch.autograd.backward((params, value), (d_params, loss.d_value))
+        return loss.terms
+
+
+class ShardedGradient:
+    """A worker's part: every `workers`-th shard of each minibatch, from the slots into the shard's own row.
+
+    Args:
+        gradient: Of the worker's own copy of the policy, bound to the published weights.
+        slots: The batch.
+        shards: The prepared samples, and where gradients go.
+        worker: Which worker this is.
+        workers: How many share the work.
+    """
+
+    def __init__(self, gradient: PPOGradient, slots: Slots, shards: Shards, *, worker: int, workers: int) -> None:
+        self._gradient, self._rows, self._shards = gradient, slots.samples(), shards
+        self._mine = range(worker, len(shards.grads), workers)
+
+    def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> None:
+        """Compute this worker's shards of the minibatch `order[start:stop]`."""
+        shards, bounds = self._shards, self._shards.bounds(start, stop)
+        for shard in self._mine:
+            index = shards.order[slice(*bounds[shard])]
+            if not len(index):  # the last minibatch may have fewer rows than there are shards
+                shards.terms[shard].zero_()
+                shards.grads[shard].zero_()
+                continue
+            shards.terms[shard] = self._gradient(
+                self._rows, shards.samples, index, mean=mean, inv_std=inv_std, total=stop - start
+            )
+            shards.grads[shard] = self._gradient.vector
+
+
+class Gradients(Protocol):
+    """Where the learner gets its gradients from."""
+
+    def begin(self) -> None:
+        """A new batch is prepared."""
+
+    def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, Tensor]:
+        """Gradient `[P]` and loss terms of the minibatch `order[start:stop]`."""
+
+
+class WorkersGradients:
+    """Has the workers compute shards, and adds them up in the order of shards.
+
+    Args:
+        run: `Runtime.run`.
+        shards: Where the results appear.
+    """
+
+    def __init__(self, run: Callable[..., Any], shards: Shards) -> None:
+        self._run, self._shards = run, shards
+
+    def begin(self) -> None:
+        """Nothing to do: workers read the batch where it is."""
+
+    def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, Tensor]:
+        """Blocks until all shards are there."""
+        self._run("gradient", start, stop, mean, inv_std, workers=len(self._shards.grads))
+        return self._shards.grads.sum(0), self._shards.terms.sum(0)
+
+
+class DeviceGradients:
+    """Computes whole minibatches on the learner's device, from a copy of the batch.
+
+    Args:
+        gradient: Of the policy on the device.
+        slots: The batch.
+        shards: The prepared samples.
+        device: Where to.
+    """
+
+    def __init__(self, gradient: PPOGradient, slots: Slots, shards: Shards, device: torch.device) -> None:
+        self._gradient, self._shards, self._device = gradient, shards, device
+        self._views = slots.samples()
+        self.begin()
+
+    def begin(self) -> None:
+        """Copy the batch over, once for all epochs."""
+        self._rows = self._views.to(self._device)
+        self._scalars = self._shards.samples.to(self._device)
+
+    def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, Tensor]:
+        """One forward and backward on the device."""
+        index = self._shards.order[start:stop].to(self._device)
+        terms = self._gradient(self._rows, self._scalars, index, mean=mean, inv_std=inv_std, total=stop - start)
+        return self._gradient.vector, terms
+
+
+@contextmanager
+def _torch_threads(count: int) -> Iterator[None]:
+    """Learn with `count` threads; acting in the same process keeps to one."""
+    before = torch.get_num_threads()
+    if before != count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if before != count:
+            torch.set_num_threads(before)

@@ -1,0 +1,54 @@
+"""What learning shares between processes: the prepared samples, the order of an epoch, and a gradient per shard.
+
+    driver: samples, order ──► worker: shard of a minibatch ──► grads[shard] ──► driver: sum in order, step
+
+Every shard has a row of its own, so nobody waits for a lock and the sum does not depend on who computed what.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paceline.memory.shared import Arena, Field
+
+SAMPLE = ("log_prob", "advantage", "returns", "value")
+"""Columns of `samples`: packed, so that a minibatch is one gather instead of four."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardShape:
+    """Sizes of what learning shares."""
+
+    samples: int
+    shards: int
+    weights: int
+    terms: int
+
+    def fields(self) -> Iterator[Field]:
+        """What an arena must hold."""
+        yield Field.of("samples", (self.samples, len(SAMPLE)), np.float32)
+        yield Field.of("order", (self.samples,), np.int64)
+        yield Field.of("grads", (self.shards, self.weights), np.float32)
+        yield Field.of("terms", (self.shards, self.terms), np.float32)
+
+
+class Shards:
+    """The arrays, as tensors."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.samples: Tensor = torch.from_numpy(arena["samples"])  # [N, 4]
+        self.order: Tensor = torch.from_numpy(arena["order"])  # [N]  rows of the batch, shuffled
+        self.grads: Tensor = torch.from_numpy(arena["grads"])  # [S, P]
+        self.terms: Tensor = torch.from_numpy(arena["terms"])  # [S, K]
+
+    def bounds(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Where each shard of the minibatch `order[start:stop]` begins and ends."""
+        count = len(self.grads)
+        cuts = [start + (stop - start) * shard // count for shard in range(count + 1)]
+        return list(itertools.pairwise(cuts))

@@ -1,0 +1,115 @@
+"""What every test gets: one thread per pool, and a check that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No test has imported numpy or torch yet: two pools on one core would fight each other.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+# One fork server serves the whole session, with what whoever starts it first has preloaded: have it be all.
+multiprocessing.set_forkserver_preload(["paceline.train.program"])
+
+settings.register_profile("paceline", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("paceline")
+
+TOKEN = f"PACELINE_TEST_RUN={uuid.uuid4().hex}"
+"""In the environment of everything this session starts, so that orphans are still known as ours."""
+os.environ.__setitem__(*TOKEN.split("="))
+os.environ["SPT_NOENV"] = "1"  # a process title must not overwrite the environment we look at
+
+GRACE_S = 3.0
+SHM = Path("/dev/shm")
+LASTING = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+"""Servers that multiprocessing starts once and keeps, by design, until this process ends."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fail a test that leaves a process or a /dev/shm entry behind, and clear the processes away."""
+    pids = set(psutil.pids())
+    shm = _shm_entries()
+    yield
+    deadline = time.perf_counter() + GRACE_S
+    while True:
+        multiprocessing.active_children()  # reaps those that ended
+        processes = _our_processes(set(psutil.pids()) - pids)
+        entries = _ownerless(_shm_entries() - shm)
+        if not processes and not entries:
+            return
+        if time.perf_counter() > deadline:
+            break
+        time.sleep(0.05)
+    described = [_describe(process) for process in processes]
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    pytest.fail(f"left behind after {GRACE_S} s: processes {described}, /dev/shm entries {sorted(entries)}")
+
+
+def _our_processes(pids: set[int]) -> list[psutil.Process]:
+    """Those of `pids` that descend from this process, or once did; zombies and lasting servers left out."""
+    found = []
+    me = os.getpid()
+    for pid in pids:
+        try:
+            process = psutil.Process(pid)
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            ancestors = [parent.pid for parent in process.parents()]
+            ours = me in ancestors or _has_token(pid)
+            # A worker forked by the fork server has the server's command line, but another parent.
+            lasting = process.ppid() == me and any(name in " ".join(process.cmdline()) for name in LASTING)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        if ours and not lasting:
+            found.append(process)
+    return found
+
+
+def _has_token(pid: int) -> bool:
+    try:
+        return TOKEN.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def _describe(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} ({' '.join(process.cmdline())[:120]})"
+    except psutil.Error:
+        return str(process.pid)
+
+
+def _shm_entries() -> set[str]:
+    try:
+        return set(os.listdir(SHM))
+    except OSError:
+        return set()
+
+
+def _ownerless(entries: set[str]) -> set[str]:
+    """Those of `entries` that no other living program uses: tests run beside other programs."""
+    if not entries:
+        return entries
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
+        try:
+            used = {Path(m.path).name for m in process.memory_maps() if m.path.startswith(f"{SHM}/")}
+        except (psutil.Error, OSError):
+            continue
+        entries = entries - used
+    return entries

@@ -1,0 +1,239 @@
+"""One suite for every runtime: inline, and worker processes by each start method."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.jobs import GROUPS, OneFails, Recorder, TextlessError, fields
+
+from paceline.envs.fault import OddError
+from paceline.errors import ConfigError, EnvError, WorkerDied, WorkerError, WorkerHung
+from paceline.memory.shared import Arena
+from paceline.runtime.inline import InlineRuntime
+from paceline.runtime.process import ProcessRuntime, describe_exit, pack
+from paceline.runtime.protocol import Program, Runtime, shares
+
+KINDS = ("inline", "forkserver", "spawn", "fork")
+WORKERS = 2
+
+
+@dataclass
+class Running:
+    kind: str
+    runtime: Runtime
+    arena: Arena
+
+    @property
+    def jobs(self) -> int:
+        return max(1, self.runtime.num_workers)
+
+
+@contextmanager
+def running(kind: str, workers: int = WORKERS, program: Program = Recorder, **options: Any) -> Iterator[Running]:
+    workers = 0 if kind == "inline" else workers
+    arena = Arena.create(fields(workers))
+    runtime: Runtime | None = None
+    try:
+        if kind == "inline":
+            runtime = InlineRuntime(program, arena, GROUPS)
+        else:
+            method: Any = kind
+            runtime = ProcessRuntime(program, arena, GROUPS, workers, start_method=method, **options)
+        yield Running(kind, runtime, arena)
+    finally:
+        if runtime is not None:
+            runtime.close()
+        arena.close()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def shared(request: pytest.FixtureRequest) -> Iterator[Running]:
+    """One runtime of each kind, for all tests that do it no harm."""
+    with running(request.param) as it:
+        yield it
+
+
+def test_results_come_in_worker_order_whoever_answers_first(shared: Running) -> None:
+    assert shared.runtime.run("slowest_first") == list(range(shared.jobs))
+    assert shared.runtime.run("echo", 1, {"a": [2]}) == [(1, {"a": [2]})] * shared.jobs
+
+
+def test_commands_are_done_in_order_and_by_all_before_run_returns(shared: Running) -> None:
+    for number in range(4):
+        done = shared.runtime.run("note", 10 + number)
+        assert done == [number + 1] * shared.jobs
+        assert (shared.arena["log"][:, number] == 10 + number).all(), "written to shared memory by now"
+
+
+def test_groups_are_shared_out_whole_and_in_order(shared: Running) -> None:
+    expected = [(0, 0, 5)] if shared.kind == "inline" else [(0, 0, 3), (1, 3, 2)]
+    assert shared.runtime.run("share") == expected
+
+
+def test_processes_are_others_and_inline_is_this_one(shared: Running) -> None:
+    pids = shared.runtime.run("pid")
+    me = psutil.Process().pid
+    if shared.kind == "inline":
+        assert pids == [me]
+        assert shared.runtime.num_workers == 0
+    else:
+        assert len({me, *pids}) == WORKERS + 1
+        assert shared.runtime.num_workers == WORKERS
+        assert shared.runtime.pids() == pids
+
+
+def test_a_worker_computes_with_one_thread(shared: Running) -> None:
+    if shared.kind != "inline":  # inline has the caller's own
+        assert shared.runtime.run("threads") == [(1, 1, "1")] * WORKERS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_closing_ends_every_worker_closes_every_job_and_may_be_repeated(kind: str) -> None:
+    with running(kind) as it:
+        pids = it.runtime.run("pid")
+        closed = it.arena["closed"]
+        began = perf_counter()
+        it.runtime.close()
+        it.runtime.close()
+        assert perf_counter() - began < 5.0
+        assert closed.tolist() == [1] * it.jobs
+        if kind != "inline":
+            assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("raise", ValueError),
+        ("odd", OddError),
+        ("env", EnvError),
+        ("textless", TextlessError),
+        ("sys_exit", SystemExit),
+    ],
+)
+def test_inline_an_error_is_the_error_itself(how: str, error: type[BaseException]) -> None:
+    with running("inline") as it:
+        with pytest.raises(error):
+            it.runtime.run("fail", 0, how)
+        assert it.runtime.run("fail", 1, how) == [None]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("raise", "ValueError: nonsense in the job"),
+        ("odd", "OddError: odd in the job (code 42)"),
+        ("env", "env 3 raised in step 4 with action 1: KeyError: 'x'"),
+        ("textless", "TextlessError (its text could not be made)"),
+        ("sys_exit", "SystemExit: 3"),
+    ],
+)
+def test_an_error_arrives_with_its_text_and_its_traceback(how: str, said: str) -> None:
+    with running("forkserver") as it:
+        with pytest.raises(WorkerError) as caught:
+            it.runtime.run("fail", 1, how)
+        text = str(caught.value)
+        assert said in text
+        pid = it.runtime.pids()[1]
+        assert f"worker 1 (pid {pid}, groups 3-4) failed in `fail`" in text
+        assert "Its traceback:" in text
+        assert "in fail" in text
+        assert "jobs.py" in text
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [("exit", "exit code 7"), ("kill", "SIGKILL. Often the kernel's out-of-memory killer")]
+)
+@pytest.mark.parametrize("kind", ["forkserver", "fork"])
+def test_a_worker_that_dies_is_named_with_what_ended_it(kind: str, how: str, said: str) -> None:
+    with running(kind) as it:
+        pid = it.runtime.pids()[1]
+        with pytest.raises(WorkerDied) as caught:
+            it.runtime.run("fail", 1, how)
+        assert f"worker 1 (pid {pid}, groups 3-4) ended in `fail`" in str(caught.value)
+        assert said in str(caught.value)
+        # And the next command says so too, rather than wait for ever.
+        with pytest.raises(WorkerDied):
+            it.runtime.run("pid")
+
+
+def test_a_silent_worker_is_called_hung_and_closing_still_ends_it() -> None:
+    with running("forkserver", start_timeout_s=30.0, step_timeout_s=0.5) as it:
+        # Signs of life keep it: three times the limit in all.
+        assert it.runtime.run("beat", 5, 0.3) == [5, 5]
+        with pytest.raises(WorkerHung, match=r"worker 1 .*no sign of life in `fail`.*--env-timeout-s"):
+            it.runtime.run("fail", 1, "sleep")
+        began = perf_counter()
+        it.runtime.close()
+        assert perf_counter() - began < 10.0
+
+
+def test_before_the_first_heartbeat_the_start_up_limit_counts() -> None:
+    """Building envs and resetting them for the first time may take longer than a step."""
+    with running("forkserver", start_timeout_s=1.0, step_timeout_s=0.1) as it:
+        assert it.runtime.run("slowest_first") == [0, 1]  # 0.2 s without a sign of life
+        with pytest.raises(WorkerHung, match="limit 1 s"):
+            it.runtime.run("fail", 0, "sleep")
+
+
+@pytest.mark.parametrize("kind", ["forkserver", "fork"])
+def test_a_job_that_cannot_be_built_in_one_worker_stops_all(kind: str) -> None:
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    said = r"(?s)worker 1 .* failed in `start`: ValueError: no job for worker 1"
+    with pytest.raises(WorkerError, match=said), running(kind, program=OneFails(1)):
+        pass
+    after = psutil.Process().children(recursive=True)
+    assert not [c for c in after if c.pid not in before and "paceline: worker" in " ".join(c.cmdline())]
+
+
+def test_more_workers_and_pinned_ones() -> None:
+    allowed = sorted(psutil.Process().cpu_affinity())
+    with running("forkserver", workers=4, cores=allowed) as it:
+        assert it.runtime.run("share") == [(0, 0, 2), (1, 2, 1), (2, 3, 1), (3, 4, 1)]
+        assert it.runtime.run("affinity") == [[allowed[i % len(allowed)]] for i in range(4)]
+
+
+def test_a_runtime_that_is_forgotten_is_closed() -> None:
+    arena = Arena.create(fields(1))
+    runtime = ProcessRuntime(Recorder, arena, GROUPS, 1)
+    pid = runtime.pids()[0]
+    process = psutil.Process(pid)
+    del runtime
+    process.wait(10)
+    arena.close()
+
+
+@given(st.integers(1, 40), st.integers(0, 40))
+def test_shares_cover_all_groups_evenly(groups: int, workers: int) -> None:
+    workers = min(groups, workers)
+    parts = shares(groups, workers)
+    assert [part.worker for part in parts] == list(range(max(1, workers)))
+    assert [g for part in parts for g in range(part.first_group, part.first_group + part.groups)] == list(range(groups))
+    assert max(p.groups for p in parts) - min(p.groups for p in parts) <= 1
+
+
+def test_what_cannot_be_sent_is_named_before_anything_starts() -> None:
+    lock = threading.Lock()
+
+    def program(arena: Arena, share: Any) -> Recorder:
+        with lock:
+            return Recorder(arena, share)
+
+    with pytest.raises(ConfigError, match=r"captured 'lock' \(lock\): cannot be sent to workers.*--num-workers 0"):
+        pack(program)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(-11, "SIGSEGV"), (-9, "out-of-memory"), (7, "exit code 7"), (None, "still runs")]
+)
+def test_exit_codes_in_words(code: int | None, said: str) -> None:
+    assert said in describe_exit(code)

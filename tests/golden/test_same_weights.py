@@ -1,0 +1,165 @@
+"""Same seed, same run: the trained weights do not depend on who does the work, nor on interruptions."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline.measure.record import Summary
+from paceline.train import checkpoint
+from paceline.train.config import TrainConfig
+from paceline.train.run import Run, open_folder
+
+ITERATIONS = 4
+COMMON: dict[str, Any] = {
+    "n_envs": 12,
+    "group_size": 2,
+    "n_steps": 16,
+    "batch_size": 64,
+    "n_epochs": 2,
+    "learning_rate": 3e-3,
+    "n_eval_episodes": 0,
+    "quiet": True,
+    "seed": 7,
+}
+CASES: dict[str, dict[str, Any]] = {
+    "CartPole": {"env": "CartPole-v1", "lr_schedule": "linear"},
+    "truncation, Box actions, normalisers": {
+        "env": "tests.games:Drift",
+        "normalize_obs": True,
+        "normalize_reward": True,
+        "target_kl": 0.02,
+        "clip_range_vf": 0.2,
+    },
+    "images, nature_cnn": {
+        "env": "tests.games:Dots",
+        "policy": "nature_cnn",
+        "n_envs": 6,
+        "n_steps": 8,
+        "batch_size": 24,
+        "n_epochs": 1,
+    },
+    "Dict observations, action masks": {"env": "tests.games:Cards", "ent_coef": 0.01},
+    "native vector env": {"env": "CartPole-v1", "native_vector": "always"},
+}
+EXACT = [name for name in CASES if name != "native vector env"]
+"""A vector env cannot be put back where it was: its episodes begin anew after a resume."""
+
+
+def config(case: str, workers: int, *, iterations: int = ITERATIONS, **more: Any) -> TrainConfig:
+    settings = {**COMMON, **CASES[case], "num_workers": workers, **more}
+    return TrainConfig.from_flat(**settings, total_timesteps=settings["n_envs"] * settings["n_steps"] * iterations)
+
+
+def train(it: TrainConfig, *, interrupt_in: int | None = None) -> Summary:
+    """Run to the end, or press Ctrl-C in the middle of an iteration."""
+    folder = open_folder(it) if it.run.output_dir else None
+    with Run(it, folder=folder) as run:
+        rollouts, collect = run.training.rollouts, run.training.rollouts.collect
+        count = 0
+
+        def interrupting(version: int) -> Any:
+            nonlocal count
+            count += 1
+            if count == interrupt_in:
+                signal.raise_signal(signal.SIGINT)
+            return collect(version)
+
+        rollouts.collect = interrupting  # type: ignore[method-assign]
+        return run.go()
+
+
+@pytest.fixture(scope="module")
+def references() -> dict[str, Summary]:
+    """One sequential run of each case, made when it is first asked for."""
+    return {}
+
+
+def reference(case: str, known: dict[str, Summary]) -> Summary:
+    if case not in known:
+        known[case] = train(config(case, 0))
+    return known[case]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_any_number_of_workers_trains_the_same_weights(case: str, references: dict[str, Summary]) -> None:
+    expected = reference(case, references)
+    assert expected.iterations >= ITERATIONS  # invalid rows of vector envs are no steps
+    for workers in (1, 2, 3):
+        found = train(config(case, workers))
+        assert found.num_workers == workers
+        assert found.weights_sha256 == expected.weights_sha256, f"{workers} workers"
+        assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_any_start_method_trains_the_same_weights(method: str, references: dict[str, Summary]) -> None:
+    expected = reference("CartPole", references)
+    assert train(config("CartPole", 2, start_method=method)).weights_sha256 == expected.weights_sha256
+
+
+def test_the_seed_and_the_config_matter(references: dict[str, Summary]) -> None:
+    hashes = {reference(case, references).weights_sha256 for case in CASES}
+    hashes.add(train(config("CartPole", 0, seed=8)).weights_sha256)
+    hashes.add(train(config("CartPole", 0, iterations=3)).weights_sha256)
+    hashes.add(train(config("CartPole", 0, group_size=3)).weights_sha256)
+    assert len(hashes) == len(CASES) + 3
+
+
+def progress(folder: Path) -> list[dict[str, str]]:
+    """The rows of progress.csv without what depends on the clock and the machine."""
+    with (folder / "progress.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    keep = ("iteration", "steps", "episodes", "rollout/", "train/")
+    return [{key: value for key, value in row.items() if key.startswith(keep)} for row in rows]
+
+
+def episodes(folder: Path) -> list[tuple[str, ...]]:
+    with (folder / "episodes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return [tuple(value for key, value in row.items() if "wall" not in key) for row in rows]
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_interrupted_and_resumed_is_as_if_nothing_had_happened(
+    case: str, references: dict[str, Summary], tmp_path: Path
+) -> None:
+    """Weights, counters, schedules and tables; also when the run goes on with other workers, and twice."""
+    expected = reference(case, references)
+    straight = train(config(case, 0, output_dir=tmp_path / "straight"))
+    assert straight.weights_sha256 == expected.weights_sha256, "writing a folder changes nothing"
+    folder = tmp_path / "broken"
+    first = train(config(case, 2, output_dir=folder), interrupt_in=1)
+    assert (first.stop_reason, first.iterations, first.finished) == ("SIGINT", 1, False)
+    second = train(config(case, 0, output_dir=folder, resume=True), interrupt_in=2)
+    assert (second.stop_reason, second.iterations) == ("SIGINT", 3)
+    last = train(config(case, 3, output_dir=folder, resume=True))
+    assert last.weights_sha256 == expected.weights_sha256
+    assert (last.steps, last.episodes, last.iterations) == (expected.steps, expected.episodes, expected.iterations)
+    assert last.finished
+    assert json.loads((folder / "summary.json").read_text())["weights_sha256"] == expected.weights_sha256
+    assert progress(folder) == progress(tmp_path / "straight")
+    assert episodes(folder) == episodes(tmp_path / "straight")
+    ours, theirs = (checkpoint.load(checkpoint.find(f)).arrays for f in (folder, tmp_path / "straight"))
+    assert {k: v.tobytes() for k, v in ours.items()} == {k: v.tobytes() for k, v in theirs.items()}
+
+
+def test_a_vector_env_begins_new_episodes_after_a_resume_and_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    case = "native vector env"
+    train(config(case, 2, output_dir=folder), interrupt_in=2)
+    it = config(case, 0, output_dir=folder, resume=True)
+    with Run(it, folder=open_folder(it)) as run:
+        assert any("began a new episode" in note for note in run.notes)
+        assert run.go().finished
+
+
+def test_two_envs_never_begin_alike() -> None:
+    with Run(config("CartPole", 0)) as run:
+        first = run.training.rollouts._slots.array("obs/obs")[-1]
+        assert len({row.tobytes() for row in first}) == len(first) == COMMON["n_envs"]

@@ -1,0 +1,124 @@
+"""A worker's program that does as it is told, importable by worker processes without pytest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import numpy as np
+
+from paceline.envs.fault import OddError
+from paceline.errors import EnvError
+from paceline.memory.shared import Arena, Field
+from paceline.runtime.process import heartbeat_field
+from paceline.runtime.protocol import Share
+
+GROUPS = 5
+
+
+def fields(workers: int) -> list[Field]:
+    """What the job below needs."""
+    return [
+        Field.of("log", (max(1, workers), 16), np.int64),
+        Field.of("closed", (max(1, workers),), np.int64),
+        heartbeat_field(workers),
+    ]
+
+
+class Recorder:
+    """Writes what it is told into shared memory, and can fail in several ways."""
+
+    def __init__(self, arena: Arena, share: Share) -> None:
+        self._log, self._closed = arena["log"][share.worker], arena["closed"][share.worker :]
+        self._beat = arena["heartbeat"][share.worker]
+        self._share, self._count = share, 0
+
+    def note(self, value: int) -> int:
+        """Append to this worker's log; returns how many notes there are."""
+        self._log[self._count] = value
+        self._count += 1
+        return self._count
+
+    def share(self) -> tuple[int, int, int]:
+        """What this worker owns."""
+        return self._share.worker, self._share.first_group, self._share.groups
+
+    def slowest_first(self) -> int:
+        """Worker 0 answers last."""
+        time.sleep(0.2 if self._share.worker == 0 else 0.0)
+        return self._share.worker
+
+    def echo(self, *args: Any) -> tuple[Any, ...]:
+        """The arguments."""
+        return args
+
+    def pid(self) -> int:
+        """Which process this is."""
+        return os.getpid()
+
+    def threads(self) -> tuple[int, int, str | None]:
+        """Torch threads, BLAS threads, and what a process started here would inherit."""
+        import torch
+
+        from paceline.runtime.threads import blas_threads
+
+        return torch.get_num_threads(), blas_threads(), os.environ.get("OMP_NUM_THREADS")
+
+    def affinity(self) -> list[int]:
+        """Cores this process may use."""
+        return sorted(os.sched_getaffinity(0))
+
+    def fail(self, worker: int, how: str) -> None:
+        """Fail in one worker."""
+        if self._share.worker != worker:
+            return
+        match how:
+            case "raise":
+                raise ValueError("nonsense in the job")
+            case "odd":
+                raise OddError("odd in the job", 42)
+            case "env":
+                raise EnvError("env 3 raised in step 4 with action 1: KeyError: 'x'. Look at it.")
+            case "textless":
+                raise TextlessError
+            case "exit":
+                os._exit(7)
+            case "sys_exit":
+                raise SystemExit(3)
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "sleep":
+                time.sleep(3600)
+
+    def beat(self, times: int, pause_s: float) -> int:
+        """Take long, but show signs of life."""
+        for _ in range(times):
+            time.sleep(pause_s)
+            self._beat[0] += 1
+        return times
+
+    def close(self) -> None:
+        """Say so."""
+        self._closed[0] += 1
+
+
+class TextlessError(Exception):
+    """Cannot even be printed."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class OneFails:
+    """Builds recorders, but not for one of the workers."""
+
+    def __init__(self, worker: int) -> None:
+        self._worker = worker
+
+    def __call__(self, arena: Arena, share: Share) -> Recorder:
+        """Fail in that worker."""
+        if share.worker == self._worker:
+            raise ValueError(f"no job for worker {share.worker}")
+        return Recorder(arena, share)

@@ -1,0 +1,423 @@
+"""The PPO learner on batches made by hand: what it computes, what it leaves out, when it stops."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from paceline.algos.ppo import MAX_BAD_UPDATES, PPOLearner
+from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient, WorkersGradients
+from paceline.algos.settings import PPOConfig
+from paceline.batch import Finals, Trajectory
+from paceline.errors import LearnerError
+from paceline.measure.clock import Clock
+from paceline.memory.shards import SAMPLE, Shards, ShardShape
+from paceline.memory.shared import Arena
+from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.weights import Weights
+from paceline.nets.flat import FlatParameters, bind, size_of
+from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
+from paceline.nets.policy import build_policy
+from paceline.ops.adam import FlatAdam
+from paceline.ops.distributions import head_for
+from paceline.ops.surrogate import TERMS
+from paceline.spec import PLAIN, EnvSpec
+
+T, B, D = 6, 4, 3
+SPEC = EnvSpec.of(spaces.Box(-np.inf, np.inf, (D,), np.float32), spaces.Discrete(2))
+SHAPE = SlotShape(SPEC, T, B, 1)
+
+
+class Rig(PPOLearner):
+    """A learner with everything around it, fed with batches that were made by hand."""
+
+    arena: Arena
+    policy: nn.Module
+    pieces: list[list[int]]
+    """The rows of every minibatch so far."""
+    norms: list[float]
+    """And how long its gradient was."""
+
+    def update(self, batch: Trajectory, progress: float) -> dict[str, float]:
+        self.arena[f"obs/{PLAIN}"][...] = batch.obs[PLAIN].numpy()
+        self.arena["action"][...] = batch.action.numpy()
+        return super().update(batch, progress)
+
+
+Make = Callable[..., Rig]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    arenas = []
+
+    def learner(
+        *, obs_norm: bool = False, reward_norm: bool = False, seed: int = 1, workers: int = 1, **settings: Any
+    ) -> Rig:
+        config = PPOConfig(**{"n_steps": T, "batch_size": 12, "n_epochs": 2, "grad_shards": 2, **settings})
+        policy = build_policy("mlp", SPEC, hidden_sizes=(16, 16), activation="tanh", seed=seed)
+        size = size_of(policy)
+        shape = ShardShape(T * B, config.grad_shards or 1, size, len(TERMS))
+        arena = Arena.create([*SHAPE.fields(), *shape.fields(), *Weights.fields(size)])
+        arenas.append(arena)
+        weights, shards = Weights(arena), Shards(arena)
+        FlatParameters(policy, weights.vector)
+        normaliser = ObsNormaliser(SPEC) if obs_norm else None
+        parts = []
+        for worker in range(workers):
+            copy_of_policy = build_policy("mlp", SPEC, hidden_sizes=(16, 16), activation="tanh", seed=seed)
+            bind(copy_of_policy, weights.vector, frozen=False)
+            gradient = PPOGradient(copy_of_policy, head_for(SPEC.action), SPEC, config, normaliser)
+            parts.append(ShardedGradient(gradient, Slots(arena, SHAPE), shards, worker=worker, workers=workers))
+
+        def run(command: str, start: int, stop: int, mean: float, inv_std: float, *, workers: int) -> None:
+            assert (command, workers) == ("gradient", config.grad_shards)
+            rig.pieces.append(shards.order[start:stop].tolist())
+            for part in reversed(parts):  # whoever comes first
+                part(start, stop, mean, inv_std)
+            rig.norms.append(float(shards.grads.sum(0).norm()))
+
+        rig = Rig(
+            weights.vector,
+            weights,
+            WorkersGradients(run, shards),
+            shards,
+            config,
+            seed=seed,
+            clock=Clock(),
+            obs_norm=normaliser,
+            reward_norm=RewardNormaliser(B, gamma=0.99) if reward_norm else None,
+        )
+        rig.arena, rig.policy, rig.pieces, rig.norms = arena, policy, [], []
+        return rig
+
+    yield learner
+    for arena in arenas:
+        arena.close()
+
+
+def batch(seed: int = 0, **replaced: Any) -> Trajectory:
+    """Random steps; episodes of env 1 terminate in row 2, those of env 2 are truncated in rows 1 and 4."""
+    rng = np.random.default_rng(seed)
+
+    def floats(*shape: int) -> Tensor:
+        return torch.from_numpy(rng.normal(size=shape).astype(np.float32))
+
+    terminated, truncated = torch.zeros(T, B, dtype=torch.bool), torch.zeros(T, B, dtype=torch.bool)
+    terminated[2, 1] = truncated[1, 2] = truncated[4, 2] = True
+    fields: dict[str, Any] = {
+        "obs": {PLAIN: floats(T + 1, B, D)},
+        "mask": None,
+        "action": torch.from_numpy(rng.integers(0, 2, (T, B))),
+        "reward": floats(T, B),
+        "terminated": terminated,
+        "truncated": truncated,
+        "valid": torch.ones(T, B, dtype=torch.bool),
+        "log_prob": torch.full((T, B), float(np.log(0.5))),
+        "value": floats(T + 1, B),
+        "finals": Finals(
+            t=torch.tensor([1, 4]), env=torch.tensor([2, 2]), obs={PLAIN: floats(2, D)}, value=torch.tensor([7.0, -8.0])
+        ),
+        "version": 0,
+    }
+    return Trajectory(**{**fields, **replaced})
+
+
+def advantage_by_definition(b: Trajectory, gamma: float, lam: float) -> np.ndarray:
+    """Each env by itself, each step by the sum that defines it."""
+    after = {(int(t), int(e)): float(v) for t, e, v in zip(b.finals.t, b.finals.env, b.finals.value, strict=True)}
+    result = np.zeros((T, B))
+    for env in range(B):
+        for t in range(T):
+            weight = 1.0
+            for k in range(t, T):
+                following = after.get((k, env), float(b.value[k + 1, env]))
+                bootstrap = 0.0 if b.terminated[k, env] else following
+                delta = float(b.reward[k, env]) + gamma * bootstrap - float(b.value[k, env])
+                result[t, env] += weight * delta
+                if b.terminated[k, env] or b.truncated[k, env]:
+                    break
+                weight *= gamma * lam
+    return result
+
+
+def prepared(learner: PPOLearner, b: Trajectory, name: str) -> np.ndarray:
+    learner._prepare(b)
+    column: np.ndarray = learner._shards.samples[:, SAMPLE.index(name)].reshape(T, B).numpy().copy()
+    return column
+
+
+def advantages(learner: PPOLearner, b: Trajectory) -> np.ndarray:
+    return prepared(learner, b, "advantage")
+
+
+def vector(learner: PPOLearner) -> bytes:
+    return learner._weights.vector.numpy().tobytes()
+
+
+def test_advantages_are_those_of_the_definition_env_by_env(make: Make) -> None:
+    learner, b = make(gamma=0.9, gae_lambda=0.8), batch()
+    expected = advantage_by_definition(b, 0.9, 0.8)
+    np.testing.assert_allclose(advantages(learner, b), expected, atol=1e-5)
+    np.testing.assert_allclose(prepared(learner, b, "returns"), expected + b.value[:-1].numpy(), atol=1e-5)
+
+
+def test_what_happens_in_one_env_stays_in_its_column(make: Make) -> None:
+    learner, b = make(), batch()
+    before = advantages(learner, b)
+    reward = b.reward.clone()
+    reward[:, 3] += 100.0
+    after = advantages(learner, dataclasses.replace(b, reward=reward))
+    np.testing.assert_array_equal(before[:, :3], after[:, :3])
+    assert (after[:, 3] > before[:, 3] + 50).all()
+
+
+def test_nothing_leaks_over_the_end_of_an_episode(make: Make) -> None:
+    learner, b = make(), batch()
+    before = advantages(learner, b)
+    reward, value = b.reward.clone(), b.value.clone()
+    reward[3:, 1] += 100.0  # the episode that follows a termination
+    value[3:, 1] -= 50.0
+    reward[2:, 2] += 100.0  # and the one that follows a truncation
+    value[2, 2] -= 50.0
+    after = advantages(learner, dataclasses.replace(b, reward=reward, value=value))
+    np.testing.assert_array_equal(before[:3, 1], after[:3, 1])
+    np.testing.assert_array_equal(before[:2, 2], after[:2, 2])
+    assert (after[3:, 1] != before[3:, 1]).all()
+
+
+def test_truncation_bootstraps_from_the_last_real_observation_and_termination_from_nothing(make: Make) -> None:
+    learner, b = make(gamma=0.9, gae_lambda=0.8), batch()
+    got = advantages(learner, b)
+    assert got[1, 2] == pytest.approx(float(b.reward[1, 2]) + 0.9 * 7.0 - float(b.value[1, 2]), abs=1e-5)
+    assert got[4, 2] == pytest.approx(float(b.reward[4, 2]) - 0.9 * 8.0 - float(b.value[4, 2]), abs=1e-5)
+    assert got[2, 1] == pytest.approx(float(b.reward[2, 1] - b.value[2, 1]), abs=1e-5)
+
+
+def test_a_row_keeps_what_belongs_together(make: Make) -> None:
+    learner, b = make(), batch()
+    learner.update(b, 0.0)
+    rows = Slots(learner.arena, SHAPE).samples()
+    for row, (t, env) in ((0, (0, 0)), (B + 2, (1, 2)), (3 * B + 1, (3, 1))):
+        assert rows.obs[PLAIN][row].tolist() == b.obs[PLAIN][t, env].tolist()
+        assert rows.action[row] == b.action[t, env]
+        assert learner._shards.samples[row, SAMPLE.index("value")] == b.value[t, env]
+        assert learner._shards.samples[row, SAMPLE.index("log_prob")] == b.log_prob[t, env]
+
+
+def test_minibatches_are_every_step_once_in_an_order_of_seed_version_and_epoch(make: Make) -> None:
+    def orders(learner: Rig, b: Trajectory) -> list[list[int]]:
+        learner.pieces.clear()
+        learner.update(b, 0.0)
+        assert [len(piece) for piece in learner.pieces] == [12, 12] * 2
+        return [learner.pieces[0] + learner.pieces[1], learner.pieces[2] + learner.pieces[3]]
+
+    first, second = orders(make(), batch())
+    assert sorted(first) == list(range(T * B))
+    assert orders(make(), batch(seed=5)) == [first, second], "what is in the batch does not matter"
+    for other in (second, orders(make(), batch(version=1))[0], orders(make(seed=2), batch())[0]):
+        assert sorted(other) == list(range(T * B))
+        assert other != first
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_who_computes_which_shard_does_not_matter_to_the_bit(workers: int, make: Make) -> None:
+    settings: dict[str, Any] = {"grad_shards": 3, "obs_norm": True}
+    alone, shared = make(**settings), make(workers=workers, **settings)
+    for version in range(3):
+        assert alone.update(batch(version=version), 0.0) == shared.update(batch(version=version), 0.0)
+    assert vector(alone) == vector(shared)
+
+
+def test_shards_add_up_to_the_whole_minibatch(make: Make) -> None:
+    for shards in (2, 3, 5, 12):
+        whole, cut = make(grad_shards=1, n_epochs=1, batch_size=24), make(grad_shards=shards, n_epochs=1, batch_size=24)
+        expected, got = whole.update(batch(), 0.0), cut.update(batch(), 0.0)
+        torch.testing.assert_close(cut._shards.grads.sum(0), whole._shards.grads[0], rtol=1e-4, atol=1e-6)
+        assert got == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_a_minibatch_may_have_fewer_rows_than_shards(make: Make) -> None:
+    learner = make(grad_shards=8, batch_size=4)
+    assert np.isfinite(learner.update(batch(), 0.0)["loss"])
+    assert learner.n_updates == 12
+
+
+@pytest.mark.parametrize(("batch_size", "per_epoch"), [(6, 4), (12, 2), (24, 1), (1000, 1)])
+def test_a_batch_size_of_the_whole_batch_or_more_means_one_full_batch(
+    batch_size: int, per_epoch: int, make: Make
+) -> None:
+    learner = make(batch_size=batch_size, n_epochs=3)
+    stats = learner.update(batch(), 0.0)
+    assert learner.n_updates == stats["n_updates"] == 3 * per_epoch
+    assert learner.version == 1, "one publication per batch"
+
+
+def invalid_batch(**replaced: Any) -> Trajectory:
+    """Row 3 of env 1 and rows 2, 5 of env 2 follow an episode's end: a vector env's own resets."""
+    b = batch(**replaced)
+    for t, env in ((3, 1), (2, 2), (5, 2)):
+        b.valid[t, env] = False
+        b.reward[t, env] = 0.0
+    return b
+
+
+def test_invalid_rows_change_nothing(make: Make) -> None:
+    """Neither the weights nor the normalisers nor the statistics see what stands in them."""
+    settings: dict[str, Any] = {"obs_norm": True, "reward_norm": True, "batch_size": 7}
+    one, other = make(**settings), make(**settings)
+    clean, dirty = invalid_batch(), invalid_batch()
+    gone = ~dirty.valid
+    dirty.obs[PLAIN][:-1][gone] = 1e3
+    dirty.action[gone] = 1 - dirty.action[gone]
+    dirty.log_prob[gone] = -30.0
+    for _ in range(2):
+        assert one.update(clean, 0.0) == other.update(dirty, 0.0)
+    assert vector(one) == vector(other)
+    per_epoch = len(one.pieces) // 4
+    first = [row for piece in one.pieces[:per_epoch] for row in piece]
+    assert sorted(first) == np.flatnonzero(clean.valid.numpy()).tolist()
+
+
+def test_explained_variance_is_that_of_the_valid_rows(make: Make) -> None:
+    learner, b = make(gamma=0.9, gae_lambda=0.8), invalid_batch()
+    seen = b.valid.numpy()
+    value = b.value[:-1].numpy()[seen]
+    returns = advantage_by_definition(b, 0.9, 0.8)[seen] + value
+    expected = 1 - np.var(returns - value) / np.var(returns)
+    assert learner.update(b, 0.0)["explained_variance"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_policy_that_moved_far_enough_ends_the_epochs(make: Make) -> None:
+    settings: dict[str, Any] = {"n_epochs": 5, "learning_rate": 0.05}
+    free, bound, loose = make(**settings), make(target_kl=1e-4, **settings), make(target_kl=1e4, **settings)
+    for learner in (free, bound, loose):
+        learner.update(batch(), 0.0)
+    assert free.n_updates == loose.n_updates == 10
+    assert bound.n_updates == 2, "after the first epoch"
+    bound.update(batch(version=1), 0.0)
+    assert bound.n_updates == 4, "and again in the next batch"
+
+
+def test_learning_rate_schedules(make: Make) -> None:
+    linear, constant = make(lr_schedule="linear", learning_rate=0.01), make(learning_rate=0.01)
+    for progress in (0.0, 0.25, 1.0):
+        before = vector(linear)
+        assert linear.update(batch(), progress)["learning_rate"] == pytest.approx(0.01 * (1 - progress))
+        assert constant.update(batch(), progress)["learning_rate"] == 0.01
+        assert (vector(linear) == before) == (progress == 1.0), "at the end of the budget nothing moves any more"
+    assert vector(linear) != vector(constant)
+
+
+def test_a_gradient_that_is_not_finite_is_skipped_and_counted(make: Make) -> None:
+    learner = make(batch_size=24, n_epochs=2, normalize_advantage=False)
+    reward = batch().reward
+    reward[3, 3] = float("nan")
+    before = vector(learner)
+    stats = learner.update(batch(reward=reward), 0.0)
+    assert vector(learner) == before
+    assert (learner.n_updates, learner.bad_updates) == (0, 2)
+    assert np.isfinite(stats["loss"])
+    learner.update(batch(), 0.0)
+    assert vector(learner) != before
+    assert np.isfinite(learner._weights.vector.numpy()).all()
+    assert learner.n_updates == 2
+
+
+def test_too_many_in_a_row_are_an_error(make: Make) -> None:
+    learner = make(batch_size=24, n_epochs=MAX_BAD_UPDATES - 1)
+    reward = torch.full((T, B), float("nan"))
+    learner.update(batch(reward=reward), 0.0)
+    learner.update(batch(), 0.0)  # one good update in between
+    learner.update(batch(reward=reward), 0.0)
+    assert learner.bad_updates == 2 * (MAX_BAD_UPDATES - 1)
+    with pytest.raises(LearnerError, match=rf"not finite {MAX_BAD_UPDATES} times in a row.*--learning-rate"):
+        learner.update(batch(reward=reward), 0.0)
+
+
+def test_state_round_trip_is_bit_exact(make: Make) -> None:
+    original, resumed, fresh = make(), make(), make()
+    original.update(batch(), 0.0)
+    original.update(batch(seed=1, version=1), 0.0)
+    state = {key: np.array(value) for key, value in original.state().items()}
+    resumed.load(copy.deepcopy(state))
+    assert vector(resumed) == vector(original)
+    assert (resumed.version, resumed.n_updates) == (2, original.n_updates)
+    fresh.load_weights(state["weights"])
+    assert vector(fresh) == vector(original)
+    assert fresh.version == 0
+    following = batch(seed=2, version=2)
+    for learner in (original, resumed, fresh):
+        learner.update(following, 0.0)
+    assert vector(resumed) == vector(original)
+    assert vector(fresh) != vector(original), "without Adam's moments it is another run"
+
+
+def test_bad_updates_in_a_row_survive_a_resume(make: Make) -> None:
+    learner, resumed = make(batch_size=24, n_epochs=MAX_BAD_UPDATES - 1), make(batch_size=24, n_epochs=1)
+    reward = torch.full((T, B), float("nan"))
+    learner.update(batch(reward=reward), 0.0)
+    resumed.load({key: np.array(value) for key, value in learner.state().items()})
+    with pytest.raises(LearnerError):
+        resumed.update(batch(reward=reward), 0.0)
+
+
+def test_parameters_stay_views_of_the_published_vector(make: Make) -> None:
+    learner = make()
+    start, end = learner._weights.vector.data_ptr(), learner._weights.vector.numel() * 4
+    state = {key: np.array(value) for key, value in learner.state().items()}
+    for step in range(3):
+        learner.update(batch(version=step), 0.0)
+        assert all(0 <= p.data_ptr() - start < end for p in learner.policy.parameters())
+    learner.load(state)
+    learner.update(batch(), 0.0)
+    assert all(0 <= p.data_ptr() - start < end for p in learner.policy.parameters())
+
+
+def test_long_gradients_are_shortened(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[float] = []
+    step = FlatAdam.step
+
+    def spy(self: FlatAdam, grad: Tensor, lr: float) -> None:
+        taken.append(float(grad.norm()))
+        step(self, grad, lr)
+
+    monkeypatch.setattr(FlatAdam, "step", spy)
+    huge = batch(reward=batch().reward * 1e4)
+    learner = make(max_grad_norm=0.5)
+    learner.update(huge, 0.0)
+    assert min(learner.norms) > 10
+    assert taken == pytest.approx([0.5] * len(taken), rel=1e-3)
+    taken.clear()
+    free = make(max_grad_norm=1e9)
+    free.update(huge, 0.0)
+    assert taken == pytest.approx(free.norms, rel=1e-4)
+
+
+def test_rewards_and_observations_are_normalised_by_what_was_known_while_acting(make: Make) -> None:
+    learner = make(obs_norm=True, reward_norm=True, gamma=0.9, gae_lambda=0.8)
+    assert learner._reward_norm is not None
+    assert learner._obs_norm is not None
+    big = batch(reward=batch().reward * 3)
+    np.testing.assert_allclose(advantages(learner, big), advantage_by_definition(big, 0.9, 0.8), atol=1e-4)
+    learner.update(big, 0.0)
+    scale = float(learner._reward_norm._moments.inv_std)
+    assert scale < 0.6
+    scaled = dataclasses.replace(big, reward=big.reward * scale)
+    np.testing.assert_allclose(advantages(learner, big), advantage_by_definition(scaled, 0.9, 0.8), atol=1e-4)
+    rows = big.obs[PLAIN][:-1].numpy().reshape(-1, D)
+    np.testing.assert_allclose(learner._obs_norm.arrays[PLAIN][0], rows.mean(0), atol=1e-5)
+
+
+def test_the_time_is_booked(make: Make) -> None:
+    learner = make()
+    learner.update(batch(), 0.0)
+    assert {"learn", "sync"} <= set(learner._clock.snapshot().seconds)

@@ -1,0 +1,205 @@
+"""The Python face: learn, predict, evaluate, save, load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import psutil
+import pytest
+from tests.games import Counter, Drift
+
+from paceline import PPO
+from paceline.errors import CheckpointError, ConfigError
+from paceline.train import model
+from paceline.train.checkpoint import load
+from paceline.train.config import TrainConfig
+
+SMALL: dict[str, Any] = {
+    "n_envs": 4,
+    "group_size": 2,
+    "n_steps": 16,
+    "batch_size": 64,
+    "num_workers": 0,
+    "n_eval_episodes": 0,
+    "seed": 3,
+    "hidden_sizes": (16,),
+}
+OBS = np.array([0.1, -0.2, 0.03, 0.4], np.float32)
+
+
+def weights(agent: PPO) -> bytes:
+    return agent._current().weights.numpy().tobytes()
+
+
+def test_an_untrained_agent_can_be_asked_and_starts_nothing() -> None:
+    agent = PPO("CartPole-v1", **SMALL)
+    assert agent.predict(OBS) in (0, 1)
+    assert agent.summary is None
+    assert agent._run is None
+    assert PPO("CartPole-v1", **SMALL).predict(OBS) == agent.predict(OBS)
+
+
+def test_learning_changes_the_weights_and_a_second_learn_continues() -> None:
+    with PPO("CartPole-v1", **SMALL) as agent, PPO("CartPole-v1", **SMALL) as once:
+        before = weights(agent)
+        agent.learn(128)
+        assert agent.summary is not None
+        assert agent.summary.steps == 128
+        middle = weights(agent)
+        assert middle != before
+        assert agent.learn(total_timesteps=64) is agent
+        assert agent.summary.steps == 192
+        assert agent.summary.iterations == 3
+        assert weights(agent) not in (before, middle)
+        once.learn(192)
+        assert weights(once) == weights(agent), "two calls are as one: episodes and optimiser go on"
+
+
+def test_budgets_of_episodes_and_time_are_further_ones() -> None:
+    with PPO("CartPole-v1", **SMALL) as agent:
+        agent.learn(total_episodes=5)
+        assert agent.summary is not None
+        assert agent.summary.stop_reason == "total_episodes"
+        first = agent.summary.episodes
+        assert first >= 5
+        agent.learn(total_episodes=5)
+        assert agent.summary.episodes >= first + 5
+        agent.learn(duration="0.05s")
+        assert agent.summary.stop_reason == "duration"
+        assert agent.summary.wall_s > 0.05
+
+
+def test_a_model_is_what_was_saved(tmp_path: Path) -> None:
+    with PPO("CartPole-v1", **SMALL) as agent:
+        agent.learn(64)
+        agent.save(tmp_path / "cartpole")
+    loaded = PPO.load(tmp_path / "cartpole")
+    assert weights(loaded) == weights(agent)
+    assert loaded.config.n_envs == 4
+    assert loaded.config.policy.hidden_sizes == (16,)
+    assert [loaded.predict(OBS * n) for n in range(5)] == [agent.predict(OBS * n) for n in range(5)]
+    assert loaded.evaluate(2) == agent.evaluate(2)
+    with loaded:
+        loaded.learn(64)
+    assert weights(loaded) != weights(agent)
+
+
+def test_statistics_of_observations_travel_with_the_model(tmp_path: Path) -> None:
+    with PPO(Drift, **SMALL, normalize_obs=True) as agent:
+        agent.learn(64)
+        obs = np.array([55.0, 45.0, 50.0])
+        expected = agent.predict(obs)
+        agent.save(tmp_path / "drift")
+    with pytest.raises(ConfigError, match=r"its env was a Python object.*load\(path, env="):
+        PPO.load(tmp_path / "drift")
+    loaded = PPO.load(tmp_path / "drift", env=Drift)
+    np.testing.assert_array_equal(loaded.predict(obs), expected)
+    fresh = PPO(Drift, **SMALL, normalize_obs=True)
+    assert not np.array_equal(fresh.predict(obs), expected)
+
+
+def test_settings_may_change_when_loading_but_not_the_network(tmp_path: Path) -> None:
+    agent = PPO("CartPole-v1", **SMALL)
+    agent.save(tmp_path / "m")
+    changed = PPO.load(tmp_path / "m", n_envs=8, learning_rate=0.1)
+    assert changed.config.n_envs == 8
+    assert changed.config.training.learning_rate == 0.1
+    with pytest.raises(CheckpointError, match="hidden_sizes"):
+        PPO.load(tmp_path / "m", hidden_sizes=(32,))
+    with pytest.raises(CheckpointError, match="obs is"):
+        PPO.load(tmp_path / "m", env="Acrobot-v1")
+    with pytest.raises(CheckpointError, match="no such folder"):
+        PPO.load(tmp_path / "nowhere")
+
+
+def test_a_run_folder_is_a_model_too(tmp_path: Path) -> None:
+    with PPO("CartPole-v1", **{**SMALL, "n_eval_episodes": 1}, output_dir=tmp_path / "run", save_freq=64) as agent:
+        agent.learn(128)
+    loaded = PPO.load(tmp_path / "run")
+    assert weights(loaded) == weights(agent)
+    assert loaded.config.run.output_dir is None, "an agent does not write into the run it came from"
+    best = PPO.load(tmp_path / "run" / "best_model")
+    assert best.predict(OBS) in (0, 1)
+
+
+def test_warm_start_takes_weights_and_nothing_else(tmp_path: Path) -> None:
+    with PPO("CartPole-v1", **SMALL, output_dir=tmp_path / "run") as agent:
+        agent.learn(64)
+    with PPO("CartPole-v1", **{**SMALL, "n_envs": 8, "seed": 9}, init_from=tmp_path / "run") as warm:
+        warm.learn(1)
+        assert warm.summary is not None
+        assert warm.summary.steps == 128, "its own counters"
+    with PPO("CartPole-v1", **{**SMALL, "n_envs": 8, "seed": 9}) as cold:
+        cold.learn(1)
+    assert weights(warm) != weights(cold)
+
+
+def test_a_closed_agent_predicts_and_may_learn_again() -> None:
+    agent = PPO("CartPole-v1", **{**SMALL, "num_workers": 2})
+    agent.learn(64)
+    family = psutil.Process().children(recursive=True)
+    workers = [child for child in family if "paceline: worker" in " ".join(child.cmdline())]
+    assert len(workers) == 2
+    trained = weights(agent)
+    agent.close()
+    agent.close()
+    assert not [worker for worker in workers if worker.is_running()]
+    assert weights(agent) == trained
+    agent.learn(64)
+    agent.close()
+    assert weights(agent) != trained
+    assert agent.summary is not None
+    assert agent.summary.steps == 64, "a new run from the weights it had"
+
+
+def test_an_env_that_fails_when_asked_again_does_not_keep_workers_alive() -> None:
+    """Closing keeps the weights without making an env for it."""
+    made = []
+
+    def make() -> gym.Env[Any, Any]:
+        made.append(1)
+        if len(made) > 6:  # the first probe and the four envs of the run are fine
+            raise OSError("licence expired")
+        return Counter()
+
+    agent = PPO(make, **SMALL)
+    agent.learn(64)
+    made.extend([1] * 10)
+    run = agent._run
+    assert run is not None
+    agent.close()
+    assert agent._snapshot is not None
+    assert agent._run is None
+    assert len(run.training.arena._arrays) == 0, "workers ended and memory freed"
+
+
+def test_evaluation_is_repeatable_and_of_the_asked_length() -> None:
+    agent = PPO("CartPole-v1", **SMALL)
+    result = agent.evaluate(3)
+    assert len(result.returns) == 3
+    assert agent.evaluate(3) == result
+    assert agent.evaluate(3, deterministic=False).returns != result.returns
+
+
+def test_bad_settings_are_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'n_envs'"):
+        PPO("CartPole-v1", n_env=3)
+    with pytest.raises(ConfigError, match="not registered"):
+        PPO("CartPole-v99").predict(OBS)
+
+
+def test_a_model_is_built_from_a_snapshot_that_fits(tmp_path: Path) -> None:
+    config = TrainConfig.from_flat(env="CartPole-v1", **SMALL)
+    fresh = model.load(config)
+    agent = PPO("CartPole-v1", **SMALL)
+    with agent:
+        agent.learn(64)
+    agent.save(tmp_path / "m")
+    snapshot = load(tmp_path / "m")
+    taken = model.load(config, snapshot)
+    assert taken.weights.numpy().tobytes() == weights(agent) != fresh.weights.numpy().tobytes()
+    with pytest.raises(CheckpointError, match="activation is 'tanh' there and 'relu' here"):
+        model.load(config.merge(activation="relu"), snapshot)

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline import PPO
+from paceline.errors import CallbackError, ConfigError
+from paceline.measure.episodes import Episodes
+from paceline.measure.record import Evaluation
+from paceline.train.callbacks import HOOKS, AnnouncedRollouts, Callbacks, Moment, StopAtScore
+from paceline.train.sections import RunConfig
+
+STEPS = 16 * 8
+"""Of one rollout of `small`."""
+
+
+def moment(**changes: Any) -> Moment:
+    whole: dict[str, Any] = {
+        "steps": 10, "episodes": 100, "iteration": 1, "wall_s": 1.0, "mean_return": 5.0, "mean_length": 5.0,
+        "finished": Episodes.none(),
+    }  # fmt: skip
+    return Moment(**{**whole, **changes})
+
+
+def small(**settings: Any) -> PPO:
+    return PPO("CartPole-v1", **{"num_workers": 0, "n_envs": 8, "n_steps": 16, "n_eval_episodes": 1, **settings})
+
+
+class Diary:
+    """Notes every call; returns what it was told to."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.seen: list[tuple[str, Moment]] = []
+        self._answers = answers
+
+    def _note(self, hook: str, moment: Moment) -> Any:
+        self.seen.append((hook, moment))
+        answer = self._answers.get(hook)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def on_rollout(self, moment: Moment) -> Any:
+        return self._note("on_rollout", moment)
+
+    def on_update(self, moment: Moment) -> Any:
+        return self._note("on_update", moment)
+
+    def on_evaluation(self, moment: Moment) -> Any:
+        return self._note("on_evaluation", moment)
+
+    def on_checkpoint(self, moment: Moment) -> Any:
+        return self._note("on_checkpoint", moment)
+
+    def on_stop(self, moment: Moment) -> Any:
+        return self._note("on_stop", moment)
+
+    @property
+    def hooks(self) -> list[str]:
+        return [hook for hook, _ in self.seen]
+
+
+def test_every_hook_is_called_in_order_with_what_is_true_then(tmp_path: Path) -> None:
+    diary = Diary()
+    with small(output_dir=tmp_path / "run", eval_freq=2 * STEPS, save_freq=2 * STEPS) as agent:
+        agent.learn(3 * STEPS, callbacks=[diary])
+        assert agent.summary is not None
+    first, second, last = (
+        ["on_rollout", "on_update"],
+        ["on_rollout", "on_update", "on_evaluation", "on_checkpoint"],
+        ["on_rollout", "on_update", "on_evaluation", "on_checkpoint", "on_stop"],
+    )
+    assert diary.hooks == first + second + last
+    moments = [each for _, each in diary.seen]
+    assert [each.iteration for each in moments] == [1] * 2 + [2] * 4 + [3] * 5
+    assert [each.steps for each in moments] == [STEPS] * 2 + [2 * STEPS] * 4 + [3 * STEPS] * 5
+    assert moments[0].train == {}
+    assert moments[1].train["n_updates"] > 0
+    assert moments[2].train == moments[1].train  # the newest update, while the next one is still to come
+    assert moments[3].evaluation is None
+    assert moments[4].evaluation is not None
+    assert moments[5].evaluation == moments[4].evaluation
+    assert moments[5].checkpoint is not None
+    assert moments[5].checkpoint.name == "step_000000000256"
+    assert moments[-2].stop_reason == moments[-1].stop_reason == "total_timesteps"
+    assert sum(len(each.finished) for hook, each in diary.seen if hook == "on_update") == moments[-1].episodes > 0
+    assert [each.wall_s for each in moments] == sorted(each.wall_s for each in moments)
+
+
+@pytest.mark.parametrize("hook", ["on_rollout", "on_update", "on_evaluation", "on_checkpoint"])
+def test_false_stops_the_run_in_good_order(tmp_path: Path, hook: str) -> None:
+    diary = Diary(**{hook: False})
+    with small(output_dir=tmp_path / "run", eval_freq=STEPS, save_freq=STEPS) as agent:
+        agent.learn(100 * STEPS, callbacks=[Diary(), diary])
+        summary = agent.summary
+        assert summary is not None
+        assert summary.stop_reason == "callback Diary"
+        assert summary.finished
+        assert summary.steps == STEPS
+        assert diary.hooks == list(HOOKS)
+        assert diary.seen[-1][1].stop_reason == "callback Diary"
+        agent.learn(STEPS)  # it goes on when asked
+        assert agent.summary is not None
+        assert agent.summary.stop_reason == "total_timesteps"
+
+
+@pytest.mark.parametrize("answer", [None, True, 0, "no"])
+def test_nothing_but_false_stops_it(answer: Any) -> None:
+    class Watcher:
+        def on_update(self, moment: Moment) -> Any:
+            return answer
+
+    assert Callbacks([Watcher()])("on_update", moment()) is None
+
+
+def test_all_are_called_and_the_first_to_stop_is_named() -> None:
+    class Stopper:
+        def on_update(self, moment: Moment) -> bool:
+            return False
+
+    diary = Diary(on_update=False)
+    assert Callbacks([Stopper(), diary])("on_update", moment()).endswith("Stopper")  # type: ignore[union-attr]
+    assert diary.hooks == ["on_update"]
+
+
+@pytest.mark.parametrize("hook", ["on_rollout", "on_update", "on_evaluation", "on_stop"])
+def test_an_exception_ends_the_run_and_names_the_callback(tmp_path: Path, hook: str) -> None:
+    diary = Diary(**{hook: ValueError("no such file")})
+    with small(output_dir=tmp_path / "run") as agent:
+        with pytest.raises(CallbackError, match=rf"callback Diary\.{hook}: raised ValueError: no such file \(at step"):
+            agent.learn(STEPS, callbacks=[diary])
+        assert diary.hooks.count("on_stop") == 1
+    assert '"stop_reason": "CallbackError"' in (tmp_path / "run" / "summary.json").read_text()
+    assert f"callback Diary.{hook}: raised" in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_any_subset_will_do_and_nobody_else_is_asked() -> None:
+    class OnlyStop:
+        def on_stop(self, moment: Moment) -> None:
+            pass
+
+    callbacks = Callbacks([OnlyStop()])
+    assert "on_stop" in callbacks
+    assert "on_update" not in callbacks
+    assert "on_update" not in Callbacks()
+
+
+class Misspelt:
+    def on_roll_out(self, moment: Moment) -> None:
+        pass
+
+
+class NoMethod:
+    on_update = 3
+
+
+@pytest.mark.parametrize(
+    ("callback", "said"),
+    [
+        (Misspelt(), "on_roll_out would never be called. Did you mean 'on_rollout'?"),
+        (NoMethod(), "on_update must be a method"),
+        (Diary, "is a class. Give an object of it: Diary()."),
+        (object(), "has nothing to call. It needs one of on_rollout"),
+        (lambda moment: None, "has nothing to call"),
+    ],
+)
+def test_what_could_never_be_called_is_refused_before_anything_starts(callback: object, said: str) -> None:
+    agent = small()
+    with pytest.raises(ConfigError) as caught:
+        agent.learn(STEPS, callbacks=[callback])
+    assert said in str(caught.value)
+    assert agent._run is None
+
+
+def test_rollouts_are_announced_after_they_were_collected() -> None:
+    order: list[Any] = []
+    rollouts = AnnouncedRollouts(lambda version: order.append(version) or "batch", lambda: order.append("told"))  # type: ignore[func-returns-value, arg-type, return-value]
+    assert rollouts.collect(7) == "batch"  # type: ignore[comparison-overlap]
+    assert order == [7, "told"]
+
+
+def test_score_by_episodes_waits_for_a_hundred_of_them() -> None:
+    stop = StopAtScore(5.0)
+    assert stop.on_update(moment(mean_return=5.0)) is False
+    assert stop.on_update(moment(mean_return=4.99)) is True
+    assert stop.on_update(moment(mean_return=50.0, episodes=99)) is None
+    assert stop.on_update(moment(mean_return=None)) is None
+    assert stop.on_evaluation(moment(evaluation=Evaluation(50.0, 1.0))) is None
+
+
+def test_score_by_evaluation_looks_at_nothing_else() -> None:
+    stop = StopAtScore(5.0, by="evaluation")
+    assert stop.on_evaluation(moment(evaluation=Evaluation(5.0, 1.0))) is False
+    assert stop.on_evaluation(moment(evaluation=Evaluation(4.9, 1.0))) is True
+    assert stop.on_update(moment(mean_return=50.0)) is None
+
+
+def test_bad_scores_are_refused() -> None:
+    with pytest.raises(ConfigError, match="finite"):
+        StopAtScore(float("nan"))
+    with pytest.raises(ConfigError, match="by="):
+        StopAtScore(1.0, by="luck")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="stop_at_score=inf"):
+        RunConfig(stop_at_score=float("inf"))
+    with pytest.raises(ConfigError, match="n_eval_episodes=0 has none"):
+        small(stop_at_score=1, eval_freq=100, n_eval_episodes=0)
+
+
+@pytest.mark.parametrize("eval_freq", [0, STEPS])
+def test_the_setting_stops_a_run(eval_freq: int) -> None:
+    with small(stop_at_score=5, eval_freq=eval_freq) as agent:
+        agent.learn(50_000)
+        assert agent.summary is not None
+        assert agent.summary.stop_reason == "callback StopAtScore"
+        # Evaluations decide where there are any: after the first rollout, long before 100 episodes have ended.
+        assert (agent.summary.episodes >= 100) == (eval_freq == 0)

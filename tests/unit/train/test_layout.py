@@ -1,0 +1,131 @@
+"""The choice of a worker count, with costs made up and with a real env."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from paceline.memory.slots import SlotShape
+from paceline.nets.flat import size_of
+from paceline.runtime import threads
+from paceline.train import layout as layouts
+from paceline.train.config import TrainConfig
+from paceline.train.layout import Cost, Layout, candidates, choose, predict
+from paceline.train.program import WorkerProgram, env_recipe, policy_recipe
+
+COMMON: dict[str, Any] = {
+    "groups": 8,
+    "group_size": 4,
+    "cores": 4,
+    "threads_per_worker": 1,
+    "learner_threads": 1,
+    "start_method": "forkserver",
+    "inference": "local",
+}
+HEAVY = Cost(env_s=4e-3, env_cpu_s=4e-3, inference_s=1e-4, inference_more_s=1e-5)
+LIGHT = Cost(env_s=1e-7, env_cpu_s=1e-7, inference_s=1e-4, inference_more_s=1e-8)
+SLEEPY = Cost(env_s=4e-3, env_cpu_s=1e-5, inference_s=1e-4, inference_more_s=1e-5)
+
+
+def chosen(
+    cost: Cost, monkeypatch: pytest.MonkeyPatch, *, cores: int = 4, groups: int = 8, rollouts: float | None = 1e6
+) -> Layout:
+    monkeypatch.setattr(layouts, "measure", lambda program, weights: cost)
+    monkeypatch.setattr(threads, "core_budget", lambda: cores)
+    program: Any = SimpleNamespace(shape=SimpleNamespace(n_steps=128, groups=groups))
+    return choose(program, 100, rollouts=rollouts, common={**COMMON, "cores": cores, "groups": groups})
+
+
+def test_rows_add_up() -> None:
+    cost = Cost(env_s=3.0, env_cpu_s=1.0, inference_s=0.5, inference_more_s=0.1)
+    assert cost.row(1) == pytest.approx(3.5)
+    assert cost.row(4) == pytest.approx(12.0 + 0.5 + 0.3)
+    assert cost.row_cpu(4) == pytest.approx(4.0 + 0.5 + 0.3), "waiting is no work"
+
+
+def test_predictions_follow_the_busiest_worker_and_the_cores() -> None:
+    alone = predict(HEAVY, 100, 8, 0, 4)
+    assert alone == pytest.approx(100 * HEAVY.row(8))
+    assert predict(HEAVY, 100, 8, 4, 4) == pytest.approx(100 * HEAVY.row(2), rel=0.01)
+    # 8 groups on 3 workers: one of them has 3.
+    assert predict(HEAVY, 100, 8, 3, 4) == pytest.approx(100 * HEAVY.row(3), rel=0.01)
+    # 8 busy workers on 2 cores are no faster than 2.
+    assert predict(HEAVY, 100, 8, 8, 2) >= 0.95 * predict(HEAVY, 100, 8, 2, 2)
+    # 8 sleeping ones are.
+    assert predict(SLEEPY, 100, 8, 8, 2) < 0.5 * predict(SLEEPY, 100, 8, 2, 2)
+
+
+def test_candidates_go_beyond_the_cores_only_where_envs_wait() -> None:
+    assert candidates(HEAVY, groups=8, cores=4) == [0, 2, 3, 4]
+    assert candidates(HEAVY, groups=3, cores=4) == [0, 2, 3]
+    assert candidates(HEAVY, groups=8, cores=1) == [0]
+    assert candidates(SLEEPY, groups=8, cores=2) == [0, 2, 3, 4, 5, 6, 7, 8]
+    assert max(candidates(SLEEPY, groups=1000, cores=2)) == 64
+
+
+def test_heavy_envs_get_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = chosen(HEAVY, monkeypatch)
+    assert layout.num_workers == 4
+    assert "4 workers" in layout.why
+    assert layout.measured is not None
+    assert layout.measured["env_s"] == HEAVY.env_s
+    assert layout.predicted_rollout_s is not None
+    assert set(layout.predicted_rollout_s) == {0, 2, 3, 4}
+
+
+def test_sleeping_envs_get_more_workers_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen(SLEEPY, monkeypatch, cores=2).num_workers == 8
+
+
+@pytest.mark.parametrize(("cost", "cores"), [(LIGHT, 4), (HEAVY, 1)], ids=["light envs", "one core"])
+def test_one_process_where_no_other_wins(cost: Cost, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = chosen(cost, monkeypatch, cores=cores)
+    assert layout.num_workers == 0
+    assert layout.why.startswith("one process: no worker count is predicted to beat")
+
+
+def test_small_budgets_stay_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A rollout would take 1 s instead of 4: two rollouts save more than it takes to start workers, half of one not.
+    assert chosen(HEAVY, monkeypatch, rollouts=0.5).num_workers == 0
+    assert "less than" in chosen(HEAVY, monkeypatch, rollouts=0.5).why
+    assert chosen(HEAVY, monkeypatch, rollouts=4).num_workers == 4
+    assert chosen(HEAVY, monkeypatch, rollouts=None).num_workers == 4, "a budget of time or episodes"
+
+
+def program(**settings: Any) -> tuple[WorkerProgram, int]:
+    config = TrainConfig.from_flat(n_envs=16, group_size=2, **settings)
+    recipe, network = env_recipe(config), policy_recipe(config)
+    spec = recipe.probe()
+    shape = SlotShape(spec, 16, 8, 2)
+    made = WorkerProgram(
+        env=recipe,
+        policy=network,
+        shape=shape,
+        seed=0,
+        normalize_obs=True,
+        training=config.training,
+        shards=2,
+    )
+    return made, size_of(network.build(spec))
+
+
+def test_measuring_tells_work_from_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "CALIBRATION_S", 0.2)
+    for kwargs, waits in (({"cpu_ms": 2.0}, False), ({"cpu_ms": 0.0, "sleep_ms": 2.0}, True)):
+        cost = layouts.measure(*program(env="paceline/Busy-v0", env_kwargs=kwargs))
+        assert cost.env_s > 2 * 2e-3 * 0.9, "two envs of 2 ms a row"
+        # Other programs on the machine make work look like waiting, never the other way round.
+        assert (cost.env_cpu_s < 0.5 * cost.env_s) if waits else (cost.env_cpu_s > 2 * 2e-3 * 0.9)
+        assert 0 < cost.inference_s < 0.5
+        assert 0 <= cost.inference_more_s <= cost.inference_s
+
+
+def test_measuring_leaves_the_program_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "CALIBRATION_S", 0.01)
+    made, weights = program(env="CartPole-v1")
+    before = made.shape
+    layouts.measure(made, weights)
+    assert made.shape is before
+    assert (before.n_steps, before.groups) == (16, 8)
