@@ -1,0 +1,191 @@
+"""What README.md and docs/ show works: Python runs, `paceline` commands are understood and run, links lead somewhere.
+
+Budgets are cut first, so that this takes seconds. A block can say more in its fence line or its first line:
+
+    ```python no-test     shown only; the same for bash, whose commands are then only read
+    # corridor.py         the block is a file of that name, for the blocks and commands of its page
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from paceline.algos.settings import SETTINGS
+from paceline.cli import COMMANDS, main
+from paceline.cli.bench import BenchOptions
+from paceline.cli.flags import NoOptions, parse
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FILE_NAME = re.compile(r"# ([\w./-]+\.(?:py|yaml))\n")
+LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+ASSIGNMENT = re.compile(r"\w+=\S*")
+
+SHRINK = 256
+"""By how much budgets of steps are divided: 100,000 becomes 390, and twice as much stays twice as much."""
+SMALL = ["--n-steps", "8", "--batch-size", "256", "--n-eval-episodes", "1", "--quiet"]
+"""Added to every `train` command that is run."""
+RUN_ALL = """
+import os, runpy, sys
+for path in sys.argv[1:]:
+    print("running", path, flush=True)
+    os.chdir(os.path.dirname(path))
+    runpy.run_path(path, run_name="__main__")
+"""
+"""All in one process, since most of the time goes into importing torch; each block has a namespace of its own."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page."""
+
+    language: str
+    code: str
+    line: int
+    tested: bool
+
+    @property
+    def file_name(self) -> str | None:
+        """The file that the block says it is."""
+        found = FILE_NAME.match(self.code)
+        return found[1] if found else None
+
+
+def _blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        line = text[: found.start()].count("\n") + 1
+        yield Block(found[1], found[3], line, tested="no-test" not in found[2].split())
+
+
+def _write_files(page: Path, folder: Path) -> None:
+    for block in _blocks(page):
+        if block.file_name is not None:
+            target = folder / block.file_name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(block.code, encoding="utf-8")
+
+
+def _commands(block: Block) -> Iterator[list[str]]:
+    """The words of each `paceline` command of a bash block, the program's name left out."""
+    for line in block.code.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        while words and ASSIGNMENT.fullmatch(words[0]):
+            words = words[1:]
+        if words and words[0] == "paceline":
+            yield words[1:]
+
+
+def _pages_with_commands() -> list[object]:
+    pages = [page for page in PAGES if any(block.language == "bash" for block in _blocks(page))]
+    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages]
+
+
+def _short_code(code: str) -> str:
+    return re.sub(
+        r"total_timesteps=([\d_]+)", lambda found: f"total_timesteps={_fewer(found[1].replace('_', ''))}", code
+    )
+
+
+def _short_train(words: list[str]) -> list[str]:
+    """A `train` command with its budget cut to a few iterations."""
+    kept, budget = [], "1e5"
+    rest = iter(words)
+    for word in rest:
+        if word == "--total-timesteps":
+            budget = next(rest)
+        elif word == "--duration":
+            next(rest)
+        else:
+            kept.append(word)
+    return [*kept, "--total-timesteps", _fewer(budget), *SMALL]
+
+
+def _fewer(steps: str) -> str:
+    return str(int(float(steps)) // SHRINK)
+
+
+def test_python_runs(tmp_path: Path) -> None:
+    scripts = []
+    for page in PAGES:
+        folder = tmp_path / page.stem
+        _write_files(page, folder)
+        for block in _blocks(page):
+            if block.language == "python" and block.tested:
+                script = folder / f"line_{block.line}.py"
+                script.parent.mkdir(exist_ok=True)
+                script.write_text(_short_code(block.code), encoding="utf-8")
+                scripts.append(str(script))
+    assert scripts
+    done = subprocess.run([sys.executable, "-c", RUN_ALL, *scripts], capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", _pages_with_commands())
+def test_commands_are_understood(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write_files(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for block in _blocks(page):
+        for command, *rest in _commands(block) if block.language == "bash" else ():
+            assert command in COMMANDS
+            if command == "train":
+                assert rest[0] in SETTINGS
+                if "--resume" not in rest:  # reads the run that an earlier command wrote
+                    parse(rest[1:], prog="", description="", algo=rest[0], extra=NoOptions)
+            elif command == "bench":
+                parse(rest, prog="", description="", extra=BenchOptions)
+
+
+@pytest.mark.parametrize("page", _pages_with_commands())
+def test_commands_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In order, because some go on with what an earlier one wrote. The self-test itself is tested elsewhere."""
+    _write_files(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("paceline.insight.selftest.parts", lambda *_: [])
+    for block in _blocks(page):
+        if block.language != "bash" or not block.tested:
+            continue
+        for words in _commands(block):
+            if words[0] == "bench":
+                continue  # measures, so there is nothing cheap about it
+            words = _short_train(words) if words[0] == "train" else words
+            code = main(words)
+            assert code == 0, f"paceline {shlex.join(words)} -> {code}\n{capfd.readouterr()}"
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    shown = {
+        words[1]
+        for page in PAGES
+        for block in _blocks(page)
+        if block.language == "bash"
+        for words in map(shlex.split, re.findall(r"^make .*$", block.code, re.MULTILINE))
+    }
+    assert shown
+    assert shown <= targets
+
+
+def _leads(path: Path) -> bool:
+    """Whether a reader finds something there; git keeps no empty folder."""
+    return path.is_file() or any(found.is_file() and found.suffix != ".pyc" for found in path.rglob("*"))
+
+
+def test_links_lead_somewhere() -> None:
+    links = [(page, link) for page in PAGES for link in LINK.findall(page.read_text(encoding="utf-8"))]
+    local = [(page, link) for page, link in links if not link.startswith(("https://", "http://"))]
+    assert local
+    dead = [f"{page.relative_to(ROOT)}: {link}" for page, link in local if not _leads(page.parent / link)]
+    assert not dead
