@@ -1,13 +1,27 @@
 # Every target sets up what it needs: only python3 (3.11 or later), git and make have to be there.
 .DEFAULT_GOAL := help
+.PHONY: train-sequential train-parallel compare tensorboard
 .PHONY: help setup demo test check format lint types layers unit test-slow bench docs clean
+.PHONY: bench-sb3 bench-weights bench-workers bench-peers bench-solve
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SB3_VENV := benchmarks/.venv-sb3
+SB3_STAMP := $(SB3_VENV)/.installed
 PYTEST_ARGS ?=
+# For the timed runs: hours (or 90s, 15m, 2h), the env, worker processes, where the runs and the comparison go,
+# and anything else for the command, such as ARGS=--overwrite.
+DURATION ?= 1.0
+ENV ?= CartPole-v1
+WORKERS ?= 4
+SEQUENTIAL ?= runs/sequential
+PARALLEL ?= runs/parallel
+COMPARE_DIR ?= .
+ARGS ?=
 DEMO_SECONDS ?= 25
+PEERS_ARGS ?=
 
 # Nested thread pools are what makes parallel training slow; numpy and torch read these when imported.
 export OMP_NUM_THREADS := 1
@@ -15,7 +29,7 @@ export MKL_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
 help: ## This list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(STAMP) ## Build .venv from the pins in constraints.txt
 
@@ -34,6 +48,21 @@ demo: setup ## Train CartPole sequentially, then in parallel, and compare (about
 	@$(BIN)/paceline train ppo --env CartPole-v1 --num-workers 2 --duration $(DEMO_SECONDS)s \
 		--output-dir runs/demo_parallel --overwrite
 	@$(BIN)/paceline compare runs/demo_sequential runs/demo_parallel
+
+train-sequential: setup ## Train DURATION=1.0 hours on ENV=CartPole-v1 in one process
+	@$(BIN)/paceline train ppo --config configs/ppo_sequential.yaml --env $(ENV) --duration $(DURATION) \
+		--output-dir $(SEQUENTIAL) $(ARGS)
+
+# The number of envs stays that of the sequential run whatever WORKERS is, so that the two can be compared.
+train-parallel: setup ## The same on WORKERS=4 worker processes
+	@$(BIN)/paceline train ppo --config configs/ppo_parallel.yaml --env $(ENV) --duration $(DURATION) \
+		--num-workers $(WORKERS) --n-envs 32 --output-dir $(PARALLEL) $(ARGS)
+
+compare: setup ## Put the two side by side: table, comparison.png, comparison_report.txt, comparison.html
+	@$(BIN)/paceline compare --sequential $(SEQUENTIAL) --parallel $(PARALLEL) --output-dir $(COMPARE_DIR) $(ARGS)
+
+tensorboard: setup ## Show the runs under runs/ in a browser
+	@$(BIN)/tensorboard --logdir runs
 
 test: lint types layers unit ## Everything that must pass: lint, strict types, layers, the default test suite
 
@@ -61,6 +90,28 @@ test-slow: setup ## Learning tests and other long ones
 
 bench: setup ## Sequential against parallel on CartPole, in one run
 	@$(BIN)/paceline bench --env CartPole-v1 --num-workers 2
+
+bench-sb3: setup $(SB3_STAMP) ## Sequential PPO against stable-baselines3, in one run
+	@$(BIN)/python benchmarks/sb3_ppo.py --sb3-python $(SB3_VENV)/bin/python
+
+# An environment of its own: nothing it needs may reach ours. torch goes first, by itself, so that its pin decides.
+$(SB3_STAMP): benchmarks/requirements-sb3.txt
+	@test -x $(SB3_VENV)/bin/python || $(PYTHON) -m venv $(SB3_VENV)
+	@$(SB3_VENV)/bin/python -m pip install -qq --disable-pip-version-check torch==2.13.0
+	@$(SB3_VENV)/bin/python -m pip install -qq --disable-pip-version-check -r benchmarks/requirements-sb3.txt
+	@touch $@
+
+bench-peers: setup ## All peers in one run: speed on four workloads (over an hour), see PEERS_ARGS
+	@$(BIN)/python benchmarks/against_peers.py $(PEERS_ARGS)
+
+bench-solve: setup ## Wall time to solve CartPole, against peers (about 15 minutes)
+	@$(BIN)/python benchmarks/against_peers.py --solve $(PEERS_ARGS)
+
+bench-weights: setup ## Handing one million parameters to four workers
+	@$(BIN)/python benchmarks/weights.py
+
+bench-workers: setup ## Memory of a worker, and the time until eight are up
+	@$(BIN)/python benchmarks/workers.py
 
 docs: setup ## Run the code in README.md and docs/
 	@$(BIN)/python -m pytest -q tests/docs $(PYTEST_ARGS)

@@ -16,7 +16,10 @@ from paceline.errors import ConfigError, PacelineError, nearest
 
 COMMANDS = {
     "train": ("paceline.cli.train", "train an agent"),
+    "eval": ("paceline.cli.eval", "play episodes with a trained agent, perhaps on video"),
     "compare": ("paceline.cli.compare", "put runs side by side"),
+    "plot": ("paceline.cli.plot", "draw learning curves"),
+    "ls": ("paceline.cli.ls", "list the runs under a folder"),
     "bench": ("paceline.cli.bench", "measure sequential against parallel on this machine"),
     "check": ("paceline.cli.check", "test this installation"),
 }

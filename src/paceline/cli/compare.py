@@ -1,45 +1,119 @@
-"""`paceline compare A B [C...]`: runs side by side, against the first."""
+"""`paceline compare A B [C ...]`: runs side by side, against the first; a table, a picture, a page, a text to keep."""
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
 from paceline.errors import ConfigError, nearest
-from paceline.measure.compare import compare
-from paceline.measure.results import read_run
+from paceline.measure.compare import Comparison, compare, interval_note
+from paceline.measure.folder import write_atomic
+from paceline.measure.page import make_page
+from paceline.measure.picture import make_picture
+from paceline.measure.plots import draw_png
+from paceline.measure.report import make_report, title_of
+from paceline.measure.sides import read_sides
 
-FLAGS = ("--sequential", "--parallel", "--help")
+PICTURE, REPORT, PAGE = "comparison.png", "comparison_report.txt", "comparison.html"
+FLAGS = ("--sequential", "--parallel", "--output-dir", "--score", "--help")
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print the table, the verdict and what makes the runs differ; needs no torch."""
+    """Print the table and the verdict, write picture, page and report; needs no torch."""
+    given = _parse([_dashed(word) for word in argv])
+    groups: list[tuple[str | None, list[str]]] = [("sequential", folders) for folders in given.sequential or []]
+    groups += [(None, [folder]) for folder in given.runs]
+    groups += [("parallel", folders) for folders in given.parallel or []]
+    if len(groups) < 2:
+        raise ConfigError(
+            f"compare: needs at least two run folders, not {len(groups)}. "
+            "Write `paceline compare runs/A runs/B`, or --sequential runs/A --parallel runs/B."
+        )
+    result = compare(read_sides(groups), score=_score(given.score))
+    _print(result)
+    for path in write_files(result, Path(given.output_dir)):
+        Console(highlight=False).print(f"written: {path}", markup=False, soft_wrap=True)
+    return 0
+
+
+def write_files(result: Comparison, folder: Path) -> tuple[Path, ...]:
+    """Put picture, report and page into a folder, which is made where there is none.
+
+    Raises:
+        ConfigError: Nothing can be written there.
+    """
+    picture = make_picture(result)
+    contents: dict[Path, str | bytes] = {
+        folder / PICTURE: draw_png(picture, title_of(result), result.verdict),
+        folder / REPORT: make_report(result),
+        folder / PAGE: make_page(result, picture),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, content in contents.items():
+            write_atomic(path, content)
+    except OSError as error:
+        raise ConfigError(
+            f"output_dir {str(folder)!r}: must be writable ({error.strerror or error}). Choose another --output-dir."
+        ) from error
+    return tuple(contents)
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="paceline compare",
-        description="Put runs side by side. Speed-up and efficiency are against the first.",
+        description="Put runs side by side. Speed-up and efficiency are against the first. "
+        f"Writes {PICTURE}, {PAGE} and {REPORT}.",
         allow_abbrev=False,
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, the one to compare with first")
-    parser.add_argument("--sequential", metavar="RUN", help="the run to compare with (the same as naming it first)")
-    parser.add_argument("--parallel", metavar="RUN", action="append", help="a run to compare (the same as naming it)")
-    given, unknown = parser.parse_known_args(list(argv))
+    parser.add_argument(
+        "--sequential", metavar="RUN", nargs="+", action="append",
+        help="the run to compare with, or several that differ in the seed",
+    )  # fmt: skip
+    parser.add_argument(
+        "--parallel", metavar="RUN", nargs="+", action="append",
+        help="the run to compare, or several that differ in the seed; may be given again for another side",
+    )  # fmt: skip
+    parser.add_argument("--output-dir", metavar="DIR", default=".", help="where the files go (the current folder)")
+    parser.add_argument(
+        "--score", metavar="X",
+        help="tell when the mean return of the last 100 episodes first was X (the highest that all runs reached)",
+    )  # fmt: skip
+    given, unknown = parser.parse_known_args(words)
     if unknown:
         raise ConfigError(f"compare {unknown[0]}: no such flag. {nearest(unknown[0].split('=')[0], FLAGS)}")
-    folders = [*([given.sequential] if given.sequential else []), *given.runs, *(given.parallel or [])]
-    if len(folders) < 2:
-        raise ConfigError(
-            f"compare: needs at least two run folders, not {len(folders)}. "
-            "Write `paceline compare runs/A runs/B`, or --sequential runs/A --parallel runs/B."
-        )
-    result = compare([read_run(folder) for folder in folders])
+    return given
+
+
+def _dashed(word: str) -> str:
+    """`--output_dir` is `--output-dir`; the value behind a = is left alone."""
+    name, equals, value = word.partition("=")
+    return (name.replace("_", "-") if name.startswith("--") else name) + equals + value
+
+
+def _score(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ConfigError(f"score={text!r}: must be a number. Write a mean return, e.g. --score 475.")
+    return value
+
+
+def _print(result: Comparison) -> None:
     console = Console(highlight=False)
     if console.is_terminal:
         console.print(result.as_table())
         console.print(f"\n{result.verdict}", style="bold", markup=False)
-        for remark in result.remarks:
-            console.print(f"note: {remark}", style="yellow", markup=False)
     else:
-        console.print(result.as_text(), end="", markup=False, soft_wrap=True)
-    return 0
+        console.print(f"{result.as_text()}\n{result.verdict}", markup=False, soft_wrap=True)
+    for remark in (*result.remarks, *filter(None, [interval_note(result)])):
+        console.print(f"note: {remark}", style="yellow", markup=False, soft_wrap=not console.is_terminal)

@@ -44,7 +44,9 @@ def run(argv: Sequence[str]) -> int:
     if config.num_workers != 0 and (parallel.start_method or default_start_method()) == "forkserver":
         start_fork_server([PROGRAM])  # it loads torch while this process does
     # Only now: torch takes longer to load than all of the above.
+    from paceline.runtime.worker import set_title
     from paceline.train.run import train
 
+    set_title(f"paceline: train {algo} {config.env_name}")
     summary = train(config, argv=["paceline", "train", *argv])
     return EXIT_CODES.get(summary.stop_reason or "", 0)

@@ -1,27 +1,30 @@
-"""Two or more runs side by side: how much faster, how well each learned, where the time went.
+"""Sides against the first of them: how much faster, how well each learned, where the time went.
 
-`read_run` takes what a run folder says of itself, `compare` puts runs against the first of them,
-and the result is rows of text: `as_table` for a terminal, `as_text` for a file or a pipe.
+run folders -> `sides` -> `compare` -> table, `picture` (`plots`, `page`) and `report`. Nothing here
+draws or writes; the result is rows of text: `as_table` for a terminal, `as_text` for a file or a pipe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from rich.table import Table
+from rich.text import Text
 
 from paceline.errors import ConfigError
-from paceline.measure.panel import duration, number, phase_shares, plural
+from paceline.measure.curves import Reached
+from paceline.measure.intervals import METHOD, mean_interval
+from paceline.measure.likeness import Difference, differences, remarks, same_task
+from paceline.measure.panel import duration, number
 from paceline.measure.results import RunResult
-
-TIE = 0.05
-"""Speeds that differ by less are called equal."""
+from paceline.measure.sides import PHASES, Side
+from paceline.measure.verdict import subject, verdict
 
 MISSING = "-"
-
-_T = TypeVar("_T")
+SHORT_S = 120.0
+"""Times below are shown in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,136 +32,200 @@ class Row:
     """One line of the table."""
 
     label: str
-    cells: tuple[str, ...]  # one for each run
+    cells: tuple[str, ...]  # one for each side
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Runs against the first of them."""
+    """Sides against the first of them."""
 
-    runs: tuple[RunResult, ...]
-    names: tuple[str, ...]
+    sides: tuple[Side, ...]
     rows: tuple[Row, ...]
     verdict: str
     """One sentence."""
     remarks: tuple[str, ...]
-    """Why the runs may not be comparable; empty when they are."""
+    """What a reader has to know before believing the numbers; empty when nothing."""
+    differences: tuple[Difference, ...]
+    score: float | None
+    """The return whose time is told; None where there is none that could be."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the sides are called."""
+        return tuple(side.name for side in self.sides)
+
+    @property
+    def subject(self) -> Side | None:
+        """The side that the verdict is about; None where none did the task of the first."""
+        return subject(self.sides)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a side has several runs."""
+        return any(len(side.runs) > 1 for side in self.sides)
 
     def as_table(self) -> Table:
         """For a terminal."""
         table = Table(title=None, box=None, pad_edge=False, header_style="bold")
         table.add_column("")
         for name in self.names:
-            table.add_column(name, justify="right", overflow="fold")
+            table.add_column(Text(name), justify="right", overflow="fold")
         for row in self.rows:
             style = "bold" if row.label in ("steps/s", "speed-up") else None
-            table.add_row(row.label, *row.cells, style=style)
+            table.add_row(row.label, *(Text(cell) for cell in row.cells), style=style)
         return table
 
     def as_text(self) -> str:
-        """The table, the verdict and the remarks as plain text."""
+        """The table as plain text."""
         lines = [("", *self.names), *((row.label, *row.cells) for row in self.rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.names) + 1)]
         text = []
         for label, *cells in lines:
             padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-            text.append("  ".join([label.ljust(widths[0]), *padded]))
-        return "\n".join([*text, "", self.verdict, *(f"note: {remark}" for remark in self.remarks)]) + "\n"
+            text.append("  ".join([label.ljust(widths[0]), *padded]).rstrip())
+        return "\n".join(text) + "\n"
 
 
-def compare(runs: Sequence[RunResult]) -> Comparison:
-    """Put runs side by side; speed-up and efficiency are against the first."""
-    if len(runs) < 2:
-        raise ConfigError(f"compare: needs at least two runs, not {len(runs)}. Name another run folder.")
-    names = _names(runs)
-    base = runs[0]
+def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
+    """Put sides next to each other; speed-up and efficiency are against the first.
+
+    Args:
+        sides: Two or more.
+        score: Mean return whose time is told; the highest that every run has reached unless given.
+    """
+    if len(sides) < 2:
+        raise ConfigError(f"compare: needs at least two runs, not {len(sides)}. Name another run folder.")
+    found = differences(sides)
+    base = sides[0]
+    alike = [side for side in sides if same_task(base, side)]
+    if score is None and len(alike) > 1:
+        score = common_score(alike)
+
+    def row(label: str, cell: Callable[[Side], str]) -> Row:
+        return Row(label, tuple(cell(side) for side in sides))
+
+    def of(label: str, value: Callable[[RunResult], float | None], show: Callable[[float], str]) -> Row:
+        return row(label, lambda side: _spread([value(run) for run in side.runs], show))
+
     rows = [
-        Row("state", tuple("finished" if run.finished else "unfinished" for run in runs)),
-        Row("workers", tuple(_or_missing(run.num_workers, _workers) for run in runs)),
-        Row("envs", tuple(_or_missing(run.n_envs, "{:,}".format) for run in runs)),
-        Row("steps", tuple(f"{run.steps:,}" for run in runs)),
-        Row("episodes", tuple(f"{run.episodes:,}" for run in runs)),
-        Row("time", tuple(duration(run.wall_s) for run in runs)),
-        Row("steps/s", tuple(f"{run.fps:,.0f}" for run in runs)),
-        Row("speed-up", tuple(_or_missing(speed_up(run, base), "{:.2f}x".format) for run in runs)),
-        Row("efficiency per worker", tuple(_or_missing(efficiency(run, base), "{:.0%}".format) for run in runs)),
-        Row("final evaluation", tuple(_or_missing(run.final_eval, number) for run in runs)),
-        Row("best evaluation", tuple(_or_missing(run.best_eval, number) for run in runs)),
-        Row("mean return (last 100)", tuple(_or_missing(run.mean_return, number) for run in runs)),
-        Row("peak memory", tuple(_or_missing(run.peak_memory_mb, "{:,.0f} MB".format) for run in runs)),
-        Row("workers replaced", tuple(_or_missing(run.restarts, "{:,}".format) for run in runs)),
+        row("state", _state),
+        row("seeds" if any(len(side.runs) > 1 for side in sides) else "seed", _seeds),
+        row("workers", lambda side: _either([run.num_workers for run in side.runs], _workers)),
+        row("envs", lambda side: _either([run.n_envs for run in side.runs], "{:,}".format)),
+        of("steps", lambda run: run.steps, "{:,.0f}".format),
+        of("episodes", lambda run: run.episodes, "{:,.0f}".format),
+        of("start-up", lambda run: run.startup_s, seconds),
+        of("time", lambda run: run.wall_s, seconds),
+        of("steps/s", lambda run: run.fps, "{:,.0f}".format),
+        row("speed-up", lambda side: _speed_up(side, base) if side in alike else MISSING),
+        row("efficiency per worker", lambda side: _percent(efficiency(side, base) if side in alike else None)),
+        of("final evaluation", lambda run: run.final_eval, number),
+        of("best evaluation", lambda run: run.best_eval, number),
+        of("mean return (last 100)", lambda run: run.mean_return, number),
     ]
-    shares = [phase_shares([run.phases], run.wall_s) if run.phases else {} for run in runs]
-    for name in dict.fromkeys(name for share in shares for name in share):
-        cells = tuple(f"{share.get(name, 0.0):.0%}" if share else MISSING for share in shares)
-        rows.append(Row(f"time in {name}", cells))
-    shown = tuple(row for row in rows if set(row.cells) != {MISSING})
-    return Comparison(tuple(runs), names, shown, _verdict(runs, names), _remarks(runs, names))
+    if score is not None:
+        asked = [[scores.reached(score) for scores in side.scores] for side in sides]
+        goal = f"{score:,.6g}"
+        rows.append(Row(f"time to {goal}", tuple(_when(some, lambda hit: hit.seconds, seconds) for some in asked)))
+        shown = (_when(some, lambda hit: hit.steps, "{:,.0f}".format) for some in asked)
+        rows.append(Row(f"steps to {goal}", tuple(shown)))
+    rows += [
+        of("peak memory", lambda run: run.peak_memory_mb, lambda mb: f"{mb:,.0f} MB"),
+        of("CPU use (100% = a core)", lambda run: run.cpu_percent, lambda percent: f"{percent:,.0f}%"),
+        of("restarts of workers", lambda run: run.restarts, "{:,.3g}".format),
+    ]
+    shares = [side.shares for side in sides]
+    for name in PHASES:
+        if any(share.get(name, 0.0) >= 0.0005 for share in shares):
+            rows.append(Row(f"time in {name}", tuple(_percent(_share(share, name)) for share in shares)))
+    kept = tuple(row for row in rows if set(row.cells) != {MISSING})
+    return Comparison(tuple(sides), kept, verdict(sides), remarks(sides, found), found, score)
 
 
-def speed_up(run: RunResult, base: RunResult) -> float | None:
-    """Steps per second against the base; None where the base has none."""
-    return run.fps / base.fps if base.fps > 0 else None
-
-
-def efficiency(run: RunResult, base: RunResult) -> float | None:
+def efficiency(side: Side, base: Side) -> float | None:
     """Speed-up by workers: 1 is all that the processes could give. None where a worker count is unknown."""
-    faster = speed_up(run, base)
-    if faster is None or run.num_workers is None or base.num_workers is None:
+    faster = side.faster_than(base)
+    if faster is None or side.num_workers is None or base.num_workers is None:
         return None
-    return faster * max(1, base.num_workers) / max(1, run.num_workers)
+    return faster.mean * max(1, base.num_workers) / max(1, side.num_workers)
 
 
-def _verdict(runs: Sequence[RunResult], names: Sequence[str]) -> str:
-    base, base_name = runs[0], names[0]
-    run, name = max(zip(runs[1:], names[1:], strict=True), key=lambda pair: pair[0].fps)
-    faster = speed_up(run, base)
-    if faster is None:
-        return f"{base_name} took no steps, so there is nothing to compare with."
-    if run.num_workers:
-        name += f" ({plural(run.num_workers, 'worker')})"
-    if len(runs) > 2:
-        name = f"The fastest other run, {name},"
-    rates = f"{run.fps:,.0f} against {base.fps:,.0f} steps/s"
-    if abs(faster - 1) < TIE:
-        text = f"{name} ran about as fast as {base_name}: {rates}"
-    elif faster > 1:
-        text = f"{name} ran {faster:.2f} times as fast as {base_name}: {rates}"
-    else:
-        text = f"{name} ran slower than {base_name}, at {faster:.2f} times its speed: {rates}"
-        if shares := phase_shares([run.phases], run.wall_s) if run.phases else {}:
-            worst = max(shares, key=lambda phase: shares[phase])
-            text += f", with {shares[worst]:.0%} of its time in {worst}"
-    if run.final_eval is not None and base.final_eval is not None:
-        text += f"; evaluation {number(run.final_eval)} against {number(base.final_eval)}"
-    return text + "."
+def common_score(sides: Sequence[Side]) -> float | None:
+    """The highest mean of 100 episodes that every run has reached, rounded down to two digits; None without one."""
+    bests = [scores.best for side in sides for scores in side.scores]
+    known = [best for best in bests if best is not None]
+    if len(known) < len(bests):
+        return None
+    lowest = min(known)
+    if lowest == 0:
+        return 0.0
+    digit = 10.0 ** (math.floor(math.log10(abs(lowest))) - 1)
+    return float(f"{math.floor(lowest / digit + 1e-9) * digit:.6g}")
 
 
-def _remarks(runs: Sequence[RunResult], names: Sequence[str]) -> tuple[str, ...]:
-    remarks = []
-    for what, values in (
-        ("env", [run.env for run in runs]),
-        ("algo", [run.algo for run in runs]),
-        ("n_envs", [run.n_envs for run in runs]),
-    ):
-        known = [value for value in values if value is not None]
-        if len(set(known)) > 1:
-            remarks.append(f"the runs differ in {what} ({', '.join(str(v) for v in values)}): not like for like.")
-    for run, name in zip(runs, names, strict=True):
-        if not run.finished:
-            remarks.append(f"{name} is unfinished ({run.stop_reason}): its numbers are of what it did.")
-    return tuple(remarks)
+def seconds(value: float) -> str:
+    """8.3 s, or 1:02:05 where that is easier to read."""
+    return f"{value:.1f} s" if value < SHORT_S else duration(value)
 
 
-def _names(runs: Sequence[RunResult]) -> tuple[str, ...]:
-    """Folder names where they differ, else whole paths."""
-    names = [run.path.resolve().name for run in runs]
-    return tuple(names if len(set(names)) == len(names) else [str(run.path) for run in runs])
+def interval_note(comparison: Comparison) -> str | None:
+    """What ± means here; None where nothing has one."""
+    return f"± is half of the {METHOD} of the mean over a side's runs." if comparison.grouped else None
+
+
+def _spread(values: Sequence[float | None], show: Callable[[float], str]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return MISSING
+    interval = mean_interval(known)
+    half = interval.half_width
+    return show(interval.mean) if half is None or half == 0 else f"{show(interval.mean)} ± {show(half)}"
+
+
+def _when(hits: Sequence[Reached | None], value: Callable[[Reached], float], show: Callable[[float], str]) -> str:
+    reached = [value(hit) for hit in hits if hit is not None]
+    if not reached:
+        return "not reached"
+    missed = f" ({len(reached)} of {len(hits)} runs)" if len(reached) < len(hits) else ""
+    return _spread(reached, show) + missed
+
+
+def _state(side: Side) -> str:
+    finished = sum(run.finished for run in side.runs)
+    if finished == len(side.runs):
+        return "finished"
+    return "unfinished" if not finished else f"{finished} of {len(side.runs)} finished"
+
+
+def _seeds(side: Side) -> str:
+    seeds = [MISSING if run.seed is None else str(run.seed) for run in side.runs]
+    return MISSING if set(seeds) == {MISSING} else ", ".join(seeds)
+
+
+def _speed_up(side: Side, base: Side) -> str:
+    ratio = side.faster_than(base)
+    if ratio is None:
+        return MISSING
+    return f"{ratio.mean:.2f}x" + (f" ({ratio.low:.2f}-{ratio.high:.2f})" if ratio.n > 1 and side is not base else "")
+
+
+def _either(values: Sequence[int | None], show: Callable[[int], str]) -> str:
+    return " or ".join(dict.fromkeys(MISSING if value is None else show(value) for value in values))
 
 
 def _workers(count: int) -> str:
     return f"{count}" if count else "0 (sequential)"
 
 
-def _or_missing(value: _T | None, show: Callable[[_T], str]) -> str:
-    return MISSING if value is None else show(value)
+def _share(shares: Mapping[str, float], name: str) -> float | None:
+    """A phase's share; None where the run did not tell it from another."""
+    parts = ("env", "inference")
+    if name == "collect" and name not in shares and shares:
+        return sum(shares.get(part, 0.0) for part in parts)
+    if not shares or (name in parts and name not in shares and "collect" in shares):
+        return None
+    return shares.get(name, 0.0)
+
+
+def _percent(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.0%}"

@@ -33,6 +33,12 @@ class Episodes:
     def __len__(self) -> int:
         return len(self.t)
 
+    @classmethod
+    def none(cls) -> Episodes:
+        """No episodes."""
+        nothing = np.empty(0, np.int64)
+        return cls(nothing, nothing, nothing, np.empty(0, np.float64), nothing)
+
 
 class EpisodeTracker:
     """Adds up returns and lengths per env, over the borders of rollouts.

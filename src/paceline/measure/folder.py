@@ -36,9 +36,11 @@ TRAIN_LOG = "train.log"
 CHECKPOINTS = "checkpoints"
 BEST_MODEL = "best_model"
 SUMMARY = "summary.json"
+TRACKING_ID = "wandb_id.txt"
 
 OWN_NAMES = (
     CONFIG, COMMAND, SYSTEM_INFO, LAYOUT, PROGRESS, EPISODES, LOGS, TRAIN_LOG, CHECKPOINTS, BEST_MODEL, SUMMARY,
+    TRACKING_ID,
 )  # fmt: skip
 """Everything a run writes, and so everything `overwrite` may remove."""
 
@@ -140,12 +142,12 @@ class RunFolder:
         self.write(COMMAND, shlex.join(argv) + "\n")
 
 
-def write_atomic(path: Path, text: str) -> None:
+def write_atomic(path: Path, content: str | bytes) -> None:
     """Replace a file by way of a temporary one beside it, synced first."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(temporary, "wb") as file:
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

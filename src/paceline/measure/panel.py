@@ -4,114 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from rich.console import RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from paceline.measure.record import Evaluation, Goal, Iteration, RunInfo, Summary
+from paceline.measure import worker_rows
+from paceline.measure.record import RunInfo, Summary
+from paceline.measure.view import COLOURS, View, phase_shares
 
-COLOURS = {
-    "env": "cyan",
-    "inference": "blue",
-    "collect": "cyan",
-    "wait": "red",
-    "learn": "magenta",
-    "sync": "yellow",
-    "eval": "green",
-    "other": "grey50",
-}
-"""Phases in the order in which they are shown."""
 SPARKS = "▁▂▃▄▅▆▇█"
+LABEL = 9
+"""Width of the names at the left."""
 SILENT_S = 10.0
 """After so long without an update the panel says how long it has been."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class View:
-    """What the display knows at one moment."""
-
-    info: RunInfo
-    goal: Goal
-    newest: Iteration | None
-    recent: Sequence[Iteration]
-    """Iterations of the last seconds: rates and shares are theirs."""
-    wall_s: float
-    since_s: float
-    """Seconds since the newest iteration."""
-    returns: Sequence[float] = ()
-    """Mean returns so far, oldest first."""
-    last_eval: Evaluation | None = None
-    best_eval: Evaluation | None = None
-
-    @property
-    def steps(self) -> int:
-        """Steps of the run so far."""
-        return self.newest.steps if self.newest else self.info.resumed_steps
-
-    @property
-    def episodes(self) -> int:
-        """Episodes of the run so far."""
-        return self.newest.episodes if self.newest else 0
-
-    @property
-    def fps(self) -> float | None:
-        """Steps per second of late, learning included."""
-        seconds = sum(it.iteration_s for it in self.recent)
-        return sum(it.iteration_steps for it in self.recent) / seconds if seconds > 0 else None
-
-    @property
-    def episodes_per_s(self) -> float | None:
-        """Episodes per second of late."""
-        seconds = sum(it.iteration_s for it in self.recent)
-        return sum(it.iteration_episodes for it in self.recent) / seconds if seconds > 0 else None
-
-    @property
-    def fraction(self) -> float:
-        """How much of the run is done, by the budget that is nearest to its end."""
-        parts = [
-            have / goal
-            for have, goal in (
-                (self.steps, self.goal.steps),
-                (self.episodes, self.goal.episodes),
-                (self.wall_s, self.goal.seconds),
-            )
-            if goal
-        ]
-        return min(1.0, max(parts, default=0.0))
-
-    @property
-    def left_s(self) -> float | None:
-        """Seconds until the first budget is spent at the present rate; None while nobody can know."""
-        lefts = []
-        if self.goal.seconds is not None:
-            lefts.append(self.goal.seconds - self.wall_s)
-        for goal, have, rate in (
-            (self.goal.steps, self.steps, self.fps),
-            (self.goal.episodes, self.episodes, self.episodes_per_s),
-        ):
-            if goal is not None and rate:
-                lefts.append((goal - have) / rate - self.since_s)
-        return max(0.0, min(lefts)) if lefts else None
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """Part of the recent time by phase, the rest as `other`; they add up to one."""
-        return phase_shares([it.phases for it in self.recent], sum(it.iteration_s for it in self.recent))
-
-
-def phase_shares(phases: Sequence[Mapping[str, float]], total_s: float) -> dict[str, float]:
-    """Part of `total_s` by phase, known phases first, the rest as `other`."""
-    if total_s <= 0:
-        return {}
-    seconds: dict[str, float] = dict.fromkeys(COLOURS, 0.0)
-    for one in phases:
-        for name, value in one.items():
-            seconds[name] = seconds.get(name, 0.0) + value
-    seconds["other"] += max(0.0, total_s - sum(seconds.values()))
-    total_s = sum(seconds.values())  # above the wall time only by rounding
-    return {name: value / total_s for name, value in seconds.items() if value > 0}
 
 
 def first_lines(info: RunInfo) -> list[str]:
@@ -154,20 +59,29 @@ def last_lines(summary: Summary, info: RunInfo) -> list[str]:
 
 
 def plain_line(view: View) -> str:
-    """The state in one line, for a log."""
-    parts = [f"[{duration(view.wall_s)}] {_amount(view)}"]
+    """The state in one line, for a log; begins with the unit of the budget that ends the run first."""
+    newest = view.newest
+    parts = [] if view.by_episodes else [_amount(view)]
+    parts.append(f"episode {view.episodes:,}" + (f"/{view.goal.episodes:,}" if view.goal.episodes else ""))
+    if newest is not None and newest.last_return is not None:
+        parts.append(f"reward {number(newest.last_return)}")
+        parts.append(f"length {newest.last_length:,}")
+    if newest is not None and newest.ep_rew_mean is not None:
+        parts.append(f"mean(100) {number(newest.ep_rew_mean)}")
+    if newest is not None:
+        parts.append(f"{plural(newest.iteration_episodes, 'episode')} in this rollout")
+    parts.append(plural(view.info.n_envs, "env"))
     if view.fps is not None:
         parts.append(f"{view.fps:,.0f} steps/s")
-    newest = view.newest
-    if newest is not None and newest.ep_rew_mean is not None:
-        parts.append(f"return {number(newest.ep_rew_mean)}")
+    if lag := _lag(view):
+        parts.append(lag)
     if view.last_eval is not None:
         parts.append(f"eval {number(view.last_eval.mean_reward)}")
     if shares := view.shares:
         parts.append(shares_text(shares))
     if view.left_s is not None:
         parts.append(f"{duration(view.left_s)} left")
-    return " | ".join(parts)
+    return f"[{duration(view.wall_s)}] " + " | ".join(parts)
 
 
 def panel(view: View, width: int) -> RenderableType:
@@ -175,17 +89,17 @@ def panel(view: View, width: int) -> RenderableType:
     if view.newest is None:
         return Text(f"starting, {duration(view.wall_s)}", style="dim", no_wrap=True, overflow="ellipsis")
     newest = view.newest
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(10, width - 12))
+    rows: list[tuple[str, Text | str]] = []
 
     left = "" if view.left_s is None else f", {duration(view.left_s)} left"
     tail = f"  {view.fraction:4.0%}  {_amount(view)}  {duration(view.wall_s)}{left}"
-    bar_width = max(8, min(40, width - 12 - len(tail)))
-    grid.add_row("run", Text.assemble(bar(view.fraction, bar_width), tail))
+    bar_width = max(8, min(40, width - LABEL - len(tail)))
+    rows.append(("run", Text.assemble(bar(view.fraction, bar_width), tail)))
 
     rates = f" steps/s   {view.episodes_per_s or 0:,.3g} episodes/s   {newest.iteration:,} updates"
-    grid.add_row("speed", Text.assemble((f"{view.fps or 0:,.0f}", "bold"), rates))
+    if lag := _lag(view):
+        rates += f"   {lag}"
+    rows.append(("speed", Text.assemble((f"{view.fps or 0:,.0f}", "bold"), rates)))
 
     returns = Text()
     if newest.ep_rew_mean is None:
@@ -196,18 +110,31 @@ def panel(view: View, width: int) -> RenderableType:
         returns.append(sparkline(view.returns, 24), style="green")
         if newest.ep_len_mean is not None:
             returns.append(f"   length {number(newest.ep_len_mean)}")
-    grid.add_row("return", returns)
+    rows.append(("return", returns))
     if view.last_eval is not None and view.best_eval is not None:
-        grid.add_row("eval", f"{number(view.last_eval.mean_reward)} last   {number(view.best_eval.mean_reward)} best")
+        rows.append(("eval", f"{number(view.last_eval.mean_reward)} last   {number(view.best_eval.mean_reward)} best"))
 
     if shares := view.shares:
-        grid.add_row("time", Text.assemble(stack(shares, 24), "   ", shares_legend(shares)))
+        rows.append(("time", Text.assemble(stack(shares, 24), "   ", shares_legend(shares))))
     workers = _workers(view)
     if view.since_s > SILENT_S:
         workers.append(f"   no update for {duration(view.since_s)}", style="yellow")
     if workers:
-        grid.add_row("workers", workers)
-    return grid
+        rows.append(("workers", workers))
+    rows += [(f"  {name}", line) for name, line in worker_rows.rows(worker_rows.activities(view.recent))]
+    return _lines(rows, width)
+
+
+def _lines(rows: Sequence[tuple[str, Text | str]], width: int) -> Group:
+    """Names and what belongs to them, below each other. A rich table of this costs more than twice as much."""
+    lines = []
+    for name, content in rows:
+        line = Text(no_wrap=True, overflow="ellipsis", end="")
+        line.append(name.ljust(LABEL), style="dim")
+        line.append(content)
+        line.truncate(width, overflow="ellipsis")
+        lines.append(line)
+    return Group(Text("\n", end="").join(lines))
 
 
 def bar(fraction: float, width: int) -> Text:
@@ -280,9 +207,14 @@ def plural(count: int, noun: str) -> str:
 def _amount(view: View) -> str:
     """How far the run is, in the unit of the budget that ends it first."""
     steps = f"{view.steps:,} / {view.goal.steps:,} steps" if view.goal.steps else f"{view.steps:,} steps"
-    if view.goal.episodes and view.episodes / view.goal.episodes >= view.fraction:
-        return f"{view.episodes:,} / {view.goal.episodes:,} episodes"
-    return steps
+    return f"{view.episodes:,} / {view.goal.episodes:,} episodes" if view.by_episodes else steps
+
+
+def _lag(view: View) -> str:
+    """How far the weights that acted are behind, where they are."""
+    parallel = view.newest.parallel if view.newest else {}
+    worst = parallel.get("policy_lag_max", 0.0)
+    return f"lag {parallel.get('policy_lag_mean', 0.0):.2g} (max {worst:.0f})" if worst > 0 else ""
 
 
 def _workers(view: View) -> Text:

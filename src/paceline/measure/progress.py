@@ -1,29 +1,33 @@
 """What a person sees while a run goes on.
 
-A thread of its own draws twice a second (one drawing costs this process some 3 ms). The training only
+A thread of its own draws twice a second (one drawing costs this process some 2 ms). The training only
 leaves the newest iteration behind and never waits for a terminal: one stopped with Ctrl-S blocks its writers.
 
     training --- update(iteration) ---> [newest, last seconds] <--- drawn by the thread ---> stderr
 
-On a terminal it is a live panel, elsewhere a line every five seconds, and nothing when quiet.
+On a terminal it is a live panel, elsewhere a line every five seconds, and nothing when quiet. A log gets
+the same lines from the training itself, so that it has them whatever becomes of the terminal.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from rich.console import Console
 from rich.file_proxy import FileProxy
 from rich.live import Live
 
-from paceline.measure.panel import View, first_lines, last_lines, panel, plain_line
+from paceline.measure.panel import first_lines, last_lines, panel, plain_line
 from paceline.measure.record import Evaluation, Goal, Iteration, RunInfo, Summary
+from paceline.measure.train_log import LOGGER, TrainLog
+from paceline.measure.view import View
 
 REFRESH_S = 0.5
 PLAIN_EVERY_S = 5.0
@@ -42,6 +46,7 @@ class Progress:
         quiet: Show nothing.
         console: Where to draw; stderr unless told.
         live: Whether to draw a panel; None looks at the console.
+        log: Gets the first and last lines, notes, and a line every five seconds, also when quiet.
     """
 
     def __init__(
@@ -52,8 +57,12 @@ class Progress:
         quiet: bool = False,
         console: Console | None = None,
         live: bool | None = None,
+        log: TrainLog | None = None,
     ) -> None:
         self._info = info
+        self._log = log
+        self._logged = float("-inf")
+        self._warnings = _Warnings(self._show_note)
         self._goal = goal
         self._quiet = quiet
         self._console = console or Console(stderr=True, highlight=False)
@@ -86,8 +95,12 @@ class Progress:
 
     def start(self) -> None:
         """Print the first line and begin to draw."""
-        if self._quiet or self._thread is not None:
+        if self._thread is not None:
             return
+        self._to_log(first_lines(self._info))
+        if self._quiet:
+            return
+        logging.getLogger(LOGGER).addHandler(self._warnings)
         self._updated = time.perf_counter()
         self._thread = threading.Thread(target=self._show, name="progress", daemon=True)
         self._thread.start()
@@ -105,18 +118,24 @@ class Progress:
                 self._last_eval = iteration.evaluation
                 if self._best_eval is None or iteration.evaluation.mean_reward > self._best_eval.mean_reward:
                     self._best_eval = iteration.evaluation
-            self._updated = time.perf_counter()
+            self._updated = now = time.perf_counter()
+        if self._log is not None and now - self._logged >= PLAIN_EVERY_S:
+            self._to_log([plain_line(self.view())])
+            self._logged = now
 
     def note(self, text: str) -> None:
-        """Say something above the panel: a worker was replaced, a save has failed. Never blocks."""
-        with self._lock:
-            self._notes.append(text)
+        """Say something above the panel: a worker was replaced, a save has failed. Never blocks on the terminal."""
+        self._to_log([text])
+        self._show_note(text)
 
     def close(self, summary: Summary | None = None) -> None:
         """Stop drawing and print the last lines. May be called twice; waits for a stuck terminal a second at most."""
+        if summary is not None and self._summary is None:
+            self._to_log(last_lines(summary, self._info))
+            self._summary = summary
+        logging.getLogger(LOGGER).removeHandler(self._warnings)
         if self._thread is None:
             return
-        self._summary = summary
         self._stopping.set()
         self._thread.join(PATIENCE_S)
         self._thread = None
@@ -161,6 +180,16 @@ class Progress:
         except (OSError, ValueError):
             pass  # the terminal is gone; the run is not
 
+    def _to_log(self, lines: Sequence[str]) -> None:
+        if self._log is not None:
+            for line in lines:
+                self._log.say(line)
+
+    def _show_note(self, text: str) -> None:
+        if not self._quiet:
+            with self._lock:
+                self._notes.append(text)
+
     def _say(self, lines: Sequence[str]) -> None:
         for line in lines:
             self._console.print(line, markup=False, soft_wrap=not self._is_live)
@@ -180,6 +209,18 @@ class Progress:
         if last or now - self._plain_at >= PLAIN_EVERY_S:
             self._say([plain_line(view)])
             self._plain_at, self._plain_iteration = now, view.newest.iteration
+
+
+class _Warnings(logging.Handler):
+    """Shows what the loggers warn of as notes: written past a live panel it would tear it."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Leave it for the display."""
+        self._show(record.getMessage())
 
 
 def restore_streams() -> None:

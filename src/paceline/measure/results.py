@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import yaml
 
 from paceline.errors import ConfigError
-from paceline.measure.folder import CONFIG, LAYOUT, PROGRESS, SUMMARY
+from paceline.measure.columns import Columns, known, read_columns, read_text
+from paceline.measure.folder import COMMAND, CONFIG, LAYOUT, PROGRESS, SUMMARY, SYSTEM_INFO
 from paceline.measure.record import PHASES, PROGRESS_HEADER
 
 _T = TypeVar("_T")
@@ -34,7 +35,9 @@ class RunResult:
     steps: int
     episodes: int
     wall_s: float
+    """From the first step on."""
     fps: float
+    """Steps per second, learning included, evaluation not."""
     final_eval: float | None
     best_eval: float | None
     mean_return: float | None
@@ -43,6 +46,22 @@ class RunResult:
     phases: Mapping[str, float]
     """Seconds by phase."""
     restarts: int | None
+    group_size: int | None = None
+    startup_s: float | None = None
+    cpu_percent: float | None = None
+    """Mean over the run; 100 is one core."""
+    weights_sha256: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """config.yaml by section; empty where there is none that can be read."""
+    command: str | None = None
+    machine: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """system_info.json; empty likewise."""
+    progress: Columns = field(default_factory=dict, compare=False, repr=False)
+    """progress.csv; empty where a finished run has lost it."""
+
+    def setting(self, section: str, name: str) -> Any:
+        """A value of config.yaml, or None."""
+        return _section(self.config, section).get(name)
 
 
 def read_run(folder: str | Path) -> RunResult:
@@ -54,13 +73,28 @@ def read_run(folder: str | Path) -> RunResult:
     path = Path(folder)
     if not path.is_dir():
         raise ConfigError(f"run {str(path)!r}: no such folder. Name the folder of a run, e.g. one under runs/.")
-    if (path / SUMMARY).exists():
-        return _from_summary(path)
-    if (path / PROGRESS).exists():
-        return _from_progress(path)
-    raise ConfigError(
-        f"run {str(path)!r}: neither {SUMMARY} nor {PROGRESS} is there. Name the folder of a run, e.g. one under runs/."
-    )
+    if not (path / SUMMARY).exists() and not (path / PROGRESS).exists():
+        raise ConfigError(
+            f"run {str(path)!r}: neither {SUMMARY} nor {PROGRESS} is there. "
+            "Name the folder of a run, e.g. one under runs/."
+        )
+    progress = read_columns(path / PROGRESS, PROGRESS_HEADER) if (path / PROGRESS).exists() else {}
+    shared: dict[str, Any] = {
+        "path": path,
+        "cpu_percent": _cpu_percent(progress),
+        "mean_return": _last(progress, "rollout/ep_rew_mean"),
+        "config": _mapping(path / CONFIG),
+        "command": _line(path / COMMAND),
+        "machine": _mapping(path / SYSTEM_INFO),
+        "progress": progress,
+    }
+    if not (path / SUMMARY).exists():
+        return _from_progress(path, progress, shared, reason=f"no {SUMMARY}")
+    summary = _from_summary(path / SUMMARY, shared)
+    if (steps := _last(progress, "steps")) is not None and steps > summary.steps:
+        # The run was resumed after this summary and has not ended since.
+        return _from_progress(path, progress, shared, reason=f"{SUMMARY} is older than {PROGRESS}")
+    return summary
 
 
 def read_progress(folder: str | Path) -> list[dict[str, float]]:
@@ -69,28 +103,14 @@ def read_progress(folder: str | Path) -> list[dict[str, float]]:
     Raises:
         ConfigError: The file is missing or damaged; file and line are named.
     """
-    path = Path(folder) / PROGRESS
-    text = _read(path)
-    whole = text[: text.rfind("\n") + 1]  # a run that goes on, or was killed, may leave half a line
-    lines = csv.reader(whole.splitlines())
-    header = next(lines, [])
-    if tuple(header[: len(PROGRESS_HEADER)]) != PROGRESS_HEADER:
-        raise ConfigError(f"{path}: damaged, its first line names no columns of a run. Compare another run.")
-    rows = []
-    for cells in lines:
-        try:
-            rows.append({name: float(cell) for name, cell in zip(header, cells, strict=True) if cell})
-        except ValueError:
-            raise ConfigError(
-                f"{path}, line {lines.line_num}: damaged, not a row of numbers. Remove the line."
-            ) from None
-    return rows
+    columns = read_columns(Path(folder) / PROGRESS, PROGRESS_HEADER)
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [{k: v for k, v in zip(columns, row, strict=True) if not math.isnan(v)} for row in rows]
 
 
-def _from_summary(path: Path) -> RunResult:
-    file = path / SUMMARY
+def _from_summary(file: Path, shared: Mapping[str, Any]) -> RunResult:
     try:
-        content = json.loads(_read(file))
+        content = json.loads(read_text(file))
     except ValueError as error:
         raise ConfigError(f"{file}: damaged, not JSON ({error}). Remove it to read {PROGRESS} instead.") from None
     if not isinstance(content, dict):
@@ -100,7 +120,8 @@ def _from_summary(path: Path) -> RunResult:
         value = within.get(key)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
-        if value is not None and not isinstance(value, kind):
+        wrong = not isinstance(value, kind) or (kind is int and isinstance(value, bool))
+        if value is not None and (wrong or (kind is float and not math.isfinite(value))):
             raise ConfigError(f"{file}: damaged, {key} is {value!r}. Remove the file to read {PROGRESS} instead.")
         return value
 
@@ -111,7 +132,6 @@ def _from_summary(path: Path) -> RunResult:
 
     phases = get("phases", dict) or {}
     return RunResult(
-        path=path,
         finished=get("finished", bool) is True,
         stop_reason=get("stop_reason", str) or "unknown",
         algo=get("algo", str),
@@ -119,70 +139,74 @@ def _from_summary(path: Path) -> RunResult:
         seed=get("seed", int),
         n_envs=get("n_envs", int),
         num_workers=get("num_workers", int),
+        group_size=get("group_size", int),
         steps=need("steps", int),
         episodes=need("episodes", int),
         wall_s=need("wall_s", float),
+        startup_s=get("startup_s", float),
         fps=need("fps", float),
         final_eval=get("mean_reward", float, within=get("final_eval", dict) or {}),
         best_eval=get("mean_reward", float, within=get("best_eval", dict) or {}),
-        mean_return=_last_return(path),
         peak_memory_mb=get("peak_memory_mb", float),
         phases={name: get(name, float, within=phases) or 0.0 for name in phases},
         restarts=get("restarts", int),
+        weights_sha256=get("weights_sha256", str) or None,
+        **shared,
     )
 
 
-def _from_progress(path: Path) -> RunResult:
-    rows = read_progress(path)
-    if not rows:
+def _from_progress(path: Path, progress: Columns, shared: Mapping[str, Any], *, reason: str) -> RunResult:
+    if not len(progress["steps"]):
         raise ConfigError(f"{path / PROGRESS}: empty, the run has not ended an iteration. Let it run on.")
-    last = rows[-1]
-    wall_s = last.get("time/time_elapsed", 0.0)
-    steps = int(last["steps"])
-    evaluations = [row["eval/mean_reward"] for row in rows if "eval/mean_reward" in row]
-    phases = {name: sum(row.get(f"time/{name}_s", 0.0) for row in rows) for name in PHASES}
-    config, layout = _yaml(path / CONFIG), _yaml(path / LAYOUT)
-    workers = layout.get("num_workers", _section(config, "parallel").get("num_workers"))
+
+    def total(name: str) -> float:
+        return float(known(progress[name]).sum()) if name in progress else 0.0
+
+    steps = int(progress["steps"][-1])
+    wall_s = _last(progress, "time/time_elapsed") or 0.0
+    training_s = wall_s - total("time/eval_s")
+    evaluations = known(progress.get("eval/mean_reward", np.empty(0)))
+    memory = known(progress.get("system/rss_mb", np.empty(0)))
+    restarts = _last(progress, "parallel/worker_restarts")
+    config, layout = shared["config"], _mapping(path / LAYOUT)
+    run, env = _section(config, "run"), _section(config, "env")
     return RunResult(
-        path=path,
         finished=False,
-        stop_reason=f"no {SUMMARY}",
-        algo=_if(str, _section(config, "run").get("algo")),
-        env=_if(str, _section(config, "env").get("env")),
-        seed=_if(int, _section(config, "run").get("seed")),
-        n_envs=_if(int, _section(config, "env").get("n_envs")),
-        num_workers=_if(int, workers),
+        stop_reason=reason,
+        algo=_if(str, run.get("algo")),
+        env=_if(str, env.get("env")),
+        seed=_if(int, run.get("seed")),
+        n_envs=_if(int, env.get("n_envs")),
+        num_workers=_if(int, layout.get("num_workers", _section(config, "parallel").get("num_workers"))),
+        group_size=_if(int, layout.get("group_size")),
         steps=steps,
-        episodes=int(last["episodes"]),
+        episodes=int(progress["episodes"][-1]),
         wall_s=wall_s,
-        fps=steps / wall_s if wall_s > 0 else 0.0,
-        final_eval=evaluations[-1] if evaluations else None,
-        best_eval=max(evaluations, default=None),
-        mean_return=last.get("rollout/ep_rew_mean"),
-        peak_memory_mb=max((row["system/rss_mb"] for row in rows if "system/rss_mb" in row), default=None),
-        phases=phases,
-        restarts=_whole(last.get("parallel/worker_restarts")),
+        fps=steps / training_s if training_s > 0 else 0.0,
+        final_eval=float(evaluations[-1]) if len(evaluations) else None,
+        best_eval=float(evaluations.max()) if len(evaluations) else None,
+        peak_memory_mb=float(memory.max()) if len(memory) else None,
+        phases={name: total(f"time/{name}_s") for name in PHASES},
+        restarts=None if restarts is None else int(restarts),
+        **shared,
     )
 
 
-def _last_return(path: Path) -> float | None:
-    """From progress.csv, which a finished run may have lost without harm."""
-    try:
-        rows = read_progress(path)
-    except ConfigError:
+def _cpu_percent(progress: Columns) -> float | None:
+    """Mean over time. The sampler looks every few seconds and shows 0 until it has looked twice."""
+    percent, seconds = progress.get("system/cpu_percent"), progress.get("time/iteration_s")
+    if percent is None or seconds is None:
         return None
-    return rows[-1].get("rollout/ep_rew_mean") if rows else None
+    seen = np.isfinite(percent) & (percent > 0) & (seconds > 0)
+    return float(np.average(percent[seen], weights=seconds[seen])) if seen.any() else None
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise ConfigError(f"{path}: cannot be read ({reason}). Compare another run.") from None
+def _last(columns: Columns, name: str) -> float | None:
+    values = columns.get(name)
+    return float(values[-1]) if values is not None and len(values) and math.isfinite(values[-1]) else None
 
 
-def _yaml(path: Path) -> Mapping[str, Any]:
+def _mapping(path: Path) -> Mapping[str, Any]:
     """A mapping from a YAML or JSON file, empty where there is none: names are a help, not a need."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -191,14 +215,17 @@ def _yaml(path: Path) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+def _line(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8").strip() or None
+    except (OSError, ValueError):
+        return None
+
+
 def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     section = config.get(name)
     return section if isinstance(section, dict) else {}
 
 
 def _if(kind: type[_T], value: Any) -> _T | None:
-    return value if isinstance(value, kind) else None
-
-
-def _whole(value: float | None) -> int | None:
-    return int(value) if value is not None and math.isfinite(value) else None
+    return value if isinstance(value, kind) and not isinstance(value, bool) else None

@@ -36,7 +36,7 @@ class TrainLog(logging.Handler):
     def __init__(self, path: Path, *, append: bool = False) -> None:
         super().__init__()
         self._path = path
-        self._file: IO[str] | None = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+        self._file: IO[bytes] | None = open(path, "ab", buffering=0)  # noqa: SIM115  # owned, closed by `close`
         if not _patiently(self._file):
             self._file.close()
             raise ConfigError(
@@ -52,12 +52,11 @@ class TrainLog(logging.Handler):
         self.handle(logging.LogRecord(LOGGER, level, __file__, 0, line, None, None))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write and flush, so that a killed run leaves it behind."""
+        """Write it now, unbuffered, so that a killed run leaves it behind."""
         if self._file is None:
             return
         try:
-            self._file.write(self.format(record) + "\n")
-            self._file.flush()
+            self._file.write(f"{self.format(record)}\n".encode())
         except Exception:
             self.handleError(record)
 
@@ -83,13 +82,13 @@ class TrainLog(logging.Handler):
 def being_written(path: Path) -> bool:
     """Whether some process holds this log, on this machine and where the file system knows locks."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, "rb") as file:
             return not _lock(file, shared=True)
     except OSError:
         return False
 
 
-def _patiently(file: IO[str]) -> bool:
+def _patiently(file: IO[bytes]) -> bool:
     """Lock; whoever only looks (`being_written`) is gone again in a moment."""
     for _ in range(20):
         if _lock(file):
@@ -98,7 +97,7 @@ def _patiently(file: IO[str]) -> bool:
     return False
 
 
-def _lock(file: IO[str], *, shared: bool = False) -> bool:
+def _lock(file: IO[bytes], *, shared: bool = False) -> bool:
     """Lock a file until it is closed; False where somebody else has."""
     if sys.platform == "win32":
         return True

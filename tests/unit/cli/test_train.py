@@ -22,6 +22,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     module = types.ModuleType("paceline.train.run")
     module.train = train  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "paceline.train.run", module)
+    monkeypatch.setattr("paceline.runtime.worker.set_title", lambda title: seen.update(title=title))
     monkeypatch.delenv("PACELINE_DEBUG", raising=False)
     return seen
 
@@ -31,6 +32,7 @@ def test_train_hands_over_the_config_and_the_command(calls: dict[str, Any]) -> N
     assert cli.main(argv) == 0
     assert calls["config"] == TrainConfig.from_flat(env="CartPole-v1", n_envs=16, total_timesteps=100_000)
     assert calls["argv"] == ["paceline", *argv]
+    assert calls["title"] == "paceline: train ppo CartPole-v1"
 
 
 @pytest.mark.parametrize(("reason", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("duration", 0), (None, 0)])

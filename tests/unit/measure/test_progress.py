@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,20 +15,20 @@ from rich.file_proxy import FileProxy
 
 from paceline.measure import progress as progress_module
 from paceline.measure.panel import (
-    View,
     bar,
     duration,
     first_lines,
     last_lines,
     number,
     panel,
-    phase_shares,
     plain_line,
     sparkline,
     stack,
 )
 from paceline.measure.progress import Progress, restore_streams
-from paceline.measure.record import Evaluation, Goal, Iteration, RunInfo, Summary
+from paceline.measure.record import Evaluation, Goal, Iteration, RunInfo, Summary, WorkerActivity
+from paceline.measure.train_log import TrainLog
+from paceline.measure.view import View, phase_shares
 
 INFO = RunInfo(
     algo="ppo",
@@ -113,7 +115,39 @@ def test_fraction_is_of_the_budget_that_ends_first() -> None:
     assert view(now, goal=Goal(steps=10_000, episodes=50)).fraction == pytest.approx(0.8)
     assert view(now, goal=Goal(steps=1_000)).fraction == 1.0
     assert view(now, goal=Goal()).fraction == 0.0
-    assert "40 / 50 episodes" in plain_line(view(now, goal=Goal(steps=10_000, episodes=50)))
+    assert "40 / 50 episodes" in drawn(view(now, goal=Goal(steps=10_000, episodes=50)))
+
+
+def test_plain_line_begins_with_the_episode_where_the_budget_is_episodes() -> None:
+    now = iteration(4, last_return=123.4, last_length=1234)
+    assert plain_line(view(now, goal=Goal(steps=10_000, episodes=50))).startswith(
+        "[0:02] episode 40/50 | reward 123.4 | length 1,234 | mean(100) 12.5 | 10 episodes in this rollout | 32 envs | "
+        "2,000 steps/s | "
+    )
+    by_steps = plain_line(view(now, goal=Goal(steps=5_000, episodes=1_000_000)))
+    assert by_steps.startswith("[0:02] 4,000 / 5,000 steps | episode 40/1,000,000 | reward")
+    none_yet = plain_line(view(iteration(1, ep_rew_mean=None, ep_len_mean=None, iteration_episodes=1)))
+    assert "reward" not in none_yet
+    assert "mean(100)" not in none_yet
+    assert "| 1 episode in this rollout |" in none_yet
+
+
+def test_lag_is_shown_where_there_is_one() -> None:
+    parallel = {"policy_lag_mean": 0.52, "policy_lag_max": 3.0}
+    assert "lag 0.52 (max 3)" in drawn(view(iteration(1, parallel=parallel)))
+    assert "lag 0.52 (max 3)" in plain_line(view(iteration(1, parallel=parallel)))
+    assert "lag" not in drawn(view(iteration(1, parallel={"policy_lag_mean": 0.0, "policy_lag_max": 0.0})))
+
+
+def test_panel_has_a_line_for_each_worker() -> None:
+    workers = [WorkerActivity(0.3, 0.1, 97.0, 45.0), WorkerActivity(0.1, 0.05)]
+    text = drawn(view(iteration(1, workers=workers)))
+    first, second = text.splitlines()[-2:]
+    assert first.split()[0] == "0"
+    for part in ("env  60%", "inference  20%", "idle  20%", "97 % cpu", "45 MB"):
+        assert part in first
+    assert "idle  70%" in second
+    assert "cpu" not in second
 
 
 def test_shares_add_up_to_one_with_the_rest_named() -> None:
@@ -129,7 +163,7 @@ def test_plain_line_says_everything_in_one_line() -> None:
         "0:02",
         "4,000 / 10,000 steps",
         "2,000 steps/s",
-        "return 12.5",
+        "mean(100) 12.5",
         "eval 480.0",
         "collect 60%",
         "0:03 left",
@@ -249,6 +283,36 @@ def test_live_panel_is_drawn_and_cleared(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not isinstance(sys.stdout, FileProxy)
     assert text.endswith("runs/[red]x\n")
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is given back
+
+
+def test_the_log_gets_lines_also_when_quiet(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    with TrainLog(file) as log, Progress(INFO, Goal(episodes=100), quiet=True, log=log) as progress:
+        for i in range(1, 4):
+            progress.update(iteration(i))
+        progress.note("worker 1 was replaced")
+        progress.close(SUMMARY)
+        progress.close()
+    lines = [line.split(maxsplit=3)[3] for line in file.read_text().splitlines()]
+    assert lines[0].startswith("ppo on CartPole-v1: 32 envs")
+    assert [line for line in lines if "episode 10/100" in line]  # the first at once
+    assert not [line for line in lines if "episode 30/100" in line]  # the next five seconds later
+    assert "worker 1 was replaced" in lines
+    assert len([line for line in lines if line.startswith("finished (total_timesteps)")]) == 1
+
+
+def test_what_loggers_warn_of_is_shown_as_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "REFRESH_S", 0.01)
+    console, file = captured(terminal=True)
+    logger = logging.getLogger("paceline.measure.append")
+    with Progress(INFO, Goal(), console=console, live=True) as progress:
+        progress.update(iteration(1))
+        logger.warning("%s: cannot be written", "progress.csv")
+        logger.info("not this")
+        progress.close(SUMMARY)
+    assert "note: progress.csv: cannot be written" in file.getvalue()
+    assert "not this" not in file.getvalue()
+    assert logging.getLogger("paceline").handlers == []
 
 
 def test_quiet_says_nothing_and_starts_nothing() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -109,12 +110,35 @@ def test_sampler_sees_a_busy_child_and_keeps_the_peak() -> None:
         child.kill()
         child.communicate()
     assert usage.processes >= 2
+    own = usage.each[child.pid]
+    assert own.cpu_percent is not None
+    assert 10.0 < own.cpu_percent < 150.0
+    assert own.memory_mb > 80
+    assert sum(one.memory_mb for one in usage.each.values()) == pytest.approx(usage.memory_mb)
     assert usage.cpu_percent > 10.0
     peak = sampler.peak_memory_mb
     after = sampler.sample(force=True)
     assert after.memory_mb < peak - 60
     assert sampler.peak_memory_mb == peak
     assert usage.scalars() == {"cpu_percent": usage.cpu_percent, "rss_mb": usage.memory_mb}
+
+
+def test_cpu_is_looked_at_more_often_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(root: object) -> list[object]:
+        time.sleep(0.02)  # so long that the next such look is 10 s away
+        return [root]
+
+    monkeypatch.setattr(system, "_tree", slow)
+    sampler = SystemSampler(every_s=0.01)
+    first = sampler.sample()
+    monkeypatch.setattr(system, "_tree", None)
+    deadline = time.perf_counter() + 5.0
+    while sampler.sample() is first and time.perf_counter() < deadline:
+        pass
+    usage = sampler.sample()
+    assert usage is not first
+    assert usage.memory_mb == first.memory_mb
+    assert usage.each[os.getpid()].cpu_percent is not None
 
 
 def test_sampler_mostly_answers_from_memory() -> None:

@@ -1,0 +1,209 @@
+"""Paceline against its peers, all in one run, in windows that take turns.
+
+    make bench-peers
+    python benchmarks/against_peers.py --workloads cartpole --peers paceline-parallel sb3-dummy --rounds 1
+    python benchmarks/against_peers.py --solve
+
+Every contestant trains in a process of its own and rests while the others have their windows. Results are kept by
+workload in results/peers.json: a workload that is measured again replaces its part, the rest stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import peer_report
+import peer_venvs
+import results
+from contestants import Contestant, ContestantFailed
+from peer_table import (
+    NOT_INSTALLABLE,
+    OWN_CONFIG,
+    PEERS,
+    SCRIPTS,
+    TUNED,
+    TUNED_ENVS,
+    WORKLOADS,
+    Peer,
+    Workload,
+)
+
+HERE = Path(__file__).parent
+LOGS = HERE / ".logs"
+SOLVED_AT = 475.0
+
+
+def main() -> None:
+    """Build, measure, report."""
+    args = _arguments()
+    found = _earlier()
+    missing = dict(NOT_INSTALLABLE)
+    peers = {name: PEERS[name] for name in args.peers}
+    for venv in dict.fromkeys(peer.venv for peer in peers.values()):
+        if reason := peer_venvs.build(venv):
+            missing[venv] = reason
+            print(f"{venv}: cannot be installed: {reason}", flush=True)
+    found["not_installed"] = missing
+    peers = {name: peer for name, peer in peers.items() if peer.venv not in missing}
+    if args.build_only:
+        return
+    if args.solve:
+        solvers = {name: peer for name, peer in peers.items() if peer.solves}
+        found["solve"] = solve(solvers, args.seeds, args.limit_s)
+        _keep(found, found["solve"]["machine"])
+    else:
+        for name in args.workloads:
+            window_s = WORKLOADS[name].window_s if args.window_s is None else args.window_s
+            able = {key: peer for key, peer in peers.items() if name in peer.only}
+            found["workloads"][name] = measure(name, WORKLOADS[name], able, args.rounds, window_s)
+            _keep(found, found["workloads"][name]["machine"])  # after each, so that hours are not lost
+    print(peer_report.page(found))
+
+
+def measure(name: str, workload: Workload, peers: dict[str, Peer], rounds: int, window_s: float) -> dict[str, Any]:
+    """Steps per second of all, in turns."""
+    before = results.Calm.now()
+    done: dict[str, dict[str, Any]] = {}
+    failed: dict[str, str] = {}
+    with ExitStack() as stack:
+        alive: dict[str, Contestant] = {}
+        for key, peer in peers.items():
+            contestant = stack.enter_context(_start(key, peer, workload.task(peer, seed=0), name))
+            try:
+                about = contestant.answer()
+                contestant.window(0.0)  # one iteration: loads kernels, touches every page, compiles
+            except ContestantFailed as error:
+                failed[key] = str(error)
+                print(f"{name}: {key} failed: {error}", flush=True)
+                contestant.close()
+                continue
+            startup_s = perf_counter() - contestant.began
+            print(f"{name}: {key} is ready after {startup_s:.1f} s", flush=True)
+            alive[key] = contestant
+            done[key] = {
+                "label": peer.label,
+                "counted": peer.counted,
+                **about,
+                "startup_s": startup_s,
+                "steps_per_s": [],
+                "cores": [],
+            }
+        for number in range(rounds):
+            # There and back again: a machine that drifts favours nobody.
+            for key in sorted(alive, key=list(peers).index, reverse=bool(number % 2)):
+                try:
+                    window = alive[key].window(window_s)
+                except ContestantFailed as error:
+                    failed[key] = str(error)
+                    alive.pop(key).close()
+                    del done[key]
+                    continue
+                done[key]["steps_per_s"].append(window.rate)
+                done[key]["cores"].append(window.cores)
+                done[key]["peak_memory_mb"] = alive[key].peak_memory_mb
+                print(f"{name}: round {number + 1}: {key} {window.rate:,.0f} steps/s", flush=True)
+    return {
+        "settings": workload.task(next(iter(peers.values())), seed=0)["ppo"],
+        "n_envs": workload.n_envs,
+        "rounds": rounds,
+        "window_s": window_s,
+        "contestants": done,
+        "failed": failed,
+        "machine": results.conditions(before),
+    }
+
+
+def solve(peers: dict[str, Peer], seeds: int, limit_s: float) -> dict[str, Any]:
+    """Wall time from the start of a process until CartPole is solved, seed by seed, each alone on the machine."""
+    before = results.Calm.now()
+    done: dict[str, dict[str, Any]] = {
+        key: {"label": peer.label, "seconds": [], "steps": []} for key, peer in peers.items()
+    }
+    for seed in range(seeds):
+        for key in sorted(peers, key=list(peers).index, reverse=bool(seed % 2)):
+            with _start(key, peers[key], _solving(peers[key], seed), "solve") as contestant:
+                try:
+                    steps = int(contestant.answer(limit_s)["steps"])
+                    seconds: float | None = perf_counter() - contestant.began
+                except ContestantFailed as error:
+                    print(f"solve: {key}, seed {seed}: not solved: {error}", flush=True)
+                    done[key]["seconds"].append(None)
+                    done[key]["steps"].append(None)
+                    continue
+            done[key]["seconds"].append(seconds)
+            done[key]["steps"].append(steps)
+            print(f"solve: {key}, seed {seed}: {seconds:.1f} s, {steps:,} steps", flush=True)
+    return {
+        "settings": TUNED,
+        "n_envs": TUNED_ENVS,
+        "target": SOLVED_AT,
+        "limit_s": limit_s,
+        "contestants": done,
+        "machine": results.conditions(before),
+    }
+
+
+def _solving(peer: Peer, seed: int) -> dict[str, Any]:
+    ours = peer.venv == peer_venvs.OURS
+    return {
+        "env": "CartPole-v1",
+        "env_kwargs": {},
+        "n_envs": TUNED_ENVS,
+        "image": False,
+        "ppo": TUNED,
+        "variant": {} if ours else peer.variant,  # our own picks its workers, as for any user
+        "seed": seed,
+        "solve_at": SOLVED_AT,
+        "config": str(OWN_CONFIG) if ours and OWN_CONFIG.exists() else None,
+    }
+
+
+def _start(key: str, peer: Peer, task: dict[str, Any], about: str) -> Contestant:
+    command = [str(peer_venvs.python_of(peer.venv)), str(SCRIPTS / peer.script), json.dumps(task)]
+    return Contestant(command, log=LOGS / f"{about}-{key}.log", path=[HERE, SCRIPTS])
+
+
+def _earlier() -> dict[str, Any]:
+    path = results.RESULTS / "peers.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"workloads": {}}
+    return found
+
+
+def _keep(found: dict[str, Any], machine: dict[str, Any]) -> None:
+    """Write JSON, page and picture; numbers measured beside other programs go where nobody publishes from."""
+    folder = results.RESULTS if machine["quiet"] else LOGS
+    if not machine["quiet"]:
+        print(f"Not kept in results/: other programs were running. See {folder.name}/peers.md.", flush=True)
+    folder.mkdir(exist_ok=True)
+    (folder / "peers.json").write_text(json.dumps(found, indent=2) + "\n")
+    (folder / "peers.md").write_text(peer_report.page(found))
+    peer_report.picture(found, folder / "peers.png")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), metavar="PEER", help=_listed(PEERS))
+    parser.add_argument(
+        "--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), metavar="NAME", help=_listed(WORKLOADS)
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="windows of each contestant")
+    parser.add_argument("--window-s", type=float, help="seconds of a window, at least one iteration; by workload")
+    parser.add_argument("--solve", action="store_true", help="time to solve CartPole instead of speed")
+    parser.add_argument("--seeds", type=int, default=5, help="runs of each contestant that solves")
+    parser.add_argument("--limit-s", type=float, default=180.0, help="when to give up solving")
+    parser.add_argument("--build-only", action="store_true", help="build the environments and stop")
+    return parser.parse_args()
+
+
+def _listed(names: Sequence[str] | dict[str, Any]) -> str:
+    return ", ".join(names)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What the live display costs: CartPole with and without it, in alternating windows.
+
+python benchmarks/display.py [--num-workers 0] [--rounds 12] [--window-s 3]
+
+Three answers. The ratio of steps per second is what a user would notice, but on a shared machine it varies by more
+than the display costs. The ratio of steps per second of processor time varies less (without workers it is that of
+the whole training). And the display's own processor time, in its thread and in `update`, is set against a run of
+50,000 steps/s, where every thread competes for the same cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from typing import Any
+
+from rich.console import Console
+
+from paceline.measure.progress import Progress
+from paceline.measure.record import Goal, Iteration
+from paceline.train import loops
+from paceline.train.budget import RunBudget
+from paceline.train.config import TrainConfig
+from paceline.train.run import Run
+
+PACE = 50_000
+"""Steps per second that the promise is about."""
+LIMIT = 0.01
+
+
+class Timed(Progress):
+    """A display that keeps account of its own processor time."""
+
+    draw_s = 0.0
+    update_s = 0.0
+    updates = 0
+
+    def update(self, iteration: Iteration) -> None:
+        """Take in an iteration, timed."""
+        began = time.thread_time()
+        super().update(iteration)
+        self.update_s += time.thread_time() - began
+        self.updates += 1
+
+    def _show(self) -> None:
+        super()._show()
+        self.draw_s = time.thread_time()  # all of this thread's
+
+
+def main() -> None:
+    """Alternate the windows, print the ratio and the cost."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--num-workers", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--window-s", type=float, default=3.0)
+    args = parser.parse_args()
+    config = TrainConfig.from_flat(env="CartPole-v1", num_workers=args.num_workers, total_timesteps=10**9, quiet=True)
+    fps: dict[bool, list[float]] = {True: [], False: []}
+    per_cpu_s: dict[bool, list[float]] = {True: [], False: []}
+    shares, per_update_us = [], []
+    with Run(config) as run, open(os.devnull, "w") as nowhere:
+        console = Console(file=nowhere, force_terminal=True, width=120, height=40)
+        window(run, console, shown=True, seconds=1.0)  # warm-up
+        for number in range(args.rounds):
+            for shown in (True, False) if number % 2 else (False, True):
+                steps, display, took, cpu_s = window(run, console, shown=shown, seconds=args.window_s)
+                fps[shown].append(steps / took)
+                per_cpu_s[shown].append(steps / cpu_s)
+                if shown:
+                    shares.append(display.draw_s / took)
+                    per_update_us.append(display.update_s / display.updates * 1e6)
+    draw, update_us = statistics.median(shares), statistics.median(per_update_us)
+    cost = draw + update_us * 1e-6 * PACE / config.batch_steps
+    print(f"without display {statistics.median(fps[False]):,.0f} steps/s, with {statistics.median(fps[True]):,.0f}")
+    for what, found in (("steps/s", fps), ("steps per second of processor time", per_cpu_s)):
+        ratios = [a / b for a, b in zip(found[True], found[False], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        print(f"with / without, {what}: median {middle:.3f}, quartiles {low:.3f} to {high:.3f}, {args.rounds} rounds")
+    print(f"drawing takes {draw:.2%} of one core, an update {update_us:.0f} us")
+    print(
+        f"at {PACE:,} steps/s: {cost:.2%} of one core; the limit is {LIMIT:.0%}: {'kept' if cost < LIMIT else 'BROKEN'}"
+    )
+
+
+def window(run: Run, console: Console, *, shown: bool, seconds: float) -> tuple[int, Timed, float, float]:
+    """Train for a while; steps, the display, and how much time and processor time it took."""
+    training: Any = run.training
+    keeper: Any = run._keeper
+    budget = RunBudget(training.tracker, training.clock, None, None, training.clock.elapsed_s + seconds)
+    steps, began, cpu_s = training.tracker.steps, time.perf_counter(), time.process_time()
+    with Timed(run._info(), Goal(steps=10**9), quiet=not shown, console=console, live=True) as display:
+        keeper.begin(budget, display)
+        loops.train_sync(training.rollouts, training.learner, budget, keeper)
+    took, cpu_s = time.perf_counter() - began, time.process_time() - cpu_s
+    return training.tracker.steps - steps, display, took, cpu_s
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""What the comparison with peers found, as a page and a picture; both are made from the JSON alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import results
+from peer_table import OURS, PEERS, WORKLOADS
+
+Found = Mapping[str, Any]
+
+INCONCLUSIVE = 0.10
+"""Spread of a ratio above which to run again."""
+
+
+def page(found: Found) -> str:
+    """All of it in markdown."""
+    parts = ["# Paceline and its peers"]
+    for name, workload in WORKLOADS.items():
+        if name in found["workloads"]:
+            parts += [f"## {workload.title}", _speed(name, found["workloads"][name])]
+    if "solve" in found:
+        parts += ["## CartPole solved", _solve(found["solve"])]
+    if found["not_installed"]:
+        parts += ["## Not measured", *(f"- {name}: {why}" for name, why in sorted(found["not_installed"].items()))]
+    parts.append(
+        "Steps/s: median of the windows ± half the range between the quartiles. Ratio: paceline with 2 workers over "
+        "the row, median of the rounds. Memory: highest proportional set size of all its processes, seen between "
+        "windows. Start-up: from starting the process to the end of the first iteration. Cores: CPU time of all its "
+        "processes by the time of its windows. A ratio whose spread is above 10 % is inconclusive: run again."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def fastest_peer(measured: Found) -> str | None:
+    """The library, other than our own, that is fastest on the same env."""
+    rates = {
+        name: float(np.median(one["steps_per_s"]))
+        for name, one in measured["contestants"].items()
+        if one["counted"] and not name.startswith("paceline")
+    }
+    return max(rates, key=lambda name: rates[name]) if rates else None
+
+
+def ratio(measured: Found, above: str, below: str) -> tuple[float, float]:
+    """Median of `above / below` over the rounds, and its spread."""
+    sides = (measured["contestants"][name]["steps_per_s"] for name in (above, below))
+    return results.median_spread([one / other for one, other in zip(*sides, strict=True)])
+
+
+def _speed(name: str, measured: Found) -> str:
+    contestants: dict[str, Any] = measured["contestants"]
+    rows = []
+    for key in sorted(contestants, key=lambda key: -np.median(contestants[key]["steps_per_s"])):
+        one = contestants[key]
+        rate, spread = results.median_spread(one["steps_per_s"])
+        times = "{:.2f} ± {:.2f}".format(*ratio(measured, OURS, key)) if OURS in contestants and key != OURS else ""
+        rows.append(
+            [
+                one["label"] + ("" if one["counted"] else " (not counted)"),
+                one["library"],
+                f"{rate:,.0f} ± {spread:,.0f}",
+                times,
+                f"{np.median(one['cores']):.2f}",
+                f"{one['peak_memory_mb']:,.0f}",
+                f"{one['startup_s']:.1f}",
+            ]
+        )
+    columns = ["", "library", "steps/s", "ratio", "cores", "memory MB", "start-up s"]
+    parts = [results.table(columns, rows), *_verdicts(name, measured)]
+    parts += [f"{PEERS[key].label}: failed. {why}" for key, why in measured["failed"].items()]
+    windows = f"{measured['rounds']} windows of at least {measured['window_s']:g} s each, in turns."
+    return "\n\n".join([*parts, f"{windows} {_conditions(measured['machine'])}"])
+
+
+def _verdicts(name: str, measured: Found) -> list[str]:
+    verdicts = []
+    rival = fastest_peer(measured)
+    if rival is not None and OURS in measured["contestants"]:
+        label, target = measured["contestants"][rival]["label"], WORKLOADS[name].target
+        verdicts.append(_verdict(f"the fastest peer ({label})", ratio(measured, OURS, rival), target))
+    if {OURS, "paceline-sequential"} <= set(measured["contestants"]):
+        own_target = 1.7 if name == "cartpole" else None
+        verdicts.append(_verdict("our own sequential", ratio(measured, OURS, "paceline-sequential"), own_target))
+    return verdicts
+
+
+def _verdict(other: str, value: tuple[float, float], target: float | None) -> str:
+    middle, spread = value
+    judged = "" if target is None else f" (target {target:g}: {'met' if middle >= target else 'missed'})"
+    noise = " Inconclusive: run again." if spread > INCONCLUSIVE * middle else ""
+    return f"**{middle:.2f} ± {spread:.2f}** times {other}{judged}.{noise}"
+
+
+def _solve(solved: Found) -> str:
+    rows, medians = [], {}
+    for key, one in solved["contestants"].items():
+        walls = [np.inf if wall is None else wall for wall in one["seconds"]]
+        medians[key] = float(np.median(walls))
+        times = ", ".join("not" if wall is None else f"{wall:.1f}" for wall in one["seconds"])
+        steps = ", ".join("-" if count is None else f"{count / 1000:.0f}k" for count in one["steps"])
+        rows.append([one["label"], f"{medians[key]:.1f}", times, steps])
+    parts = [results.table(["", "median s", "seconds by seed", "steps by seed"], rows)]
+    rivals = [value for key, value in medians.items() if not key.startswith("paceline")]
+    if OURS in medians and rivals:
+        share = medians[OURS] / min(rivals)
+        parts.append(f"**{share:.2f}** of the fastest peer's time (target 0.5: {'met' if share <= 0.5 else 'missed'}).")
+    parts.append(
+        f"Seconds from the start of the process until the last 100 episodes have a mean of {solved['target']:g}; "
+        f"at most {solved['limit_s']:g} s. {_conditions(solved['machine'])}"
+    )
+    return "\n\n".join(parts)
+
+
+def _conditions(machine: Found) -> str:
+    before, after = machine["busy_percent"]
+    state = "" if machine["quiet"] else " **Measured beside other programs: measure again.**"
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}; others took {before:.0f} % of the "
+        f"cores before, {after:.0f} % after.{state}\n\n`{machine['command']}`"
+    )
+
+
+def picture(found: Found, path: Path) -> None:
+    """One panel per workload, steps per second, fastest on top; one for solving."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    names = [name for name in WORKLOADS if name in found["workloads"]]
+    panels = len(names) + ("solve" in found)
+    if not panels:
+        return
+    most = max([len(found["workloads"][name]["contestants"]) for name in names], default=4)
+    height = max(2.5, 0.32 * most + 1.2)
+    figure, axes = plt.subplots(
+        (panels + 1) // 2, min(panels, 2), figsize=(13, height * ((panels + 1) // 2)), squeeze=False
+    )
+    flat = list(axes.flat)
+    for axis, name in zip(flat, names, strict=False):
+        contestants = found["workloads"][name]["contestants"]
+        rates = {one["label"]: results.median_spread(one["steps_per_s"]) for one in contestants.values()}
+        _bars(axis, rates, WORKLOADS[name].title, "steps/s", best=max)
+    if "solve" in found:
+        walls = {
+            one["label"]: results.median_spread([found["solve"]["limit_s"] if s is None else s for s in one["seconds"]])
+            for one in found["solve"]["contestants"].values()
+        }
+        _bars(flat[len(names)], walls, "CartPole solved", "seconds from process start", best=min)
+    for axis in flat[panels:]:
+        axis.set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _bars(axis: Any, values: Mapping[str, tuple[float, float]], title: str, unit: str, *, best: Any) -> None:
+    labels: Sequence[str] = sorted(values, key=lambda label: values[label][0], reverse=best is min)
+    colours = ["tab:orange" if label.startswith("paceline") else "tab:blue" for label in labels]
+    middles = [values[label][0] for label in labels]
+    axis.barh(labels, middles, xerr=[values[label][1] for label in labels], color=colours, height=0.7)
+    for row, middle in enumerate(middles):
+        axis.text(middle, row, f" {middle:,.0f}" if middle >= 100 else f" {middle:.1f}", va="center", fontsize=8)
+    axis.set_title(title, loc="left", fontsize=10)
+    axis.set_xlabel(unit)
+    axis.margins(x=0.15)
+    axis.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,128 @@
+"""Sample Factory, sync or async, with two rollout workers.
+
+Its processes run by themselves, so between windows they are stopped by signal where a training iteration has ended.
+What is in flight then stays in flight: a window ends with as much of it as it began with.
+"""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from functools import partial
+from importlib import metadata
+from typing import Any
+
+import psutil
+from sample_factory.algo.runners.runner import AlgoObserver
+from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
+from sample_factory.envs.env_utils import register_env
+from sample_factory.train import make_runner
+from task import Gate, Task, begin, make_env
+
+WORKERS = 2
+NEVER_S = 10**6
+"""Longer than any measurement: what is written now and then is not written, and rest is not taken for a hang."""
+
+
+class Hold(AlgoObserver):  # type: ignore[misc]  # not installed where types are checked
+    """Asks the gate after every training iteration."""
+
+    def __init__(self, gate: Gate, steps_each: int) -> None:
+        self._gate, self._steps_each = gate, steps_each
+
+    def on_training_step(self, runner: Any, training_iteration_since_resume: int) -> None:
+        """Blocks between windows, in the runner's own process."""
+        if not self._gate.go_on(training_iteration_since_resume * self._steps_each, []):
+            runner.cfg.train_for_seconds = -1  # looked at next
+
+
+def send(number: signal.Signals) -> None:
+    """A signal to all processes that the library has started."""
+    for process in psutil.Process().children(recursive=True):
+        try:
+            process.send_signal(number)
+        except psutil.Error:
+            continue
+
+
+def make_named(*_asked: Any, env: str, kwargs: dict[str, Any], **_more: Any) -> Any:
+    """An env, whatever name, config and render mode the library asks for."""
+    return make_env(env, kwargs)
+
+
+def flags(task: Task, folder: str) -> list[str]:
+    """The shared settings by the library's names; its own extras (recurrence, normalisation, V-trace) are off."""
+    ppo = task.ppo
+    steps = ppo.n_steps * task.n_envs
+    settings: dict[str, Any] = {
+        "env": "bench",
+        "algo": "APPO",
+        "experiment": "bench",
+        "train_dir": folder,
+        "restart_behavior": "overwrite",
+        "device": "cpu",
+        "seed": task.seed,
+        "async_rl": task.variant["async"],
+        "serial_mode": False,
+        "num_workers": WORKERS,
+        "num_envs_per_worker": task.n_envs // WORKERS,
+        "worker_num_splits": 2,
+        "policy_workers_per_policy": 1,
+        "rollout": ppo.n_steps,
+        "recurrence": 1,
+        "batch_size": ppo.batch_size,
+        "num_batches_per_epoch": steps // ppo.batch_size,
+        "num_epochs": ppo.n_epochs,
+        "shuffle_minibatches": True,
+        "learning_rate": ppo.learning_rate,
+        "gamma": ppo.gamma,
+        "gae_lambda": ppo.gae_lambda,
+        "ppo_clip_ratio": ppo.clip_range,
+        "ppo_clip_value": 1e9,
+        "exploration_loss_coeff": ppo.ent_coef,
+        "value_loss_coeff": ppo.vf_coef,
+        "max_grad_norm": ppo.max_grad_norm,
+        "use_rnn": False,
+        "with_vtrace": False,
+        "normalize_input": False,
+        "normalize_returns": False,
+        "obs_scale": 255.0 if task.image else 1.0,
+        "nonlinearity": "relu" if task.image else "tanh",
+        "actor_critic_share_weights": task.image,
+        "encoder_conv_architecture": "convnet_atari",
+        "encoder_conv_mlp_layers": 512,
+        "decorrelate_envs_on_one_worker": False,
+        "with_wandb": False,
+        "heartbeat_interval": NEVER_S,
+        "heartbeat_reporting_interval": NEVER_S,
+        "experiment_summaries_interval": NEVER_S,
+        "save_every_sec": NEVER_S,
+        "save_best_every_sec": NEVER_S,
+        "train_for_env_steps": ppo.total_steps,
+    }
+    return [*(f"--{name}={value}" for name, value in settings.items()), "--encoder_mlp_layers", "64", "64"]
+
+
+def main() -> None:
+    """Configure, and obey."""
+    task, stream = begin()
+    kwargs = {**task.env_kwargs, "channels_first": True} if task.image else task.env_kwargs
+    register_env("bench", partial(make_named, env=task.env, kwargs=kwargs))
+    with tempfile.TemporaryDirectory() as folder:
+        argv = flags(task, folder)
+        parser, _ = parse_sf_args(argv=argv)
+        _, runner = make_runner(parse_full_cfg(parser, argv))
+        gate = task.gate(
+            stream,
+            rest=partial(send, signal.SIGSTOP),
+            wake=partial(send, signal.SIGCONT),
+            library=f"sample-factory {metadata.version('sample-factory')}",
+        )
+        gate.go_on(0, [])  # observers are first called after an iteration; the first window is for warming up anyway
+        runner.register_observer(Hold(gate, task.ppo.n_steps * task.n_envs))
+        runner.init()
+        runner.run()
+
+
+if __name__ == "__main__":
+    main()

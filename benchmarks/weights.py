@@ -1,0 +1,125 @@
+"""Handing new weights to workers: publish one million parameters, and have four workers see and read them.
+
+    make bench-weights
+
+The clock runs from before `Weights.publish` until all workers have answered through the runtime of a real
+training that they saw the new version and read every number of it. A learner on the CPU works on the published
+vector itself (nothing is copied); one on a device has its copy published. `round trip` is the same command with
+nothing to read. Then trainings are timed for the share of an iteration that goes into synchronising.
+"""
+
+from __future__ import annotations
+
+import argparse
+from time import perf_counter
+
+import numpy as np
+import results
+import torch
+
+from paceline.memory.shared import Arena
+from paceline.memory.weights import Weights
+from paceline.runtime import threads
+from paceline.runtime.process import ProcessRuntime, heartbeat_field
+from paceline.runtime.protocol import Share
+from paceline.train.build import build
+from paceline.train.config import TrainConfig
+
+TARGET_MS, TARGET_SHARE = 2.0, 0.01
+
+
+class Reader:
+    """A job that looks at the weights."""
+
+    def __init__(self, arena: Arena, share: Share) -> None:
+        del share
+        self._weights = Weights(arena)
+        self._vector = arena["weights"]
+
+    def refresh(self) -> tuple[int, float]:
+        """The version that is there, and a number that takes all of the vector to compute."""
+        return self._weights.version, float(self._vector @ self._vector)
+
+    def answer(self) -> None:
+        """Nothing but the round trip."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def hand_over(size: int, workers: int, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of each way to hand over, in turns."""
+    threads.limit(1)  # as a training does
+    arena = Arena.create([*Weights.fields(size), heartbeat_field(workers)])
+    weights = Weights(arena)
+    runtime = ProcessRuntime(Reader, arena, workers, workers)
+    copy = torch.empty(size)
+    cost_ms: dict[str, list[float]] = {"in place": [], "copied": [], "round trip": []}
+    try:
+        for number in range(rounds + 10):
+            for name, source in (("in place", weights.vector), ("copied", copy)):
+                # What the optimiser does; the value says which hand-over it belongs to.
+                source.fill_(1.0 / (1.0 + weights.version % 64))
+                expected = float(source @ source)
+                began = perf_counter()
+                version = weights.publish(source)
+                seen = runtime.run("refresh")
+                took_s = perf_counter() - began
+                if any(v != version or not np.isclose(read, expected, rtol=1e-3) for v, read in seen):
+                    raise SystemExit(f"workers saw {seen}, but version {version} with {expected} was published")
+                if number >= 10:
+                    cost_ms[name].append(took_s * 1e3)
+            began = perf_counter()
+            runtime.run("answer")
+            if number >= 10:
+                cost_ms["round trip"].append((perf_counter() - began) * 1e3)
+    finally:
+        runtime.close()
+        arena.close()
+    return cost_ms
+
+
+def sync_share(workers: int, iterations: int) -> float:
+    """Share of training time in the phase `sync`: publishing, episode statistics, and making the batch."""
+    training = build(TrainConfig.from_flat(env="CartPole-v1", n_envs=32, num_workers=workers, quiet=True))
+    try:
+        training.rollouts.reset()
+        for number in range(iterations + 2):
+            if number == 2:  # the first ones load kernels and touch every page
+                before, began = training.clock.snapshot(), perf_counter()
+            training.learner.update(training.rollouts.collect(training.learner.version), 0.0)
+        return training.clock.delta(before).seconds["sync"] / (perf_counter() - began)
+    finally:
+        training.close()
+
+
+def main() -> None:
+    """Measure, print and keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=1_000_000, help="parameters")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--iterations", type=int, default=30, help="of the trainings")
+    args = parser.parse_args()
+    before = results.Calm.now()
+    cost_ms = hand_over(args.size, args.workers, args.rounds)
+    shares = {workers: sync_share(workers, args.iterations) for workers in (2, args.workers)}
+    rows, quantiles = [], {}
+    for name, values in cost_ms.items():
+        low, middle, high = (float(q) for q in np.percentile(values, [10, 50, 90]))
+        quantiles[name] = {"p10_ms": low, "median_ms": middle, "p90_ms": high}
+        rows.append([name, f"{low:.2f}", f"{middle:.2f}", f"{high:.2f}"])
+    body = (
+        f"{args.size:,} parameters to {args.workers} workers, from publishing until the last has read them all; "
+        f"milliseconds over {args.rounds} hand-overs. Target: {TARGET_MS:g} ms.\n\n"
+        + results.table(["way", "10 %", "median", "90 %"], rows)
+        + "\n\nShare of `sync` in an iteration of PPO (CartPole-v1, 32 envs x 128 steps, MLP 64x64): "
+        + ", ".join(f"{share:.2%} with {workers} workers" for workers, share in shares.items())
+        + f". Target: {TARGET_SHARE:.0%}."
+    )
+    result = {"size": args.size, "workers": args.workers, "hand_over": quantiles, "sync_share": shares}
+    results.publish("weights", "Handing over weights", body, result, results.conditions(before))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Trains with stable-baselines3, one window per line on stdin; `sb3_ppo.py` starts it in an environment of its own.
+
+Imports nothing of Paceline. One `learn` call runs all the time: the callback holds it where a rollout begins, so a
+window is made of whole iterations of the library's own loop.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from time import perf_counter
+from typing import Any
+
+import stable_baselines3
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+
+class Windows(BaseCallback):  # type: ignore[misc]  # not installed where types are checked
+    """Stops at the first rollout after a window's end, says how it went, and waits for the next line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = self._seconds = 0.0
+        self._steps = -1
+
+    def _on_rollout_start(self) -> None:
+        now = perf_counter()
+        if self._steps >= 0:
+            if now - self._began < self._seconds:
+                return
+            print(json.dumps({"steps": self.num_timesteps - self._steps, "seconds": now - self._began}), flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            raise SystemExit(0)
+        self._seconds, self._steps, self._began = float(line), self.num_timesteps, perf_counter()
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def main() -> None:
+    """Build the model from the settings in the first argument, say so, and obey."""
+    settings: dict[str, Any] = json.loads(sys.argv[1])
+    envs = make_vec_env(
+        settings["env"],
+        n_envs=settings["n_envs"],
+        seed=settings["seed"],
+        vec_env_cls=DummyVecEnv,
+        env_kwargs={"disable_env_checker": True},  # as Paceline does
+    )
+    sizes = settings["hidden_sizes"]
+    model = PPO(
+        "MlpPolicy",
+        envs,
+        policy_kwargs={"net_arch": {"pi": sizes, "vf": sizes}, "activation_fn": torch.nn.Tanh},
+        device="cpu",
+        seed=settings["seed"],
+        **{name: settings[name] for name in settings["shared"]},
+    )
+    threads = torch.get_num_threads()
+    print(json.dumps({"library": f"stable-baselines3 {stable_baselines3.__version__}", "threads": threads}), flush=True)
+    model.learn(total_timesteps=10**12, callback=Windows())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""`paceline eval RUN`: how good is it, and what does it look like?"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from paceline.errors import ConfigError, check_range, nearest
+from paceline.measure.panel import number, plural
+from paceline.train.coerce import coerce
+
+FLAGS = ("--episodes", "--video", "--seed", "--stochastic", "--help")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Play episodes with a run's newest weights; print what they brought."""
+    parser = argparse.ArgumentParser(
+        prog="paceline eval",
+        description="Play episodes with the newest checkpoint of a run, and say how they went.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "run", metavar="RUN", help="run folder, one of its checkpoints, its best_model, or a saved model"
+    )
+    parser.add_argument("--episodes", "-n", default="10", metavar="N", help="episodes to play (default: 10)")
+    parser.add_argument(
+        "--video", metavar="FILE", help="write a .gif (or .mp4, with the extra video) of the first 30 seconds"
+    )
+    parser.add_argument("--seed", metavar="S", help="which episodes (default: those of the run's own evaluations)")
+    parser.add_argument(
+        "--stochastic", action="store_true", help="sample actions, as in training, instead of the most probable one"
+    )
+    given, unknown = parser.parse_known_args(list(argv))
+    if unknown:
+        raise ConfigError(f"eval {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], FLAGS)}")
+    episodes: int = coerce(given.episodes, int, "episodes")
+    check_range("episodes", episodes, "Try 10.", at_least=1)
+    seed: int | None = None if given.seed is None else coerce(given.seed, int, "seed")
+    if seed is not None:
+        check_range("seed", seed, "Try 0.", at_least=0, at_most=2**63 - 1)
+    video = None if given.video is None else Path(given.video)
+    # Only now: torch takes longer to load than all of the above.
+    from paceline.measure.video import check_path
+    from paceline.train.play import play
+
+    if video is not None:
+        check_path(video)
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory; it need not look for a screen
+    played = play(Path(given.run), episodes=episodes, seed=seed, deterministic=not given.stochastic, video=video)
+    console, result = Console(highlight=False), played.result
+    trained = "" if played.steps is None else f", trained for {played.steps:,} steps"
+    lines = [
+        f"{played.env}: {played.snapshot}{trained}",
+        f"return {number(result.mean_reward)} ± {number(result.std_reward)} "
+        f"(lowest {number(min(result.returns))}, highest {number(max(result.returns))}), "
+        f"length {number(result.mean_ep_length)}, {plural(episodes, 'episode')}, "
+        f"{'sampled actions' if given.stochastic else 'most probable actions'}",
+    ]
+    if result.cut:
+        lines.append(f"{plural(result.cut, 'episode')} cut at {max(result.lengths):,} steps; the env may never end")
+    if video is not None and played.video_s is not None:
+        lines.append(f"video: {video}, {played.video_s:.0f} s of {plural(played.video_episodes, 'episode')}")
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+    return 0

@@ -1,0 +1,87 @@
+"""`paceline ls [FOLDER]`: the runs under a folder, and how each is doing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from paceline.errors import ConfigError, nearest
+from paceline.measure.listing import Listed, find_runs, listed
+from paceline.measure.panel import number
+
+DEFAULT = "runs"
+STYLES = {"running": "cyan", "finished": "green", "unfinished": "yellow", "damaged": "red"}
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print one line per run; needs no torch."""
+    parser = argparse.ArgumentParser(
+        prog="paceline ls",
+        description="List the runs under a folder. The score is the last evaluation, or else the mean return of the "
+        "last 100 training episodes (marked ~).",
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", nargs="?", metavar="FOLDER", help=f"where to look (default: {DEFAULT})")
+    given, unknown = parser.parse_known_args(list(argv))
+    if unknown:
+        raise ConfigError(f"ls {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], ['--help'])}")
+    folder = Path(given.folder or DEFAULT)
+    if given.folder is not None and not folder.is_dir():
+        raise ConfigError(f"ls {str(folder)!r}: no such folder. Name one with runs in it, such as {DEFAULT}/.")
+    console = Console(highlight=False)
+    runs = [listed(path) for path in find_runs(folder)]
+    if not runs:
+        console.print(f"no runs under {folder}/. Start one: paceline train ppo --env CartPole-v1", markup=False)
+        return 0
+    if console.is_terminal:
+        console.print(_table(runs))
+    else:
+        # Tabs, so that other programs can take it apart; rich would make spaces of them.
+        sys.stdout.writelines("\t".join(line) + "\n" for line in [COLUMNS, *(_cells(one) for one in runs)])
+    return 0
+
+
+COLUMNS = ("run", "state", "algo", "env", "workers", "steps", "score", "steps/s", "age")
+
+
+def _table(runs: Sequence[Listed]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in COLUMNS:
+        right = column in ("workers", "steps", "score", "steps/s", "age")
+        table.add_column(
+            column, justify="right" if right else "left", overflow="fold" if column == "run" else "ellipsis"
+        )
+    for one in runs:
+        cells: list[Text] = [Text(cell) for cell in _cells(one)]
+        cells[1].stylize(STYLES[one.state])
+        table.add_row(*cells)
+    return table
+
+
+def _cells(one: Listed) -> list[str]:
+    state = f"{one.state} ({one.remark})" if one.remark and one.state in ("unfinished", "damaged") else one.state
+    return [
+        str(one.path),
+        state,
+        one.algo or "-",
+        one.env or "-",
+        "-" if one.num_workers is None else str(one.num_workers),
+        "-" if one.steps is None else f"{one.steps:,}",
+        "-" if one.score is None else ("" if one.evaluated else "~") + number(one.score),
+        "-" if one.fps is None else f"{one.fps:,.0f}",
+        age(one.age_s),
+    ]
+
+
+def age(seconds: float) -> str:
+    """In the largest unit that fits: 45 s, 12 min, 3 h, 2 days."""
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length * (2 if unit == "days" else 1):
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,51 @@
+"""`paceline plot RUN...`: learning curves as a picture."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from paceline.errors import ConfigError, nearest
+from paceline.measure.results import read_run
+
+FLAGS = ("--output", "--help")
+NAME = "learning_curves.png"
+
+
+def run(argv: Sequence[str]) -> int:
+    """Draw the curves of some runs into one PNG; needs no torch."""
+    parser = argparse.ArgumentParser(
+        prog="paceline plot",
+        description="Draw return, speed and value fit of runs, finished or not, into one picture.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders")
+    parser.add_argument(
+        "--output", "-o", metavar="FILE", help=f"the PNG file (default: {NAME}; for one run in its folder)"
+    )
+    given, unknown = parser.parse_known_args(list(argv))
+    if unknown:
+        raise ConfigError(f"plot {unknown[0]}: no such flag. {nearest(unknown[0].split('=')[0], FLAGS)}")
+    if not given.runs:
+        raise ConfigError("plot: needs a run folder. Write `paceline plot runs/A`; `paceline ls` lists them.")
+    folders = list(dict.fromkeys(given.runs))
+    path = Path(given.output) if given.output else Path(folders[0], NAME) if len(folders) == 1 else Path(NAME)
+    if path.suffix.lower() != ".png":
+        raise ConfigError(f"plot --output {str(path)!r}: must end with .png.")
+    found = [read_run(folder) for folder in folders]
+    # Only now: matplotlib takes a second to load.
+    from paceline.measure.learning_plot import draw_curves
+
+    picture = draw_curves(found)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture)
+    except OSError as error:
+        raise ConfigError(
+            f"plot --output {str(path)!r}: must be writable ({error.strerror or error}). Choose another file."
+        ) from error
+    Console(highlight=False).print(str(path), markup=False, soft_wrap=True)
+    return 0

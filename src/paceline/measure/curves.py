@@ -1,0 +1,174 @@
+"""The course of a run and of a group of runs: returns, speed, and when a score was reached."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.measure.columns import read_columns
+from paceline.measure.folder import EPISODES
+from paceline.measure.intervals import t_quantile
+from paceline.measure.record import EPISODES_HEADER
+from paceline.measure.results import RunResult
+
+Array = NDArray[np.float64]
+
+EPISODE_WINDOW = 100
+"""Episodes in the running mean that scores and curves are about."""
+FPS_WINDOW = 0.05
+"""Part of a run over which its speed is averaged for the picture."""
+POINTS = 200
+"""Points of a drawn curve at most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """Points of one run; x does not fall, everything is finite."""
+
+    x: Array  # [N]
+    y: Array  # [N]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """The mean of some runs where all of them are known, with the t-interval of that mean."""
+
+    x: Array  # [N]
+    mean: Array  # [N]
+    low: Array  # [N]  equal to the mean for a single run
+    high: Array  # [N]
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """When a score was first reached."""
+
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """The mean return of the last 100 episodes, from the hundredth on."""
+
+    steps: Array  # [N]
+    wall_s: Array  # [N]
+    mean: Array  # [N]
+
+    @property
+    def best(self) -> float | None:
+        """The highest; None where a hundred episodes have not ended."""
+        return float(self.mean.max()) if len(self.mean) else None
+
+    def reached(self, score: float) -> Reached | None:
+        """When the mean first was `score` or more."""
+        slack = 1e-9 * max(1.0, abs(score))  # a mean of a hundred 0.1s is not quite 0.1
+        hits = np.flatnonzero(self.mean >= score - slack)
+        return Reached(int(self.steps[hits[0]]), float(self.wall_s[hits[0]])) if len(hits) else None
+
+
+def read_scores(run: RunResult) -> Scores:
+    """From episodes.csv, episode by episode; without it from progress.csv, update by update.
+
+    Raises:
+        ConfigError: episodes.csv is damaged; file and line are named.
+    """
+    file = run.path / EPISODES
+    if file.exists():
+        columns = read_columns(file, EPISODES_HEADER)
+        total = np.concatenate(([0.0], np.cumsum(columns["return"])))
+        mean = (total[EPISODE_WINDOW:] - total[:-EPISODE_WINDOW]) / EPISODE_WINDOW
+        first = EPISODE_WINDOW - 1
+        return Scores(columns["step"][first:], columns["wall_s"][first:], mean)
+    columns = run.progress
+    if not {"rollout/ep_rew_mean", "time/time_elapsed"} <= set(columns):
+        return Scores(np.empty(0), np.empty(0), np.empty(0))
+    full = (columns["episodes"] >= EPISODE_WINDOW) & np.isfinite(columns["rollout/ep_rew_mean"])
+    return Scores(*(columns[name][full] for name in ("steps", "time/time_elapsed", "rollout/ep_rew_mean")))
+
+
+def returns_over_steps(run: RunResult) -> Series:
+    """Mean return of the last 100 episodes by steps of the run."""
+    return _series(run, "steps", "rollout/ep_rew_mean")
+
+
+def returns_over_time(run: RunResult) -> Series:
+    """The same by seconds from the first step on."""
+    return _series(run, "time/time_elapsed", "rollout/ep_rew_mean")
+
+
+def fps_over_time(run: RunResult) -> Series:
+    """Steps per second, evaluation left out, averaged over a moving window.
+
+    Steps of the window over seconds of the window: a mean of rates would favour the fast updates.
+    """
+    names = ("time/time_elapsed", "time/fps", "time/iteration_s", "time/eval_s")
+    if not set(names) <= set(run.progress):
+        return Series(np.empty(0), np.empty(0))
+    wall_s, fps, iteration_s, eval_s = (np.nan_to_num(run.progress[name]) for name in names)
+    seconds = np.maximum(0.0, iteration_s - eval_s)
+    sums = [np.concatenate(([0.0], np.cumsum(values))) for values in (fps * iteration_s, seconds)]
+    n = len(wall_s)
+    reach = max(1, round(n * FPS_WINDOW / 2))
+    begin = np.maximum(0, np.arange(n) - reach)
+    end = np.minimum(n, np.arange(n) + reach + 1)
+    steps, took = (total[end] - total[begin] for total in sums)
+    some = took > 0
+    return Series(wall_s[some], steps[some] / took[some])
+
+
+def average(series: Sequence[Series], *, x: Array | None = None) -> Curve | None:
+    """The mean of runs over the stretch that all of them cover; None where there is none.
+
+    Args:
+        series: One for each run.
+        x: Where to take it; `POINTS` evenly spaced ones unless given.
+    """
+    if not series or any(len(one.x) < 2 for one in series):
+        return None
+    begin, end = max(one.x[0] for one in series), min(one.x[-1] for one in series)
+    if begin >= end:
+        return None
+    if x is None:
+        only = series[0].x
+        x = only if len(series) == 1 and len(only) <= POINTS else np.linspace(begin, end, POINTS)
+    values = np.stack([np.interp(x, one.x, one.y) for one in series])
+    mean, n = values.mean(axis=0), len(series)
+    half = t_quantile(n - 1) * values.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.zeros_like(mean)
+    return Curve(x, mean, mean - half, mean + half, n)
+
+
+def side_by_side(first: Sequence[Series], second: Sequence[Series]) -> tuple[Curve, Curve] | None:
+    """Two groups of runs at the same places, over the stretch that all of them cover."""
+    everyone = [*first, *second]
+    if not first or not second or (whole := average(everyone)) is None:
+        return None
+    grid = np.linspace(whole.x[0], whole.x[-1], POINTS)
+    a, b = average(first, x=grid), average(second, x=grid)
+    return None if a is None or b is None else (a, b)
+
+
+def same_course(a: RunResult, b: RunResult) -> int | None:
+    """Steps over which two runs report the same returns and losses, to the last digit; None where they part."""
+    names = [
+        name
+        for name in a.progress
+        if name in b.progress and (name in ("steps", "episodes") or name.startswith(("rollout/ep_", "train/")))
+    ]
+    rows = min((len(run.progress.get("steps", ())) for run in (a, b)), default=0)
+    if not rows or not any(np.isfinite(a.progress[name][:rows]).any() for name in names if name.startswith("train/")):
+        return None
+    same = all(np.array_equal(a.progress[name][:rows], b.progress[name][:rows], equal_nan=True) for name in names)
+    return int(a.progress["steps"][rows - 1]) if same else None
+
+
+def _series(run: RunResult, x: str, y: str) -> Series:
+    if not {x, y} <= set(run.progress):
+        return Series(np.empty(0), np.empty(0))
+    both = np.isfinite(run.progress[x]) & np.isfinite(run.progress[y])
+    return Series(run.progress[x][both], run.progress[y][both])

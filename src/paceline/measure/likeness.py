@@ -1,0 +1,173 @@
+"""Whether runs may be compared: what they were asked to do, with what budget, where."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from paceline.measure.results import RunResult
+from paceline.measure.sides import Side
+
+
+class Kind(Enum):
+    """What a difference means for the comparison."""
+
+    TASK = "another task, so neither speed nor learning can be compared"
+    SETTINGS = "not like for like"
+    BUDGET = "another budget, so compare only where both have been"
+    MACHINE = "another machine, so speeds cannot be compared"
+    DETAIL = "worth knowing"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing in which runs differ."""
+
+    what: str
+    values: tuple[str, ...]  # one for each side
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.what} {' against '.join(self.values)}"
+
+
+_ENV = {"env_kwargs": Kind.TASK, "wrappers": Kind.TASK, "frame_stack": Kind.TASK}
+_RUN = {
+    "device": Kind.SETTINGS,
+    "init_from": Kind.SETTINGS,
+    "total_timesteps": Kind.BUDGET,
+    "total_episodes": Kind.BUDGET,
+    "duration": Kind.BUDGET,
+    "eval_freq": Kind.DETAIL,
+    "n_eval_episodes": Kind.DETAIL,
+}
+_ENV_NOT_COMPARED = {"env", "n_envs", "env_timeout_s", "start_timeout_s"}
+_PACKAGES = ("paceline", "torch", "numpy", "gymnasium")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def differences(sides: Sequence[Side]) -> tuple[Difference, ...]:
+    """Everything in which the runs differ beyond seed, workers and folders; the gravest first."""
+    facts = [[_facts(run) for run in side.runs] for side in sides]
+    names = dict.fromkeys(name for side in facts for run in side for name in run)
+    found = []
+    for name in names:
+        values = [list(dict.fromkeys(run[name][1] for run in side if name in run)) for side in facts]
+        if len({value for side in values for value in side}) > 1:
+            kind = next(run[name][0] for side in facts for run in side if name in run)
+            found.append(Difference(name, tuple(" or ".join(side) or "unknown" for side in values), kind))
+    order = list(Kind)
+    return tuple(sorted(found, key=lambda difference: order.index(difference.kind)))
+
+
+def same_task(base: Side, side: Side) -> bool:
+    """Whether speed and learning of two sides can be compared at all."""
+    return side is base or not any(one.kind is Kind.TASK for one in differences([base, side]))
+
+
+def remarks(sides: Sequence[Side], found: Sequence[Difference]) -> tuple[str, ...]:
+    """What a reader has to know before believing the numbers, a sentence each."""
+    said = []
+    for difference in found:
+        values = _who(difference, sides)
+        said.append(f"the runs differ in {difference.what} ({values}): {difference.kind.value}.")
+    for side in sides:
+        many = len(side.runs) > 1
+        for run in side.runs:
+            name = str(run.path) if many else side.name
+            if not run.finished:
+                said.append(f"{name} is unfinished ({run.stop_reason}): its numbers are of what it did.")
+            if not run.config:
+                said.append(f"{name} has no config.yaml that can be read: its settings are not compared.")
+            if not len(run.progress.get("steps", ())):
+                said.append(f"{name} has no progress.csv: it has no curves.")
+        seeds = [run.seed for run in side.runs]
+        if many and len(set(seeds)) < len(seeds):
+            shown = ", ".join(map(str, seeds))
+            said.append(f"{side.name} has a seed more than once ({shown}): its spread is not that of chance.")
+        if many and side.num_workers is None:
+            workers = ", ".join(str(run.num_workers) for run in side.runs)
+            said.append(f"{side.name} has runs with different numbers of workers ({workers}).")
+    return tuple(said)
+
+
+def _who(difference: Difference, sides: Sequence[Side]) -> str:
+    """Which side has which value, the usual one last and without names."""
+    if len(sides) == 2:
+        return " against ".join(difference.values)
+    usual, count = Counter(difference.values).most_common(1)[0]
+    parts = [
+        f"{v} in {side.name}" for v, side in zip(difference.values, sides, strict=True) if v != usual or count == 1
+    ]
+    return ", ".join([*parts, f"{usual} in the others"] if count > 1 else parts)
+
+
+def machine(run: RunResult) -> str | None:
+    """CPU and cores in a few words; None where the run does not know."""
+    cpu, cores = run.machine.get("cpu"), run.machine.get("cores")
+    if not isinstance(cpu, str) or not isinstance(cores, dict):
+        return None
+    allowed = cores.get("affinity")
+    count = len(allowed) if isinstance(allowed, list) else cores.get("logical")
+    quota = cores.get("quota")
+    return f"{cpu}, {count} cores" + (f" (quota {quota:g})" if isinstance(quota, int | float) else "")
+
+
+def _facts(run: RunResult) -> dict[str, tuple[Kind, str]]:
+    """What a run was, by name; what its folder does not say is left out."""
+    facts: dict[str, tuple[Kind, str]] = {}
+
+    def add(name: str, value: Any, kind: Kind) -> None:
+        facts[name] = (kind, _show(value))
+
+    for name, given, kind in (
+        ("env", run.env, Kind.TASK),
+        ("algo", run.algo, Kind.TASK),
+        ("n_envs", run.n_envs, Kind.SETTINGS),
+        ("group_size", run.group_size, Kind.SETTINGS),
+        ("machine", machine(run), Kind.MACHINE),
+    ):
+        if given is not None:
+            add(name, given, kind)
+    for section in ("env", "training", "policy", "run"):
+        settings = run.config.get(section)
+        for name, value in (settings if isinstance(settings, dict) else {}).items():
+            if section == "run":
+                if name in _RUN:
+                    add(name, _seconds(value) if name == "duration" else value, _RUN[name])
+            elif section != "env" or name not in _ENV_NOT_COMPARED:
+                add(name, value, _ENV.get(name, Kind.SETTINGS) if section == "env" else Kind.SETTINGS)
+    versions = run.machine.get("versions")
+    for package in _PACKAGES:
+        if isinstance(versions, dict) and package in versions:
+            add(f"{package} version", versions[package], Kind.DETAIL)
+    return facts
+
+
+def _seconds(value: Any) -> Any:
+    """A duration in one unit, so that 1m and 60s are the same; anything else as it is."""
+    if isinstance(value, bool) or value is None:
+        return value
+    parts = re.fullmatch(r"\s*([\d.eE+-]+)\s*([smhd]?)\s*", str(value))
+    try:
+        return f"{float(parts[1]) * _SECONDS[parts[2] or 'h']:g} s" if parts else value
+    except ValueError:
+        return value
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, dict | list | tuple) and not value:
+        return "none"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_show(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ",".join(_show(item) for item in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

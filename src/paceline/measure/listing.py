@@ -1,0 +1,146 @@
+"""The runs under a folder, each in a line. Reads the ends of files only: a folder may hold hundreds of long runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from paceline.measure.folder import CONFIG, LAYOUT, MARKS, PROGRESS, SUMMARY, TRAIN_LOG
+from paceline.measure.train_log import being_written
+
+State = Literal["running", "finished", "unfinished", "damaged"]
+
+DEPTH = 4
+"""How deep below the folder a run is looked for."""
+TAIL = 1 << 16
+"""Bytes at the end of progress.csv; a row has some hundred."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listed:
+    """One run. None is what its folder does not know."""
+
+    path: Path
+    state: State
+    remark: str = ""
+    """Why it stopped, or what is damaged."""
+    algo: str | None = None
+    env: str | None = None
+    num_workers: int | None = None
+    steps: int | None = None
+    score: float | None = None
+    """Mean return of the last evaluation, or else of the last 100 training episodes."""
+    evaluated: bool = False
+    """Whether the score is an evaluation's."""
+    fps: float | None = None
+    age_s: float = 0.0
+    """Since something was last written."""
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """The run folders at or under `folder`, in order of their names."""
+    return sorted(_runs(folder, DEPTH))
+
+
+def listed(path: Path) -> Listed:
+    """What can be said of a run at a glance. Never raises for what is in the folder."""
+    running = being_written(path / TRAIN_LOG)
+    age_s = _age_s(path)
+    row = _last_row(path / PROGRESS)
+    known = _names(path)
+    wall_s, steps = row.get("time/time_elapsed"), row.get("steps")
+    known |= {
+        "steps": None if steps is None else int(steps),
+        "fps": steps / wall_s if steps is not None and wall_s else None,
+        "score": row.get("rollout/ep_rew_mean"),
+    }
+    if running or not (path / SUMMARY).exists():
+        # A summary beside a live log is that of an earlier session.
+        return Listed(path=path, state="running" if running else "unfinished", age_s=age_s, **known)
+    try:
+        summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
+        known |= {name: summary[name] for name in ("algo", "env", "num_workers", "steps", "fps")}
+        for name, kind in (("steps", int), ("fps", (int, float)), ("env", str), ("algo", str)):
+            if not isinstance(known[name], kind):
+                raise ValueError(f"{name} is {known[name]!r}")
+        finished, reason = summary["finished"] is True, str(summary["stop_reason"])
+        if summary.get("final_eval"):
+            known |= {"score": float(summary["final_eval"]["mean_reward"]), "evaluated": True}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Listed(path=path, state="damaged", remark=f"{SUMMARY}: {error}", age_s=age_s)
+    return Listed(path=path, state="finished" if finished else "unfinished", remark=reason, age_s=age_s, **known)
+
+
+def _runs(folder: Path, depth: int) -> Iterator[Path]:
+    if any((folder / name).exists() for name in MARKS):
+        yield folder
+        return
+    if depth == 0:
+        return
+    try:
+        inner = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for each in inner:
+        if not each.name.startswith("."):
+            yield from _runs(each, depth - 1)
+
+
+def _last_row(path: Path) -> dict[str, float]:
+    """The last whole row of progress.csv; empty where there is none."""
+    try:
+        with open(path, "rb") as file:
+            names = file.readline().decode().strip().split(",")
+            start = file.tell()
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(start, end - TAIL))
+            lines = file.read().decode(errors="replace")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    whole = lines[: lines.rfind("\n") + 1].splitlines()
+    if not whole:
+        return {}
+    cells = whole[-1].split(",")
+    try:
+        return {name: float(cell) for name, cell in zip(names, cells, strict=True) if cell}
+    except ValueError:
+        return {}
+
+
+def _names(path: Path) -> dict[str, Any]:
+    """Algorithm, env and workers as the files of a run's beginning tell them."""
+    config, layout = _mapping(path / CONFIG), _mapping(path / LAYOUT)
+    run, env = config.get("run"), config.get("env")
+    found = {
+        "algo": run.get("algo") if isinstance(run, dict) else None,
+        "env": env.get("env") if isinstance(env, dict) else None,
+        "num_workers": layout.get("num_workers"),
+    }
+    kinds = {"algo": str, "env": str, "num_workers": int}
+    return {name: value if isinstance(value, kinds[name]) else None for name, value in found.items()}
+
+
+def _mapping(path: Path) -> Mapping[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _age_s(path: Path) -> float:
+    stamps = []
+    for name in (SUMMARY, PROGRESS, TRAIN_LOG, *MARKS):
+        try:
+            stamps.append((path / name).stat().st_mtime)
+        except OSError:
+            continue
+    now = datetime.now().timestamp()
+    return max(0.0, now - max(stamps, default=now))  # a clock that was set back must not give a negative age

@@ -1,0 +1,108 @@
+"""The comparison as a text to keep: verdict, table, what the runs were, how it was measured."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.measure.compare import Comparison, interval_note
+from paceline.measure.curves import EPISODE_WINDOW
+from paceline.measure.likeness import machine
+from paceline.measure.results import RunResult
+
+WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and lines below it; a line that begins with `$ ` is a command."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+def make_report(comparison: Comparison) -> str:
+    """The whole file."""
+    title = title_of(comparison)
+    parts = [title, "=" * len(title), "", *textwrap.wrap(comparison.verdict, WIDTH), "", comparison.as_text().rstrip()]
+    if comparison.remarks:
+        parts += ["", "Remarks", "-------"]
+        for remark in comparison.remarks:
+            parts += textwrap.wrap(remark, WIDTH, initial_indent="- ", subsequent_indent="  ")
+    for section in sections(comparison):
+        parts += ["", section.title, "-" * len(section.title)]
+        for line in section.lines:
+            parts += [f"  {line}"] if line.startswith("$ ") else textwrap.wrap(line, WIDTH)
+    return "\n".join(parts) + "\n"
+
+
+def title_of(comparison: Comparison) -> str:
+    """What was compared, in a line."""
+    runs = [run for side in comparison.sides for run in side.runs]
+    names = list(comparison.names)
+    against = " against ".join(names) if len(names) <= 3 else f"{names[0]} against {len(names) - 1} others"
+    envs, algos = (
+        {value for value in values if value} for values in zip(*((r.env, r.algo) for r in runs), strict=True)
+    )
+    if len(envs) == 1 and len(algos) == 1:
+        return f"{algos.pop()} on {envs.pop()}: {against}"
+    return against
+
+
+def sections(comparison: Comparison) -> tuple[Section, ...]:
+    """What the runs were, and how the numbers came about."""
+    runs: list[str] = []
+    for side in comparison.sides:
+        for run in side.runs:
+            name = side.name if len(side.runs) == 1 else f"{side.name}, seed {run.seed}"
+            runs.append(f"{name}: {run.path}, {'finished' if run.finished else 'unfinished'} ({run.stop_reason}).")
+            runs.append(f"$ {run.command}" if run.command else "The command is not known.")
+    return (
+        Section("The runs", tuple(runs)),
+        Section("The machine", tuple(_machines([run for side in comparison.sides for run in side.runs]))),
+        Section("How it was measured", tuple(_notes(comparison))),
+    )
+
+
+def _machines(runs: Sequence[RunResult]) -> list[str]:
+    found: dict[str, int] = {}
+    for run in runs:
+        versions = run.machine.get("versions")
+        packages = versions if isinstance(versions, dict) else {}
+        memory = run.machine.get("memory_mb")
+        parts = [machine(run) or "unknown"]
+        if isinstance(memory, int | float):
+            parts.append(f"{memory / 1024:,.0f} GB")
+        if isinstance(platform := run.machine.get("platform"), str):
+            parts.append(platform)
+        if isinstance(python := run.machine.get("python"), str):
+            parts.append(f"Python {python}")
+        parts += [f"{name} {version}" for name, version in packages.items()]
+        text = ", ".join(parts) + "."
+        found[text] = found.get(text, 0) + 1
+    return (
+        list(found)
+        if len(found) == 1
+        else [f"{text[:-1]} ({count} of {len(runs)} runs)." for text, count in found.items()]
+    )
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    base = comparison.names[0]
+    notes = [
+        "steps/s counts env steps over the time of training: learning included; start-up, evaluation, checkpoints not.",
+        f"Speed-up is steps/s against {base}; efficiency is speed-up for each worker.",
+        "Time counts from the first step on; start-up (workers, envs, calibration) comes before it.",
+        "Phases are parts of that time, as the learner's process sees it.",
+    ]
+    if comparison.score is not None:
+        notes.append(
+            f"Time and steps to {comparison.score:,.6g}: until the mean return of the last {EPISODE_WINDOW} episodes "
+            "first is that high, by episodes.csv. Without --score it is the highest that every run has reached, "
+            "rounded down to two digits."
+        )
+    if (note := interval_note(comparison)) is not None:
+        notes += [f"{note} With few runs it is wide, and rightly so."]
+        notes += ["The ends of a speed-up are those of Welch's t-interval of the difference of logarithms."]
+    return notes

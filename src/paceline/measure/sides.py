@@ -1,0 +1,96 @@
+"""The sides of a comparison: each one run, or several that differ in nothing but the seed."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from paceline.errors import ConfigError
+from paceline.measure.curves import Scores, read_scores
+from paceline.measure.intervals import Interval, mean_interval, ratio_interval
+from paceline.measure.results import RunResult, read_run
+from paceline.measure.view import phase_shares
+
+PHASES = ("env", "inference", "collect", "wait", "learn", "sync", "eval", "other")
+"""Phases as they are shown. `collect` is env and inference of a run that was not told apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """Runs that stand together, and what they are called."""
+
+    name: str
+    runs: tuple[RunResult, ...]
+    scores: tuple[Scores, ...]  # one for each run
+
+    @property
+    def fps(self) -> Interval:
+        """Steps per second, learning included, evaluation not."""
+        return mean_interval([run.fps for run in self.runs])
+
+    @property
+    def num_workers(self) -> int | None:
+        """Of every run; None where unknown or not the same."""
+        found = {run.num_workers for run in self.runs}
+        return found.pop() if len(found) == 1 else None
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Part of the wall time by phase, in the order of `PHASES`; empty where no phases are known."""
+        known = [run for run in self.runs if run.phases]
+        shares = phase_shares([run.phases for run in known], sum(run.wall_s for run in known))
+        named = {name: shares.pop(name) for name in PHASES[:-1] if name in shares}
+        return {**named, "other": sum(shares.values())} if shares or named else {}
+
+    @property
+    def step_us(self) -> float | None:
+        """Microseconds of wall time for each step, everything included."""
+        known = [run for run in self.runs if run.phases]
+        steps = sum(run.steps for run in known)
+        return 1e6 * sum(run.wall_s for run in known) / steps if steps else None
+
+    def faster_than(self, base: Side) -> Interval | None:
+        """Steps per second against those of `base`; None where one of them took no steps."""
+        return ratio_interval([run.fps for run in self.runs], [run.fps for run in base.runs])
+
+
+def read_sides(groups: Sequence[tuple[str | None, Sequence[str | Path]]]) -> tuple[Side, ...]:
+    """Read the runs of every side.
+
+    Args:
+        groups: What to call the side (None: after its folder) and its run folders.
+
+    Raises:
+        ConfigError: A folder is missing, damaged, or twice on one side; it is named.
+    """
+    return make_sides([(name, [read_run(folder) for folder in folders]) for name, folders in groups])
+
+
+def make_sides(groups: Sequence[tuple[str | None, Sequence[RunResult]]]) -> tuple[Side, ...]:
+    """Sides of runs that are read already; names are made different from each other."""
+    for _, runs in groups:
+        paths = Counter(run.path.resolve() for run in runs)
+        if twice := [path for path, count in paths.items() if count > 1]:
+            raise ConfigError(f"run {str(twice[0])!r}: is twice on one side. Name every run of a side once.")
+    short = [name if name and len(runs) > 1 else _text(runs[0].path.resolve().name) for name, runs in groups]
+    counts = Counter(short)
+    names, met = [], Counter[str]()
+    for (_, runs), name in zip(groups, short, strict=True):
+        met[name] += 1
+        if counts[name] == 1:
+            names.append(name)
+        else:
+            path = _text(str(runs[0].path))
+            names.append(f"{name} {met[name]}" if len(runs) > 1 or path in names else path)
+    return tuple(
+        Side(name, tuple(runs), tuple(read_scores(run) for run in runs))
+        for name, (_, runs) in zip(names, groups, strict=True)
+    )
+
+
+def _text(path: str) -> str:
+    """A path as text that can be written: file names may hold bytes that are no UTF-8."""
+    return os.fsencode(path).decode("utf-8", "replace")

@@ -1,0 +1,81 @@
+"""Weights & Biases: the same numbers under the same names as in TensorBoard. Needs the extra `wandb`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import ConfigError, MissingExtra
+from paceline.measure.folder import TRACKING_ID, RunFolder, to_json
+from paceline.measure.record import Iteration, Summary
+
+PROJECT = "paceline"
+"""Where runs go unless WANDB_PROJECT says otherwise."""
+
+
+def require_wandb() -> Any:
+    """The wandb package, imported only when it is asked for.
+
+    Raises:
+        MissingExtra: It is not installed.
+    """
+    try:
+        return importlib.import_module("wandb")
+    except ImportError as error:
+        raise MissingExtra("--track (Weights & Biases)", "wandb") from error
+
+
+class Tracking:
+    """One run of Weights & Biases; a resumed run goes on in the same one.
+
+    Args:
+        config: The whole config, as nested plain values.
+        folder: The run's folder: its name is the run's, and it keeps the run's id.
+
+    Raises:
+        MissingExtra: wandb is not installed.
+        ConfigError: It could not start.
+    """
+
+    def __init__(self, config: Mapping[str, Any], folder: RunFolder | None = None) -> None:
+        wandb = require_wandb()
+        identity = uuid.uuid4().hex[:12] if folder is None else _identity(folder)
+        try:
+            self._run: Any = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", PROJECT),
+                name=None if folder is None else folder.path.resolve().name,
+                id=identity,
+                resume="allow",
+                dir=None if folder is None else str(folder),
+                config=dict(config),
+            )
+        except Exception as error:  # each of its versions has other ones
+            raise ConfigError(
+                f"--track: wandb could not start ({type(error).__name__}: {error}). "
+                "Log in with `wandb login`, set WANDB_MODE=offline, or leave out --track."
+            ) from error
+
+    def __call__(self, iteration: Iteration) -> None:
+        """Take in one iteration. Sent by wandb's own process."""
+        self._run.log(iteration.scalars(), step=iteration.steps)
+
+    def sum_up(self, summary: Summary) -> None:
+        """Put the summary beside the curves."""
+        self._run.summary.update(json.loads(to_json(summary)))
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._run.finish()
+
+
+def _identity(folder: RunFolder) -> str:
+    """The id of this folder's run, a new one where there is none."""
+    path: Path = folder / TRACKING_ID
+    if not path.is_file():
+        folder.write(TRACKING_ID, uuid.uuid4().hex[:12] + "\n")
+    return path.read_text(encoding="utf-8").strip()

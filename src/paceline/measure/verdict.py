@@ -1,0 +1,122 @@
+"""The comparison in one sentence: faster or not, learned the same or not, and what limits it now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from paceline.measure.curves import returns_over_steps, same_course, side_by_side
+from paceline.measure.intervals import METHOD, Interval
+from paceline.measure.likeness import Difference, Kind, differences, same_task
+from paceline.measure.panel import number, plural
+from paceline.measure.sides import Side
+
+TIE = 0.05
+"""Speeds that differ by less are called equal."""
+OVERLAP = 0.9
+"""Part of the common steps on which intervals have to overlap for learning to be called the same."""
+SHOWN_DIFFERENCES = 3
+
+_WORK = {
+    "env": "stepping envs",
+    "inference": "choosing actions",
+    "collect": "collecting",
+    "wait": "waiting for workers",
+    "learn": "learning",
+    "sync": "synchronising",
+    "eval": "evaluating",
+    "other": "other work",
+}
+
+
+def subject(sides: Sequence[Side]) -> Side | None:
+    """The side that the sentence is about: the fastest of those that did the first one's task; None without one."""
+    base, *others = sides
+    return max((side for side in others if same_task(base, side)), key=lambda side: side.fps.mean, default=None)
+
+
+def verdict(sides: Sequence[Side]) -> str:
+    """One sentence on the fastest side against the first."""
+    base, other = sides[0], subject(sides)
+    if other is None:
+        tasks = [difference for difference in differences(sides) if difference.kind is Kind.TASK]
+        return f"These runs cannot be compared, neither in speed nor in learning: they differ in {_list(tasks)}."
+    grave = [difference for difference in differences([base, other]) if difference.kind is not Kind.DETAIL]
+    name = other.name
+    if other.num_workers:
+        name += f" ({plural(other.num_workers, 'worker')})"
+    if len(sides) > 2:
+        name = f"{'the' if grave else 'The'} fastest other side, {name},"
+    opening = f"Not like for like ({_list(grave)}): " if grave else ""
+    ratio = other.faster_than(base)
+    if ratio is None:
+        slow = base if base.fps.low <= 0 else other
+        return f"{opening}{slow.name} took no steps, so there is nothing to compare."
+    odd = [side.name for side in sides if not same_task(base, side)]
+    rest = f"; {' and '.join(odd)} did another task and cannot be compared" if odd else ""
+    return f"{opening}{name} {_speed(other, base, ratio)}, {_learning(other, base)}{_limit(other)}{rest}."
+
+
+def _speed(other: Side, base: Side, ratio: Interval) -> str:
+    rates = f"{other.fps.mean:,.0f} against {base.fps.mean:,.0f} steps/s"
+    if ratio.n > 1:
+        rates += f"; {METHOD} {ratio.low:.2f} to {ratio.high:.2f}"
+    if ratio.n > 1 and ratio.low <= 1 <= ratio.high:
+        closeness = "about as fast as" if abs(ratio.mean - 1) < TIE else "not reliably faster or slower than"
+        return f"ran {closeness} {base.name} ({rates})"
+    if abs(ratio.mean - 1) < TIE:
+        return f"ran about as fast as {base.name} ({rates})"
+    if ratio.mean > 1:
+        return f"ran {ratio.mean:.2f} times as fast as {base.name} ({rates})"
+    return f"ran slower than {base.name}, at {ratio.mean:.2f} times its speed ({rates})"
+
+
+def _learning(other: Side, base: Side) -> str:
+    if same := _identical(other, base):
+        return same
+    pair = side_by_side([returns_over_steps(run) for run in other.runs], [returns_over_steps(run) for run in base.runs])
+    if pair is None:
+        return "left too little behind to compare learning"
+    a, b = pair
+    steps = f"{a.x[-1]:,.0f} steps"
+    mean = f"mean return of {number(float(a.mean.mean()))} against {number(float(b.mean.mean()))}"
+    if a.n < 2 or b.n < 2:
+        return f"had a {mean} over the first {steps} (with one run on a side that may be chance)"
+    overlap = float(np.mean((a.low <= b.high) & (b.low <= a.high)))
+    where = f"{overlap:.0%} of the first {steps}"
+    if overlap >= OVERLAP:
+        return f"learned the same as far as {a.n} against {b.n} runs can show (their {METHOD}s overlap on {where})"
+    word = "better" if a.mean.mean() > b.mean.mean() else "worse"
+    return f"learned {word} per step ({mean}; their {METHOD}s overlap on only {where})"
+
+
+def _identical(other: Side, base: Side) -> str | None:
+    """Said only where every run of one side has a twin of the same seed on the other."""
+    twins = {run.seed: run for run in base.runs}
+    if None in twins or sorted(twins, key=str) != sorted((run.seed for run in other.runs), key=str):
+        return None
+    pairs = [(run, twins[run.seed]) for run in other.runs]
+    if all(a.weights_sha256 and a.weights_sha256 == b.weights_sha256 and a.steps == b.steps for a, b in pairs):
+        return f"learned exactly the same (identical weights after {max(a.steps for a, _ in pairs):,} steps)"
+    common = [same_course(a, b) for a, b in pairs]
+    steps = [count for count in common if count is not None]
+    if len(steps) < len(pairs):
+        return None
+    shown = f"{min(steps):,}" + ("" if len(set(steps)) == 1 else f" to {max(steps):,}")
+    return f"learned the same step for step (identical returns and losses over the {shown} steps that both took)"
+
+
+def _limit(side: Side) -> str:
+    shares = sorted(side.shares.items(), key=lambda item: -item[1])
+    if not shares:
+        return ""
+    (first, share), *rest = shares
+    others = ", ".join(f"{_WORK[name]} {part:.0%}" for name, part in rest[:2] if part >= 0.05)
+    return f", and is now limited by {_WORK[first]} ({share:.0%} of its time{'; ' + others if others else ''})"
+
+
+def _list(found: Sequence[Difference]) -> str:
+    shown = [str(difference) for difference in found[:SHOWN_DIFFERENCES]]
+    more = len(found) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")

@@ -1,0 +1,111 @@
+"""What the display knows at one moment, and what follows from it: rates, shares, the time that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paceline.measure.record import Evaluation, Goal, Iteration, RunInfo
+
+COLOURS = {
+    "env": "cyan",
+    "inference": "blue",
+    "collect": "cyan",
+    "wait": "red",
+    "learn": "magenta",
+    "sync": "yellow",
+    "eval": "green",
+    "other": "grey50",
+}
+"""Phases in the order in which they are shown."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class View:
+    """What the display knows at one moment."""
+
+    info: RunInfo
+    goal: Goal
+    newest: Iteration | None
+    recent: Sequence[Iteration]
+    """Iterations of the last seconds: rates and shares are theirs."""
+    wall_s: float
+    since_s: float
+    """Seconds since the newest iteration."""
+    returns: Sequence[float] = ()
+    """Mean returns so far, oldest first."""
+    last_eval: Evaluation | None = None
+    best_eval: Evaluation | None = None
+
+    @property
+    def steps(self) -> int:
+        """Steps of the run so far."""
+        return self.newest.steps if self.newest else self.info.resumed_steps
+
+    @property
+    def episodes(self) -> int:
+        """Episodes of the run so far."""
+        return self.newest.episodes if self.newest else 0
+
+    @property
+    def fps(self) -> float | None:
+        """Steps per second of late, learning included."""
+        seconds = sum(it.iteration_s for it in self.recent)
+        return sum(it.iteration_steps for it in self.recent) / seconds if seconds > 0 else None
+
+    @property
+    def episodes_per_s(self) -> float | None:
+        """Episodes per second of late."""
+        seconds = sum(it.iteration_s for it in self.recent)
+        return sum(it.iteration_episodes for it in self.recent) / seconds if seconds > 0 else None
+
+    @property
+    def fraction(self) -> float:
+        """How much of the run is done, by the budget that is nearest to its end."""
+        parts = [
+            have / goal
+            for have, goal in (
+                (self.steps, self.goal.steps),
+                (self.episodes, self.goal.episodes),
+                (self.wall_s, self.goal.seconds),
+            )
+            if goal
+        ]
+        return min(1.0, max(parts, default=0.0))
+
+    @property
+    def by_episodes(self) -> bool:
+        """Whether the budget that ends the run first is one of episodes."""
+        return bool(self.goal.episodes) and self.episodes / (self.goal.episodes or 1) >= self.fraction
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the first budget is spent at the present rate; None while nobody can know."""
+        lefts = []
+        if self.goal.seconds is not None:
+            lefts.append(self.goal.seconds - self.wall_s)
+        for goal, have, rate in (
+            (self.goal.steps, self.steps, self.fps),
+            (self.goal.episodes, self.episodes, self.episodes_per_s),
+        ):
+            if goal is not None and rate:
+                lefts.append((goal - have) / rate - self.since_s)
+        return max(0.0, min(lefts)) if lefts else None
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Part of the recent time by phase, the rest as `other`; they add up to one."""
+        return phase_shares([it.phases for it in self.recent], sum(it.iteration_s for it in self.recent))
+
+
+def phase_shares(phases: Sequence[Mapping[str, float]], total_s: float) -> dict[str, float]:
+    """Part of `total_s` by phase, known phases first, the rest as `other`."""
+    if total_s <= 0:
+        return {}
+    seconds: dict[str, float] = dict.fromkeys(COLOURS, 0.0)
+    for one in phases:
+        for name, value in one.items():
+            seconds[name] = seconds.get(name, 0.0) + value
+    seconds["other"] += max(0.0, total_s - sum(seconds.values()))
+    total_s = sum(seconds.values())  # above the wall time only by rounding
+    return {name: value / total_s for name, value in seconds.items() if value > 0}

@@ -1,0 +1,87 @@
+"""The workers on the live panel: who is busy with what, and what each takes of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from paceline.measure.record import Iteration
+
+SHOWN = 8
+"""Workers with a line of their own; the rest share one."""
+BAR_WIDTH = 16
+COLOURS = {"env": "cyan", "inference": "blue", "idle": "grey37"}
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """How one worker, or the mean of several, spent the last seconds; shares add up to one."""
+
+    env: float
+    inference: float
+    cpu_percent: float | None = None
+    memory_mb: float | None = None
+
+    @property
+    def idle(self) -> float:
+        """Waiting: for the slowest worker, for the learner, for a core."""
+        return max(0.0, 1.0 - self.env - self.inference)
+
+
+def activities(recent: Sequence[Iteration]) -> list[Activity]:
+    """What each worker did over some iterations, in worker order."""
+    seconds = sum(it.iteration_s for it in recent)
+    if not recent or seconds <= 0:
+        return []
+    count = len(recent[-1].workers)
+    same = [it.workers for it in recent if len(it.workers) == count]
+    return [
+        Activity(
+            sum(workers[i].env_s for workers in same) / seconds,
+            sum(workers[i].inference_s for workers in same) / seconds,
+            newest.cpu_percent,
+            newest.memory_mb,
+        )
+        for i, newest in enumerate(recent[-1].workers)
+    ]
+
+
+def rows(found: Sequence[Activity]) -> list[tuple[str, Text]]:
+    """A name and a line for each of the first workers, and one line for all others together."""
+    lines = [(f"{i}", _line(one)) for i, one in enumerate(found[:SHOWN])]
+    if rest := found[SHOWN:]:
+        line = _line(_mean(rest))
+        line.append(f"   mean of {len(rest)} more", style="dim")
+        lines.append((f"{SHOWN}-{len(found) - 1}", line))
+    return lines
+
+
+def _mean(many: Sequence[Activity]) -> Activity:
+    cpu = [one.cpu_percent for one in many if one.cpu_percent is not None]
+    memory = [one.memory_mb for one in many if one.memory_mb is not None]
+    return Activity(
+        sum(one.env for one in many) / len(many),
+        sum(one.inference for one in many) / len(many),
+        sum(cpu) / len(cpu) if cpu else None,
+        sum(memory) / len(memory) if memory else None,
+    )
+
+
+def _line(one: Activity) -> Text:
+    text, done, placed = Text(), 0.0, 0
+    shares = {"env": one.env, "inference": one.inference, "idle": one.idle}
+    for name, share in shares.items():
+        done += share
+        end = min(BAR_WIDTH, round(done * BAR_WIDTH))
+        text.append("█" * (end - placed), style=COLOURS[name])
+        placed = end
+    text.append(" " * (BAR_WIDTH - placed + 3))
+    for name, share in shares.items():
+        text.append(f"{name} {share:4.0%}  ", style=COLOURS[name] if name != "idle" else "dim")
+    if one.cpu_percent is not None:
+        text.append(f" {one.cpu_percent:3.0f} % cpu")
+    if one.memory_mb is not None:
+        text.append(f"  {one.memory_mb:5,.0f} MB")
+    return text

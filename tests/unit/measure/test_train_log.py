@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paceline.errors import ConfigError
+from paceline.measure.folder import RunFolder
+from paceline.measure.train_log import TrainLog, being_written
+
+
+def said(path: Path) -> list[str]:
+    """The lines without their times of day."""
+    return [line.split(maxsplit=2)[2] for line in path.read_text().splitlines()]
+
+
+def test_takes_the_runs_own_lines_and_what_the_loggers_warn_of(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    logger = logging.getLogger("paceline.envs.group")
+    with TrainLog(path) as log:
+        log.say("a line with 100 % and [brackets]")
+        logger.warning("env %d is odd", 3)
+        logger.info("not asked for")
+        log.say("bad", logging.ERROR)
+    logger.warning("after the end")
+    assert said(path) == ["INFO    a line with 100 % and [brackets]", "WARNING env 3 is odd", "ERROR   bad"]
+
+
+def test_begins_anew_unless_told_to_append(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    for append, expected in ((False, ["one"]), (True, ["one", "one"]), (False, ["one"])):
+        with TrainLog(path, append=append) as log:
+            log.say("one")
+        assert [line.split()[-1] for line in said(path)] == expected
+
+
+def test_lines_are_there_at_once(tmp_path: Path) -> None:
+    with TrainLog(tmp_path / "train.log") as log:
+        log.say("now")
+        assert said(tmp_path / "train.log") == ["INFO    now"]
+
+
+def test_a_full_disk_costs_lines_and_not_the_run() -> None:
+    with TrainLog(Path("/dev/full"), append=True) as log:
+        log.say("lost")
+        log.say("x" * 100_000)
+
+
+def test_is_known_as_being_written_until_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    assert not being_written(path)
+    log = TrainLog(path)
+    assert being_written(path)
+    log.close()
+    log.close()
+    assert not being_written(path)
+
+
+def test_nobody_else_may_write_it_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    with TrainLog(path) as log:
+        log.say("mine")
+        with pytest.raises(ConfigError, match="another process is writing this run"):
+            TrainLog(path)
+        assert said(path) == ["INFO    mine"]
+    TrainLog(path).close()
+
+
+def test_a_killed_writer_leaves_no_lock_behind(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    code = (
+        "import os, sys; from pathlib import Path; from paceline.measure.train_log import TrainLog, being_written\n"
+        "log = TrainLog(Path(sys.argv[1])); log.say('alive'); assert being_written(Path(sys.argv[1]))\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=60).returncode == -9
+    assert said(path) == ["INFO    alive"]
+    assert not being_written(path)
+
+
+@pytest.mark.parametrize("how", [{"overwrite": True}, {"resume": True}])
+def test_a_run_under_way_is_not_taken_over(tmp_path: Path, how: dict[str, bool]) -> None:
+    where = {"env": "E", "algo": "ppo", "seed": 0}
+    RunFolder.create(tmp_path / "a", **where).write("summary.json", "{}")  # type: ignore[arg-type]
+    with TrainLog(tmp_path / "a" / "train.log"):
+        with pytest.raises(ConfigError, match="another process is writing this run"):
+            RunFolder.create(tmp_path / "a", **where, **how)  # type: ignore[arg-type]
+        assert (tmp_path / "a" / "summary.json").exists()
+    RunFolder.create(tmp_path / "a", **where, **how)  # type: ignore[arg-type]

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.measure.run_folders import complete, config, read_all, sides
+
+from paceline.measure.results import RunResult
+from paceline.measure.sides import Side
+from paceline.measure.verdict import verdict
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> list[RunResult]:
+    """The same returns, one process and four workers."""
+    seq = complete(tmp_path / "seq", returns=float)
+    par = complete(tmp_path / "par", returns=float, num_workers=4, fps=30_000.0, phases={"learn": 9.0, "env": 4.0})
+    return read_all(seq, par)
+
+
+def group(tmp_path: Path, name: str, level: float, fps: tuple[float, ...], first_seed: int = 0) -> list[RunResult]:
+    """Runs whose return is flat, a little apart."""
+    paths = [
+        complete(tmp_path / f"{name}{i}", returns=lambda _, i=i: level + i, fps=each, seed=first_seed + i)  # type: ignore[misc]
+        for i, each in enumerate(fps)
+    ]
+    return read_all(*paths)
+
+
+def test_faster_the_same_and_what_limits_it(pair: list[RunResult]) -> None:
+    assert verdict(sides(*pair)) == (
+        "par (4 workers) ran 3.00 times as fast as seq (30,000 against 10,000 steps/s), learned the same step for step "
+        "(identical returns and losses over the 30,000 steps that both took), and is now limited by learning "
+        "(60% of its time; stepping envs 27%, other work 13%)."
+    )
+
+
+def test_equal_weights_after_equal_steps_are_identical(pair: list[RunResult]) -> None:
+    twins = [replace(run, weights_sha256="abc") for run in pair]
+    assert "learned exactly the same (identical weights after 30,000 steps)" in verdict(sides(*twins))
+    apart = [twins[0], replace(twins[1], steps=29_000)]
+    assert "exactly" not in verdict(sides(*apart))
+    assert "exactly" not in verdict(sides(twins[0], replace(twins[1], seed=8)))
+
+
+def test_slower_and_tied_runs_are_told_so(pair: list[RunResult]) -> None:
+    seq, par = pair
+    slow = verdict(sides(seq, replace(par, fps=5_000.0, phases={"wait": 12.0, "learn": 3.0})))
+    assert "ran slower than seq, at 0.50 times its speed" in slow
+    assert "limited by waiting for workers (80% of its time; learning 20%)" in slow
+    assert "ran about as fast as seq" in verdict(sides(seq, replace(par, fps=10_300.0)))
+
+
+def test_one_run_a_side_is_said_with_care(tmp_path: Path) -> None:
+    runs = read_all(
+        complete(tmp_path / "a", returns=lambda i: 10.0, seed=1),
+        complete(tmp_path / "b", returns=lambda i: 20.0, seed=2),
+    )
+    text = verdict(sides(*runs))
+    assert "had a mean return of 20.0 against 10.0 over the first 30,000 steps" in text
+    assert "may be chance" in text
+
+
+def test_groups_whose_bands_overlap_learned_the_same(tmp_path: Path) -> None:
+    a = group(tmp_path, "a", 100.0, (1000.0, 1010.0, 1020.0))
+    b = group(tmp_path, "b", 101.0, (2000.0, 2020.0, 2040.0), first_seed=5)
+    text = verdict(sides(a, b))
+    assert "ran 2.00 times as fast as A (2,020 against 1,010 steps/s; 95% t-interval 1.9" in text
+    assert "learned the same as far as 3 against 3 runs can show" in text
+    assert "overlap on 100% of the first 30,000 steps" in text
+
+
+@pytest.mark.parametrize(("level", "word"), [(300.0, "better"), (20.0, "worse")])
+def test_groups_whose_bands_part_did_not(tmp_path: Path, level: float, word: str) -> None:
+    a = group(tmp_path, "a", 100.0, (1000.0, 1000.0))
+    b = group(tmp_path, "b", level, (1000.0, 1000.0), first_seed=5)
+    text = verdict(sides(a, b))
+    assert f"learned {word} per step (mean return of {level + 0.5} against 100.5" in text
+    assert "overlap on only 0% of" in text
+
+
+def test_a_difference_within_the_spread_is_no_speed_up(tmp_path: Path) -> None:
+    a = group(tmp_path, "a", 100.0, (1000.0, 2000.0))
+    b = group(tmp_path, "b", 100.0, (1500.0, 2500.0))
+    assert "ran not reliably faster or slower than A" in verdict(sides(a, b))
+
+
+def test_unlike_runs_are_told_apart_first(pair: list[RunResult]) -> None:
+    seq, par = pair
+    text = verdict(sides(seq, replace(par, n_envs=8, config=config(run__duration="30s"))))
+    assert text.startswith(
+        "Not like for like (n_envs 32 against 8; duration 60 s against 30 s): par (4 workers) ran 3.00"
+    )
+
+
+def test_other_tasks_are_not_judged(pair: list[RunResult]) -> None:
+    seq, par = pair
+    assert verdict(sides(seq, replace(par, env="Acrobot-v1"))) == (
+        "These runs cannot be compared, neither in speed nor in learning: "
+        "they differ in env CartPole-v1 against Acrobot-v1."
+    )
+
+
+def test_of_many_sides_the_fastest_that_did_the_task_is_named(pair: list[RunResult]) -> None:
+    seq, par = pair
+    slow = replace(par, path=Path("slow"), fps=12_000.0)
+    odd = replace(par, path=Path("odd"), fps=99_000.0, env="Acrobot-v1")
+    text = verdict(sides(seq, slow, par, odd))
+    assert text.startswith("The fastest other side, par (4 workers), ran 3.00 times as fast as seq")
+    assert text.endswith("; odd did another task and cannot be compared.")
+
+
+def test_nothing_to_compare(pair: list[RunResult]) -> None:
+    seq, par = pair
+    assert "seq took no steps, so there is nothing to compare" in verdict(sides(replace(seq, fps=0.0), par))
+    blank: list[Side] = list(sides(replace(seq, progress={}), replace(par, progress={}, phases={})))
+    assert verdict(blank).endswith("left too little behind to compare learning.")
