@@ -16,6 +16,8 @@ from paceline.runtime.process import heartbeat_field
 from paceline.runtime.protocol import Share
 
 GROUPS = 5
+STUCK, RAISE, DIE, HANG = 1, 2, 3, 4
+"""What `Recorder.work` does besides counting."""
 
 
 def fields(workers: int) -> list[Field]:
@@ -23,6 +25,8 @@ def fields(workers: int) -> list[Field]:
     return [
         Field.of("log", (max(1, workers), 16), np.int64),
         Field.of("closed", (max(1, workers),), np.int64),
+        Field.of("items", (max(1, workers), 255), np.int64),
+        Field.of("mode", (1,), np.int64),
         heartbeat_field(workers),
     ]
 
@@ -34,6 +38,7 @@ class Recorder:
         self._log, self._closed = arena["log"][share.worker], arena["closed"][share.worker :]
         self._beat = arena["heartbeat"][share.worker]
         self._share, self._count = share, 0
+        self._items, self._mode = arena["items"][share.worker], arena["mode"]
 
     def note(self, value: int) -> int:
         """Append to this worker's log; returns how many notes there are."""
@@ -49,6 +54,19 @@ class Recorder:
         """Worker 0 answers last."""
         time.sleep(0.2 if self._share.worker == 0 else 0.0)
         return self._share.worker
+
+    def work(self, item: int) -> None:
+        """Count the item; what else depends on the mode that the test has set."""
+        mode, mine = int(self._mode[0]), self._share.worker == 0
+        if mode == STUCK and mine:
+            time.sleep(1.0)
+        if mode == RAISE and item == 1:
+            raise RuntimeError("item 1 failed")
+        if mode == DIE and item == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if mode == HANG and item == 1:
+            time.sleep(60)
+        self._items[item] += 1
 
     def echo(self, *args: Any) -> tuple[Any, ...]:
         """The arguments."""

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jobs import GROUPS, OneFails, Recorder, TextlessError, fields
+from tests.jobs import DIE, GROUPS, HANG, RAISE, STUCK, OneFails, Recorder, TextlessError, fields
 
 from paceline.envs.fault import OddError
 from paceline.errors import ConfigError, EnvError, WorkerDied, WorkerError, WorkerHung
@@ -72,6 +72,54 @@ def test_commands_are_done_in_order_and_by_all_before_run_returns(shared: Runnin
         done = shared.runtime.run("note", 10 + number)
         assert done == [number + 1] * shared.jobs
         assert (shared.arena["log"][:, number] == 10 + number).all(), "written to shared memory by now"
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 255])
+def test_every_item_is_done_once_by_whoever_is_free(count: int, shared: Running) -> None:
+    shared.arena["items"][...] = 0
+    shared.arena["mode"][0] = 0
+    for round_number in (1, 2):
+        shared.runtime.work(count)
+        done = shared.arena["items"].sum(0)
+        assert done[:count].tolist() == [round_number] * count
+        assert not done[count:].any()
+    assert shared.runtime.run("echo", 3) == [(3,)] * shared.jobs, "commands still arrive"
+
+
+@pytest.mark.parametrize("kind", ["forkserver", "fork"])
+def test_a_worker_that_is_stuck_leaves_the_work_to_the_others(kind: str) -> None:
+    with running(kind) as it:
+        it.arena["mode"][0] = STUCK
+        it.runtime.work(20)
+        by_worker = it.arena["items"].sum(1)
+        assert by_worker.sum() == 20
+        assert by_worker[0] <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_work_that_raises_is_an_error_with_its_traceback(kind: str) -> None:
+    with running(kind) as it:
+        it.arena["mode"][0] = RAISE
+        with pytest.raises((WorkerError, RuntimeError), match="item 1 failed"):
+            it.runtime.work(4)
+
+
+def test_a_worker_that_dies_or_hangs_in_its_work_is_noticed() -> None:
+    with running("forkserver") as it:
+        it.arena["mode"][0] = DIE
+        with pytest.raises(WorkerDied, match=r"`work`.*SIGKILL"):
+            it.runtime.work(4)
+    with running("forkserver", start_timeout_s=1.5, step_timeout_s=1.5) as it:
+        it.arena["mode"][0] = HANG
+        with pytest.raises(WorkerHung, match="`work`"):
+            it.runtime.work(4)
+
+
+def test_without_pipes_to_poll_items_are_dealt_out_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.runtime.tickets.AVAILABLE", False)
+    with running("forkserver") as it:
+        it.runtime.work(5)
+        assert it.arena["items"][:, :5].tolist() == [[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
 
 
 def test_groups_are_shared_out_whole_and_in_order(shared: Running) -> None:

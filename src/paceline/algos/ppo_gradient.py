@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -89,33 +89,30 @@ class PPOGradient:
 
 
 class ShardedGradient:
-    """A worker's part: every `workers`-th shard of each minibatch, from the slots into the shard's own row.
+    """A worker's part: shards of a minibatch, from the slots into each shard's own row.
 
     Args:
         gradient: Of the worker's own copy of the policy, bound to the published weights.
         slots: The batch.
         shards: The prepared samples, and where gradients go.
-        worker: Which worker this is.
-        workers: How many share the work.
     """
 
-    def __init__(self, gradient: PPOGradient, slots: Slots, shards: Shards, *, worker: int, workers: int) -> None:
+    def __init__(self, gradient: PPOGradient, slots: Slots, shards: Shards) -> None:
         self._gradient, self._rows, self._shards = gradient, slots.samples(), shards
-        self._mine = range(worker, len(shards.grads), workers)
 
-    def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> None:
-        """Compute this worker's shards of the minibatch `order[start:stop]`."""
-        shards, bounds = self._shards, self._shards.bounds(start, stop)
-        for shard in self._mine:
-            index = shards.order[slice(*bounds[shard])]
-            if not len(index):  # the last minibatch may have fewer rows than there are shards
-                shards.terms[shard].zero_()
-                shards.grads[shard].zero_()
-                continue
-            shards.terms[shard] = self._gradient(
-                self._rows, shards.samples, index, mean=mean, inv_std=inv_std, total=stop - start
-            )
-            shards.grads[shard] = self._gradient.vector
+    def __call__(self, shard: int) -> None:
+        """Compute one shard of the minibatch that the driver has set."""
+        shards = self._shards
+        start, stop, mean, inv_std = shards.minibatch
+        index = shards.order[slice(*shards.bounds(start, stop)[shard])]
+        if not len(index):  # the last minibatch may have fewer rows than there are shards
+            shards.terms[shard].zero_()
+            shards.grads[shard].zero_()
+            return
+        shards.terms[shard] = self._gradient(
+            self._rows, shards.samples, index, mean=mean, inv_std=inv_std, total=stop - start
+        )
+        shards.grads[shard] = self._gradient.vector
 
 
 class Gradients(Protocol):
@@ -132,19 +129,20 @@ class WorkersGradients:
     """Has the workers compute shards, and adds them up in the order of shards.
 
     Args:
-        run: `Runtime.run`.
+        work: `Runtime.work`.
         shards: Where the results appear.
     """
 
-    def __init__(self, run: Callable[..., Any], shards: Shards) -> None:
-        self._run, self._shards = run, shards
+    def __init__(self, work: Callable[[int], None], shards: Shards) -> None:
+        self._work, self._shards = work, shards
 
     def begin(self) -> None:
         """Nothing to do: workers read the batch where it is."""
 
     def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, Tensor]:
         """Blocks until all shards are there."""
-        self._run("gradient", start, stop, mean, inv_std, workers=len(self._shards.grads))
+        self._shards.minibatch = start, stop, mean, inv_std
+        self._work(len(self._shards.grads))
         return self._shards.grads.sum(0), self._shards.terms.sum(0)
 
 

@@ -69,7 +69,7 @@ class PPOConfig:
         if self.target_kl is not None:
             check_range("target_kl", self.target_kl, "Use none to run every epoch.", above=0)
         if self.grad_shards is not None:
-            check_range("grad_shards", self.grad_shards, "Use 1 to compute minibatches whole.", at_least=1)
+            check_range("grad_shards", self.grad_shards, "Use 1 to compute minibatches whole.", at_least=1, at_most=255)
         check_range("learner_threads", self.learner_threads, "Use 1 for small nets.", at_least=1)
         if self.normalize_advantage and self.batch_size == 1:
             raise ConfigError(

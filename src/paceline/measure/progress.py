@@ -1,6 +1,7 @@
 """What a person sees while a run goes on.
 
-A thread of its own draws twice a second (one drawing costs this process some 2 ms). The training only
+A thread of its own draws once a second (one drawing costs this process some 2 ms, and more where the cores are full:
+it holds the interpreter's lock meanwhile). The training only
 leaves the newest iteration behind and never waits for a terminal: one stopped with Ctrl-S blocks its writers.
 
     training --- update(iteration) ---> [newest, last seconds] <--- drawn by the thread ---> stderr
@@ -29,7 +30,7 @@ from paceline.measure.record import Evaluation, Goal, Iteration, RunInfo, Summar
 from paceline.measure.train_log import LOGGER, TrainLog
 from paceline.measure.view import View
 
-REFRESH_S = 0.5
+REFRESH_S = 1.0
 PLAIN_EVERY_S = 5.0
 PATIENCE_S = 1.0
 """How long the start and the end may wait for a terminal."""

@@ -34,6 +34,7 @@ class ShardShape:
         """What an arena must hold."""
         yield Field.of("samples", (self.samples, len(SAMPLE)), np.float32)
         yield Field.of("order", (self.samples,), np.int64)
+        yield Field.of("minibatch", (4,), np.float64)
         yield Field.of("grads", (self.shards, self.weights), np.float32)
         yield Field.of("terms", (self.shards, self.terms), np.float32)
 
@@ -44,8 +45,19 @@ class Shards:
     def __init__(self, arena: Arena) -> None:
         self.samples: Tensor = torch.from_numpy(arena["samples"])  # [N, 4]
         self.order: Tensor = torch.from_numpy(arena["order"])  # [N]  rows of the batch, shuffled
+        self._minibatch = arena["minibatch"]
         self.grads: Tensor = torch.from_numpy(arena["grads"])  # [S, P]
         self.terms: Tensor = torch.from_numpy(arena["terms"])  # [S, K]
+
+    @property
+    def minibatch(self) -> tuple[int, int, float, float]:
+        """What is being computed: `order[start:stop]`, and mean and one over the deviation of its advantages."""
+        start, stop, mean, inv_std = self._minibatch.tolist()
+        return int(start), int(stop), mean, inv_std
+
+    @minibatch.setter
+    def minibatch(self, minibatch: tuple[int, int, float, float]) -> None:
+        self._minibatch[:] = minibatch
 
     def bounds(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Where each shard of the minibatch `order[start:stop]` begins and ends."""

@@ -17,9 +17,14 @@ class InlineRuntime:
         self._job: Any = program(arena, Share(0, 0, groups))
         self._closed = False
 
-    def run(self, command: str, *args: Any, workers: int | None = None) -> list[Any]:  # noqa: ARG002 - there is one
+    def run(self, command: str, *args: Any) -> list[Any]:
         """Do it now, here."""
         return [getattr(self._job, command)(*args)]
+
+    def work(self, count: int) -> None:
+        """One item after another."""
+        for item in range(count):
+            self._job.work(item)
 
     def pids(self) -> list[int]:
         """No other process."""

@@ -10,6 +10,7 @@ worker may fail, but it may not vanish.
 from __future__ import annotations
 
 import multiprocessing
+import select
 import signal
 import types
 from collections.abc import Sequence
@@ -25,11 +26,14 @@ from numpy.typing import NDArray
 
 from paceline.errors import ConfigError, WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena, Field
+from paceline.runtime import tickets
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
 from paceline.runtime.protocol import Program, Share, shares
 from paceline.runtime.worker import WorkerOrder, worker_main
 
 CLOSE_TIMEOUT_S = 5.0
+POLL_S = 1.0
+"""How often a wait looks at heartbeats."""
 
 
 def heartbeat_field(workers: int) -> Field:
@@ -70,27 +74,62 @@ class ProcessRuntime:
         self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
         self._heartbeat: NDArray[np.int64] = arena["heartbeat"][:, 0]
         self._workers: list[_Worker] = []
+        self._tickets: tickets.Tickets | None = None
         self._closed = False
         method = start_method or default_start_method()
         packed = pack(program)
         try:
             if method == "forkserver":
                 start_fork_server(preload)
+            if tickets.AVAILABLE:
+                self._tickets = tickets.Tickets(multiprocessing.get_context(method))
             with child_environment():
                 for share in shares(groups, num_workers):
                     core = cores[share.worker % len(cores)] if cores else None
-                    self._workers.append(_Worker(method, share, packed, arena, core, self._workers))
+                    theirs = None if self._tickets is None else self._tickets.theirs
+                    foreign = [end for other in self._workers for end in other.ours]
+                    foreign += self._tickets.ours if self._tickets else ()
+                    self._workers.append(_Worker(method, share, packed, arena, core, theirs, foreign))
             self._gather(self._workers, "start")
+            if self._tickets is not None:
+                self._tickets.started()
+                self._watch(self._tickets)
         except BaseException:
             self.close()
             raise
 
-    def run(self, command: str, *args: Any, workers: int | None = None) -> list[Any]:
-        """Send the command to all (or the first `workers`), wait for them."""
-        asked = self._workers[:workers]
-        for worker in asked:
+    def run(self, command: str, *args: Any) -> list[Any]:
+        """Send the command to all, wait for all."""
+        return self._ask(self._workers, command, [args] * len(self._workers))
+
+    def work(self, count: int) -> None:
+        """Offer the items as tickets; wait until all are done."""
+        if self._tickets is None:
+            for first in range(0, count, self.num_workers):
+                items = range(first, min(count, first + self.num_workers))
+                self._ask(self._workers[: len(items)], "work", [(item,) for item in items])
+            return
+        self._tickets.put(count)
+        moved = perf_counter()
+        while count:
+            ready = {fd for fd, _ in self._poll.poll(1000 * POLL_S)}
+            if self._tickets.done_fd in ready:
+                count -= self._tickets.finished(count)
+                ready.remove(self._tickets.done_fd)
+                moved = perf_counter()
+            for worker in self._workers:
+                if count and not ready.isdisjoint((worker.conn.fileno(), worker.process.sentinel)):
+                    worker.receive("work")  # nobody replies to a ticket: this is a failure
+            if count and perf_counter() - moved > self._step_timeout_s:
+                raise WorkerHung(
+                    f"workers: {count} pieces of `work` are not done and nothing was for {self._step_timeout_s:g} s. "
+                    "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
+                )
+
+    def _ask(self, asked: list[_Worker], command: str, args: list[tuple[Any, ...]]) -> list[Any]:
+        for worker, arguments in zip(asked, args, strict=True):
             try:
-                worker.conn.send((command, args))
+                worker.conn.send((command, arguments))
             except OSError:
                 raise worker.died(command) from None
         return self._gather(asked, command)
@@ -110,63 +149,93 @@ class ProcessRuntime:
         deadline = perf_counter() + CLOSE_TIMEOUT_S / 2
         for worker in self._workers:
             worker.end(deadline)
+        if self._tickets is not None:
+            self._tickets.close()
 
     def __del__(self) -> None:
         self.close()
+
+    def _watch(self, offered: tickets.Tickets) -> None:
+        """Everything a wait for tickets listens to."""
+        self._poll = select.poll()
+        for fd in (offered.done_fd, *(fd for w in self._workers for fd in (w.conn.fileno(), w.process.sentinel))):
+            self._poll.register(fd, select.POLLIN)
 
     def _gather(self, asked: list[_Worker], command: str) -> list[Any]:
         """One reply from each worker asked, which may take `step_timeout_s` since its last heartbeat.
 
         Until its first one, which ends the first reset, it may take `start_timeout_s`.
         """
-        patience_s = min(1.0, self._start_timeout_s, self._step_timeout_s)
         results: dict[int, Any] = {}
         waiting = {worker.share.worker: worker for worker in asked}
-        beat = self._heartbeat.copy()
-        moved = np.full(len(beat), perf_counter())
+        patience = _Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
         while waiting:
             by_handle: dict[Any, _Worker] = {}
             for worker in waiting.values():
                 by_handle[worker.conn] = by_handle[worker.process.sentinel] = worker
-            ready = connection.wait(list(by_handle), timeout=patience_s)
+            ready = connection.wait(list(by_handle), timeout=POLL_S)
             for worker in {by_handle[handle].share.worker: by_handle[handle] for handle in ready}.values():
                 results[worker.share.worker] = worker.receive(command)
                 del waiting[worker.share.worker]
-            now = perf_counter()
-            moved[self._heartbeat != beat] = now
-            beat[:] = self._heartbeat
-            for worker in waiting.values():
-                silent_s = now - moved[worker.share.worker]
-                timeout_s = self._step_timeout_s if beat[worker.share.worker] else self._start_timeout_s
-                if silent_s > timeout_s:
-                    raise WorkerHung(
-                        f"{worker.name}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
-                        "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s)."
-                    )
+            patience.check(list(waiting.values()), command)
         return [results[worker.share.worker] for worker in asked]
+
+
+class _Patience:
+    """How long each worker has been silent, since its last heartbeat or since the wait began."""
+
+    def __init__(self, heartbeat: NDArray[np.int64], start_timeout_s: float, step_timeout_s: float) -> None:
+        self._heartbeat, self._start_s, self._step_s = heartbeat, start_timeout_s, step_timeout_s
+        self._beat = heartbeat.copy()
+        self._moved = np.full(len(heartbeat), perf_counter())
+
+    def check(self, waiting: Sequence[_Worker], command: str) -> None:
+        """Raise WorkerHung if one of them has been silent for too long."""
+        now = perf_counter()
+        self._moved[self._heartbeat != self._beat] = now
+        self._beat[:] = self._heartbeat
+        for worker in waiting:
+            silent_s = now - self._moved[worker.share.worker]
+            timeout_s = self._step_s if self._beat[worker.share.worker] else self._start_s
+            if silent_s > timeout_s:
+                raise WorkerHung(
+                    f"{worker.name}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
+                    "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s)."
+                )
 
 
 class _Worker:
     """The driver's end of one worker."""
 
     def __init__(
-        self, method: str, share: Share, program: bytes, arena: Arena, core: int | None, earlier: list[_Worker]
+        self,
+        method: str,
+        share: Share,
+        program: bytes,
+        arena: Arena,
+        core: int | None,
+        theirs_tickets: tickets.WorkerTickets | None,
+        foreign: list[Any],
     ) -> None:
         ctx: Any = multiprocessing.get_context(method)
         self.share = share
         self.conn, theirs = ctx.Pipe()
         guard, self._alive = ctx.Pipe(duplex=False)  # the driver holds the write end for life and writes nothing
-        order = WorkerOrder(share, program, arena, theirs, guard, core)
+        order = WorkerOrder(share, program, arena, theirs, guard, theirs_tickets, core)
+        target = _forked_main if method == "fork" else worker_main
         # A forked child inherits the driver's ends of its own pipes and of those made before it; while it holds
         # them, nobody would see the driver die.
-        foreign = [self.conn, self._alive] + [end for other in earlier for end in (other.conn, other._alive)]
-        target = _forked_main if method == "fork" else worker_main
-        args = (order, foreign) if method == "fork" else (order,)
+        args = (order, [*self.ours, *foreign]) if method == "fork" else (order,)
         self.process: BaseProcess = ctx.Process(target=target, args=args, name=f"paceline-worker-{share.worker}")
         self.process.daemon = True
         self.process.start()
         theirs.close()
         guard.close()
+
+    @property
+    def ours(self) -> tuple[Any, Any]:
+        """The driver's ends of its pipes."""
+        return self.conn, self._alive
 
     @property
     def name(self) -> str:

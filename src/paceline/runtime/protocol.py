@@ -20,12 +20,10 @@ class Share:
     worker: int
     first_group: int
     groups: int
-    workers: int = 1
-    """How many share the work."""
 
 
 class Job(Protocol):
-    """What a worker does. Its other public methods are the commands it takes."""
+    """What a worker does. Its other public methods are the commands it takes; `work(item)` serves `Runtime.work`."""
 
     def close(self) -> None:
         """Let go of envs and memory."""
@@ -41,11 +39,18 @@ class Runtime(Protocol):
     num_workers: int
     """Processes; 0 for inline."""
 
-    def run(self, command: str, *args: Any, workers: int | None = None) -> list[Any]:
-        """Have every job (or the first `workers`) do `command(*args)` and wait; results in worker order.
+    def run(self, command: str, *args: Any) -> list[Any]:
+        """Have every job do `command(*args)` and wait for all; results in worker order.
 
         Raises:
             WorkerError: A job raised, died or missed its deadline. The runtime must then be closed.
+        """
+
+    def work(self, count: int) -> None:
+        """Have the items 0 to count - 1 done, each by `job.work(item)` of whichever job is free, and wait.
+
+        Raises:
+            WorkerError: As `run`.
         """
 
     def pids(self) -> list[int]:
@@ -62,6 +67,6 @@ def shares(groups: int, workers: int) -> list[Share]:
     result, first = [], 0
     for worker in range(workers):
         count = base + (worker < extra)
-        result.append(Share(worker, first, count, workers))
+        result.append(Share(worker, first, count))
         first += count
     return result

@@ -3,6 +3,7 @@
     driver --(command, args)--> worker        one small message each way per command; the data is in the arena
            <--(ok, result)-----
            <--(error, text)----
+           --(ticket)---------> any worker    pieces of work that whoever is free may claim (`tickets`)
 
 A worker that loses its driver ends: the pipe closes when it is idle, and a second pipe whose write end only the
 driver holds makes the kernel kill it when it is busy, even inside C code that keeps the GIL.
@@ -18,7 +19,7 @@ import signal
 import sys
 import traceback
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import cloudpickle
@@ -27,6 +28,7 @@ from paceline.errors import PacelineError
 from paceline.memory.shared import Arena
 from paceline.runtime import threads
 from paceline.runtime.protocol import Share
+from paceline.runtime.tickets import WorkerTickets
 
 if sys.platform != "win32":
     import fcntl
@@ -42,6 +44,7 @@ class WorkerOrder:
     arena: Arena
     conn: Connection
     guard: Connection
+    tickets: WorkerTickets | None
     core: int | None = None
     """Core to stay on, where pinning was asked for."""
 
@@ -65,7 +68,7 @@ def worker_main(order: WorkerOrder) -> None:
     try:
         job = cloudpickle.loads(order.program)(order.arena, order.share)
         order.conn.send(("ok", None))
-        _obey(order.conn, job)
+        _obey(order.conn, order.tickets, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # The driver is gone; so are we.
     except BaseException as error:
@@ -76,8 +79,14 @@ def worker_main(order: WorkerOrder) -> None:
                 job.close()
 
 
-def _obey(conn: Connection, job: Any) -> None:
+def _obey(conn: Connection, tickets: WorkerTickets | None, job: Any) -> None:
+    """Do what comes: a command for this worker, or a piece of work for whoever is free."""
     while True:
+        if tickets is not None and conn not in wait([conn, tickets.work]):
+            if (item := tickets.take()) is not None:
+                job.work(item)
+                tickets.finish(item)
+            continue
         command, args = conn.recv()
         if command == "close":
             return

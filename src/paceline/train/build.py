@@ -178,7 +178,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         raise
     shards = Shards(arena)
     if device.type == "cpu":
-        gradients: Gradients = WorkersGradients(runtime.run, shards)
+        gradients: Gradients = WorkersGradients(runtime.work, shards)
     else:
         whole = PPOGradient(policy, head_for(spec.action), spec, training, obs_norm)
         gradients = DeviceGradients(whole, slots, shards, device)

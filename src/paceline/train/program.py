@@ -70,9 +70,9 @@ class WorkerJob:
         """The role COLLECT: fill the slots."""
         return self.collector.collect(step)
 
-    def gradient(self, start: int, stop: int, mean: float, inv_std: float) -> None:
-        """The role GRAD: shards of one minibatch."""
-        self.sharded(start, stop, mean, inv_std)
+    def work(self, shard: int) -> None:
+        """The role GRAD: one shard of a minibatch, by whichever worker is free."""
+        self.sharded(shard)
 
     def close(self) -> None:
         """Close the envs."""
@@ -119,18 +119,16 @@ class WorkerProgram:
 
     def __call__(self, arena: Arena, share: Share) -> WorkerJob:
         """Build the envs and the policies. Runs inside the worker."""
-        return WorkerJob(self.collector(arena, share), self.gradient(arena, share))
+        return WorkerJob(self.collector(arena, share), self.gradient(arena))
 
-    def gradient(self, arena: Arena, share: Share) -> ShardedGradient:
+    def gradient(self, arena: Arena) -> ShardedGradient:
         """The worker's part of learning, with a copy of the policy of its own."""
         spec = self.shape.spec
         policy = self.policy.build(spec)
         bind(policy, torch.from_numpy(arena["weights"]), frozen=False)
         normaliser = self.obs_normaliser(arena, attach=True)
         gradient = PPOGradient(policy, head_for(spec.action), spec, self.training, normaliser)
-        return ShardedGradient(
-            gradient, Slots(arena, self.shape), Shards(arena), worker=share.worker, workers=share.workers
-        )
+        return ShardedGradient(gradient, Slots(arena, self.shape), Shards(arena))
 
     def collector(self, arena: Arena, share: Share) -> RolloutCollector:
         """The worker's part of collecting."""

@@ -72,23 +72,24 @@ def make() -> Iterator[Make]:
         FlatParameters(policy, weights.vector)
         normaliser = ObsNormaliser(SPEC) if obs_norm else None
         parts = []
-        for worker in range(workers):
+        for _ in range(workers):
             copy_of_policy = build_policy("mlp", SPEC, hidden_sizes=(16, 16), activation="tanh", seed=seed)
             bind(copy_of_policy, weights.vector, frozen=False)
             gradient = PPOGradient(copy_of_policy, head_for(SPEC.action), SPEC, config, normaliser)
-            parts.append(ShardedGradient(gradient, Slots(arena, SHAPE), shards, worker=worker, workers=workers))
+            parts.append(ShardedGradient(gradient, Slots(arena, SHAPE), shards))
 
-        def run(command: str, start: int, stop: int, mean: float, inv_std: float, *, workers: int) -> None:
-            assert (command, workers) == ("gradient", config.grad_shards)
+        def work(count: int) -> None:
+            assert count == config.grad_shards
+            start, stop = shards.minibatch[:2]
             rig.pieces.append(shards.order[start:stop].tolist())
-            for part in reversed(parts):  # whoever comes first
-                part(start, stop, mean, inv_std)
+            for shard in reversed(range(count)):  # in whatever order, by whomever
+                parts[(shard + 1) % workers](shard)
             rig.norms.append(float(shards.grads.sum(0).norm()))
 
         rig = Rig(
             weights.vector,
             weights,
-            WorkersGradients(run, shards),
+            WorkersGradients(work, shards),
             shards,
             config,
             seed=seed,

@@ -1,0 +1,90 @@
+"""Pieces of work that whoever is free may claim: numbers in a pipe, and numbers back.
+
+    driver --[0 1 2 3]--> work pipe --(one byte each)--> any worker      reading a byte claims it: no lock
+           <------------- done pipe <-(the same byte)---
+
+A worker that the machine has taken off its core claims nothing, so the others do its part instead of waiting.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+MOST = 255
+"""A ticket is one byte, because reads and writes of one byte cannot be torn."""
+
+AVAILABLE = os.name == "posix"
+"""Whether pipes can be polled here."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTickets:
+    """A worker's ends."""
+
+    work: Connection
+    done: Connection
+
+    def take(self) -> int | None:
+        """Claim a ticket; None if others were faster. Never blocks.
+
+        Raises:
+            EOFError: The driver is gone.
+        """
+        try:
+            claimed = os.read(self.work.fileno(), 1)
+        except BlockingIOError:
+            return None
+        if not claimed:
+            raise EOFError
+        return claimed[0]
+
+    def finish(self, ticket: int) -> None:
+        """Say that its work is done."""
+        os.write(self.done.fileno(), bytes((ticket,)))
+
+
+class Tickets:
+    """The driver's ends. The workers' ends travel to every worker.
+
+    Args:
+        context: The multiprocessing context of the workers.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._work: Connection
+        self._done: Connection
+        theirs_work, self._work = context.Pipe(duplex=False)
+        self._done, theirs_done = context.Pipe(duplex=False)
+        os.set_blocking(theirs_work.fileno(), False)
+        self.theirs = WorkerTickets(theirs_work, theirs_done)
+
+    @property
+    def ours(self) -> tuple[Connection, Connection]:
+        """The driver's ends, which no worker may hold."""
+        return self._work, self._done
+
+    @property
+    def done_fd(self) -> int:
+        """Readable when something was finished."""
+        return self._done.fileno()
+
+    def put(self, count: int) -> None:
+        """Offer the tickets 0 to count - 1."""
+        os.write(self._work.fileno(), bytes(range(count)))
+
+    def finished(self, most: int) -> int:
+        """How many were finished since; at least one must be."""
+        return len(os.read(self._done.fileno(), most))
+
+    def started(self) -> None:
+        """All workers have their ends: close ours of theirs, so that a pipe ends with its users."""
+        self.theirs.work.close()
+        self.theirs.done.close()
+
+    def close(self) -> None:
+        """Close everything."""
+        for end in (*self.ours, self.theirs.work, self.theirs.done):
+            end.close()
