@@ -28,6 +28,8 @@ from paceline.train.run import Run
 PACE = 50_000
 """Steps per second that the promise is about."""
 LIMIT = 0.01
+KINDS = ("with", "without", "control")
+"""The control is without as well: how far its ratio is from one is what the machine adds by itself."""
 
 
 class Timed(Progress):
@@ -57,27 +59,33 @@ def main() -> None:
     parser.add_argument("--window-s", type=float, default=3.0)
     args = parser.parse_args()
     config = TrainConfig.from_flat(env="CartPole-v1", num_workers=args.num_workers, total_timesteps=10**9, quiet=True)
-    fps: dict[bool, list[float]] = {True: [], False: []}
-    per_cpu_s: dict[bool, list[float]] = {True: [], False: []}
+    fps: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    per_cpu_s: dict[str, list[float]] = {kind: [] for kind in KINDS}
     shares, per_update_us = [], []
     with Run(config) as run, open(os.devnull, "w") as nowhere:
         console = Console(file=nowhere, force_terminal=True, width=120, height=40)
         window(run, console, shown=True, seconds=1.0)  # warm-up
         for number in range(args.rounds):
-            for shown in (True, False) if number % 2 else (False, True):
-                steps, display, took, cpu_s = window(run, console, shown=shown, seconds=args.window_s)
-                fps[shown].append(steps / took)
-                per_cpu_s[shown].append(steps / cpu_s)
-                if shown:
+            for i in range(len(KINDS)):
+                kind = KINDS[(i + number) % len(KINDS)]  # each comes first as often
+                steps, display, took, cpu_s = window(run, console, shown=kind == "with", seconds=args.window_s)
+                fps[kind].append(steps / took)
+                per_cpu_s[kind].append(steps / cpu_s)
+                if kind == "with":
                     shares.append(display.draw_s / took)
                     per_update_us.append(display.update_s / display.updates * 1e6)
-    draw, update_us = statistics.median(shares), statistics.median(per_update_us)
+    draw, update_us = statistics.mean(shares), statistics.mean(per_update_us)  # means: rare costs count too
     cost = draw + update_us * 1e-6 * PACE / config.batch_steps
-    print(f"without display {statistics.median(fps[False]):,.0f} steps/s, with {statistics.median(fps[True]):,.0f}")
-    for what, found in (("steps/s", fps), ("steps per second of processor time", per_cpu_s)):
-        ratios = [a / b for a, b in zip(found[True], found[False], strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        print(f"with / without, {what}: median {middle:.3f}, quartiles {low:.3f} to {high:.3f}, {args.rounds} rounds")
+    measured = {"steps/s": fps}
+    if args.num_workers == 0:  # otherwise most of the work is in other processes
+        measured["steps per second of processor time"] = per_cpu_s
+    for what, found in measured.items():
+        print(f"{what}: " + ", ".join(f"{kind} {statistics.median(found[kind]):,.0f}" for kind in KINDS))
+        for kind in ("with", "control"):
+            ratios = [a / b for a, b in zip(found[kind], found["without"], strict=True)]
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            doubt = "  (inconclusive: run again on a quieter machine)" if high - low > 0.1 else ""
+            print(f"  {kind} / without: median {middle:.3f}, quartiles {low:.3f} to {high:.3f}{doubt}")
     print(f"drawing takes {draw:.2%} of one core, an update {update_us:.0f} us")
     print(
         f"at {PACE:,} steps/s: {cost:.2%} of one core; the limit is {LIMIT:.0%}: {'kept' if cost < LIMIT else 'BROKEN'}"

@@ -119,11 +119,17 @@ PEERS: dict[str, Peer] = {
         label="paceline, sequential", script="run_paceline.py", venv="paceline", variant={"num_workers": 0}
     ),
     "sb3-dummy": Peer(label="SB3 Dummy", script="run_sb3.py", venv="sb3", solves=True),
-    "sb3-dummy-1": Peer(label="SB3 Dummy, 1 thread", script="run_sb3.py", venv="sb3", variant={"threads": 1}),
+    "sb3-dummy-1": Peer(
+        label="SB3 Dummy, 1 thread", script="run_sb3.py", venv="sb3", variant={"threads": 1}, solves=True
+    ),
     "sb3-subproc": Peer(label="SB3 Subproc", script="run_sb3.py", venv="sb3", variant={"subproc": True}),
     "cleanrl": Peer(label="CleanRL style, Sync", script="run_cleanrl.py", venv="cleanrl", solves=True),
     "cleanrl-1": Peer(
-        label="CleanRL style, Sync, 1 thread", script="run_cleanrl.py", venv="cleanrl", variant={"threads": 1}
+        label="CleanRL style, Sync, 1 thread",
+        script="run_cleanrl.py",
+        venv="cleanrl",
+        variant={"threads": 1},
+        solves=True,
     ),
     "cleanrl-async": Peer(
         label="CleanRL style, Async", script="run_cleanrl.py", venv="cleanrl", variant={"async": True}
@@ -137,6 +143,13 @@ PEERS: dict[str, Peer] = {
     "rllib-0": Peer(label="RLlib, 0 env runners", script="run_rllib.py", venv="rllib", variant={"runners": 0}),
     "rllib-2": Peer(label="RLlib, 2 env runners", script="run_rllib.py", venv="rllib", variant={"runners": 2}),
     "tianshou": Peer(label="Tianshou", script="run_tianshou.py", venv="tianshou"),
+    "tianshou-subproc": Peer(
+        label="Tianshou, Subproc",
+        script="run_tianshou.py",
+        venv="tianshou",
+        variant={"subproc": True},
+        only=("busy", "sleep"),
+    ),
     "sbx": Peer(label="sbx", script="run_sb3.py", venv="sbx", variant={"package": "sbx"}, solves=True),
     "envpool": Peer(
         label="envpool's C++ env, CleanRL-style loop, 1 thread",
@@ -149,6 +162,7 @@ PEERS: dict[str, Peer] = {
 }
 
 NOT_INSTALLABLE = {
-    "pufferlib": "3.0.0 has no wheel; its source builds C and CUDA extensions against headers fetched while building",
+    "pufferlib": "3.0.0 is published as source that cannot be built as it is: with nvcc on the PATH setup.py wants "
+    "CUDA_HOME, and without it NO_OCEAN=1 ends in NameError: name 'c_extension_paths' is not defined",
 }
 """Libraries that belong here and cannot be built from their published package alone, with the reason."""

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import results
+from contestants import Contestant
 
 HERE = Path(__file__).parent
 
@@ -45,51 +43,13 @@ SETTINGS: dict[str, Any] = {
     "shared": list(SHARED),
     **SHARED,
 }
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 TARGET = 1.4
-ANSWER_TIMEOUT_S = 120.0
 
 
-class Library:
-    """One library at work in a process of its own."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self.about = self._answer()
-
-    def window(self, seconds: float) -> float:
-        """Train for so long, to the end of the iteration; returns steps per second."""
-        if self._process.stdin is None:
-            raise RuntimeError("the process was started without a pipe to it")
-        self._process.stdin.write(f"{seconds}\n")
-        self._process.stdin.flush()
-        answer = self._answer()
-        return float(answer["steps"] / answer["seconds"])
-
-    def _answer(self) -> dict[str, Any]:
-        line = self._process.stdout.readline() if self._process.stdout else ""
-        if not line:
-            raise SystemExit(f"{self._process.args!r}: ended with code {self._process.wait(ANSWER_TIMEOUT_S)}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-
-@contextmanager
-def library(python: str, script: str) -> Iterator[Library]:
-    """Start a library, and end it when the block is left."""
-    # Each decides on its threads by itself: the makefile's own limits must not reach it.
-    environment = {name: value for name, value in os.environ.items() if name not in THREAD_VARIABLES}
-    with subprocess.Popen(
-        [python, str(HERE / script), json.dumps(SETTINGS)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
-        try:
-            yield Library(process)
-        finally:
-            process.kill()
+def library(python: str, script: str) -> Contestant:
+    """One library at work in a process of its own; windows.py tells how it is talked to."""
+    log = HERE / ".logs" / f"{Path(script).stem}.log"
+    return Contestant([python, str(HERE / script), json.dumps(SETTINGS)], log=log, path=[HERE])
 
 
 def main() -> None:
@@ -106,13 +66,13 @@ def main() -> None:
             "paceline": stack.enter_context(library(sys.executable, "windows_paceline.py")),
             "sb3": stack.enter_context(library(args.sb3_python, "windows_sb3.py")),
         }
+        about = {name: side.answer() for name, side in sides.items()}
         for side in sides.values():
             side.window(2.0)  # loads kernels, touches every page
         for number in range(args.rounds):
             for name in sorted(sides, reverse=bool(number % 2)):
-                rates[name].append(sides[name].window(args.window_s))
+                rates[name].append(sides[name].window(args.window_s).rate)
             print(f"round {number + 1}: " + ", ".join(f"{name} {rates[name][-1]:,.0f}" for name in rates), flush=True)
-        about = {name: side.about for name, side in sides.items()}
     report(rates, about, results.conditions(before))
 
 

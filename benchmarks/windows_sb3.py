@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from time import perf_counter
 from typing import Any
 
 import stable_baselines3
@@ -17,26 +16,19 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv
+from windows import Windows, answers
 
 
-class Windows(BaseCallback):  # type: ignore[misc]  # not installed where types are checked
-    """Stops at the first rollout after a window's end, says how it went, and waits for the next line."""
+class Hold(BaseCallback):  # type: ignore[misc]  # not installed where types are checked
+    """Asks, where a rollout begins, whether the window is over, and waits for the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, windows: Windows) -> None:
         super().__init__()
-        self._began = self._seconds = 0.0
-        self._steps = -1
+        self._windows = windows
 
     def _on_rollout_start(self) -> None:
-        now = perf_counter()
-        if self._steps >= 0:
-            if now - self._began < self._seconds:
-                return
-            print(json.dumps({"steps": self.num_timesteps - self._steps, "seconds": now - self._began}), flush=True)
-        line = sys.stdin.readline()
-        if not line:
+        if not self._windows.go_on(self.num_timesteps):
             raise SystemExit(0)
-        self._seconds, self._steps, self._began = float(line), self.num_timesteps, perf_counter()
 
     def _on_step(self) -> bool:
         return True
@@ -45,6 +37,7 @@ class Windows(BaseCallback):  # type: ignore[misc]  # not installed where types 
 def main() -> None:
     """Build the model from the settings in the first argument, say so, and obey."""
     settings: dict[str, Any] = json.loads(sys.argv[1])
+    stream = answers()
     envs = make_vec_env(
         settings["env"],
         n_envs=settings["n_envs"],
@@ -62,8 +55,8 @@ def main() -> None:
         **{name: settings[name] for name in settings["shared"]},
     )
     threads = torch.get_num_threads()
-    print(json.dumps({"library": f"stable-baselines3 {stable_baselines3.__version__}", "threads": threads}), flush=True)
-    model.learn(total_timesteps=10**12, callback=Windows())
+    library = f"stable-baselines3 {stable_baselines3.__version__}"
+    model.learn(total_timesteps=10**12, callback=Hold(Windows(stream, library=library, threads=threads)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""What README.md and docs/ show works: Python runs, `paceline` commands are understood and run, links lead somewhere.
+"""What README.md and docs/ show works: Python runs, commands are understood and run, links lead somewhere.
 
-Budgets are cut first, so that this takes seconds. A block can say more in its fence line or its first line:
+Budgets are cut first, so that this takes seconds; `make TARGET` stands for the commands that it would run, and
+`--device mps` for the CPU. A block can say more in its fence line or its first line:
 
     ```python no-test     shown only; the same for bash, whose commands are then only read
     # corridor.py         the block is a file of that name, for the blocks and commands of its page
@@ -8,6 +9,9 @@ Budgets are cut first, so that this takes seconds. A block can say more in its f
 
 from __future__ import annotations
 
+import functools
+import itertools
+import os
 import re
 import shlex
 import subprocess
@@ -15,8 +19,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from paceline.algos.settings import SETTINGS
 from paceline.cli import COMMANDS, main
@@ -32,8 +38,15 @@ ASSIGNMENT = re.compile(r"\w+=\S*")
 
 SHRINK = 256
 """By how much budgets of steps are divided: 100,000 becomes 390, and twice as much stays twice as much."""
-SMALL = ["--n-steps", "8", "--batch-size", "256", "--n-eval-episodes", "1", "--quiet"]
-"""Added to every `train` command that is run."""
+SMALL = {"--n-steps": "8", "--n-eval-episodes": "1"}
+"""What every `train` command that is run has instead of its own. Its batch size is then one full batch."""
+SHORT_BENCH = {"--rounds": "1", "--window-s": "0.05", "--n-steps": "8"}
+COUNTED = ("--total-episodes", "--num-episodes", "--eval-freq", "--save-freq")
+"""Flags of `train` whose numbers are cut like the budget."""
+PREFIXES = ("taskset",)
+"""Programs that run the command after their own `-c VALUE`."""
+OUTSIDE = ("cat", "grep", "htop", "kill", "pip", "pstree", "python", "ulimit", "wandb")
+"""Programs that pages may show without our running them: they install, look, or belong to somebody else."""
 RUN_ALL = """
 import os, runpy, sys
 for path in sys.argv[1:]:
@@ -75,14 +88,29 @@ def _write_files(page: Path, folder: Path) -> None:
             target.write_text(block.code, encoding="utf-8")
 
 
-def _commands(block: Block) -> Iterator[list[str]]:
-    """The words of each `paceline` command of a bash block, the program's name left out."""
-    for line in block.code.replace("\\\n", " ").splitlines():
+def _commands(shell: str) -> Iterator[list[str]]:
+    """The words of each command of a bash block; those of a make target in its place."""
+    for line in shell.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         while words and ASSIGNMENT.fullmatch(words[0]):
             words = words[1:]
-        if words and words[0] == "paceline":
-            yield words[1:]
+        if words and words[0] in PREFIXES:
+            words = words[3:]
+        if words and words[0] == "make":
+            yield from _made(tuple(words[1:]))
+        elif words:
+            yield words
+
+
+@functools.cache
+def _made(words: tuple[str, ...]) -> tuple[list[str], ...]:
+    """What `make` would run, as far as it is a command of ours."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
+    order = ["make", "-n", "--no-print-directory", "-o", ".venv/.installed", *words]
+    done = subprocess.run(order, cwd=ROOT, env=plain, capture_output=True, text=True, check=True, timeout=20)
+    found = (shlex.split(line) for line in done.stdout.replace("\\\n", " ").splitlines() if ".venv/bin/" in line)
+    named = ([Path(program).name, *rest] for program, *rest in found)
+    return tuple(command for command in named if command[0] in ("paceline", "tensorboard"))
 
 
 def _pages_with_commands() -> list[object]:
@@ -96,18 +124,27 @@ def _short_code(code: str) -> str:
     )
 
 
-def _short_train(words: list[str]) -> list[str]:
-    """A `train` command with its budget cut to a few iterations."""
-    kept, budget = [], "1e5"
-    rest = iter(words)
-    for word in rest:
-        if word == "--total-timesteps":
-            budget = next(rest)
-        elif word == "--duration":
-            next(rest)
-        else:
-            kept.append(word)
-    return [*kept, "--total-timesteps", _fewer(budget), *SMALL]
+def _short(words: list[str]) -> list[str]:
+    """A command with its budget cut to a few iterations."""
+    command, *rest = words
+    if command == "bench":
+        return [command, *_replaced(rest, SHORT_BENCH)]
+    if command != "train":
+        return words
+    given = dict(itertools.pairwise(rest))
+    steps = given.get("--total-timesteps", "2e5" if "--resume" in rest else "1e5")
+    cut = {flag: _fewer(given[flag]) for flag in COUNTED if flag in given}
+    device = {"--device": "cpu"} if "--device" in given else {}
+    # A budget of time stays: whichever budget is spent first ends the run.
+    return [command, *_replaced(rest, {**SMALL, **cut, **device, "--total-timesteps": _fewer(steps)}), "--quiet"]
+
+
+def _replaced(words: list[str], flags: dict[str, str]) -> list[str]:
+    """The words with these flags set, whatever they were set to before."""
+    kept = [
+        word for before, word in zip(["", *words], words, strict=False) if word not in flags and before not in flags
+    ]
+    return [*kept, *(part for flag in flags.items() for part in flag)]
 
 
 def _fewer(steps: str) -> str:
@@ -132,10 +169,13 @@ def test_python_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", _pages_with_commands())
 def test_commands_are_understood(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _write_files(page, tmp_path)
-    monkeypatch.chdir(tmp_path)
+    _prepare(page, tmp_path, monkeypatch)
     for block in _blocks(page):
-        for command, *rest in _commands(block) if block.language == "bash" else ():
+        for program, *words in _commands(block.code) if block.language == "bash" else ():
+            if program != "paceline":
+                assert program in (*OUTSIDE, "tensorboard"), f"line {block.line}: {program} is not known here"
+                continue
+            command, *rest = words
             assert command in COMMANDS
             if command == "train":
                 assert rest[0] in SETTINGS
@@ -150,19 +190,34 @@ def test_commands_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """In order, because some go on with what an earlier one wrote. The self-test itself is tested elsewhere."""
-    _write_files(page, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+    _prepare(page, tmp_path, monkeypatch)
     monkeypatch.setattr("paceline.insight.selftest.parts", lambda *_: [])
+    monkeypatch.setitem(sys.modules, "wandb", MagicMock())  # what it is told is tested elsewhere
     for block in _blocks(page):
         if block.language != "bash" or not block.tested:
             continue
-        for words in _commands(block):
-            if words[0] == "bench":
-                continue  # measures, so there is nothing cheap about it
-            words = _short_train(words) if words[0] == "train" else words
+        for program, *words in _commands(block.code):
+            if program == "tensorboard":
+                assert _scalars(Path(words[words.index("--logdir") + 1]))
+            if program != "paceline":
+                continue
+            words = _short(words)
             code = main(words)
             assert code == 0, f"paceline {shlex.join(words)} -> {code}\n{capfd.readouterr()}"
+
+
+def _prepare(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder like a checkout, with the files of a page."""
+    _write_files(page, folder)
+    (folder / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+
+
+def _scalars(folder: Path) -> list[str]:
+    """What TensorBoard's own reader finds in a log folder, or in those of the runs in it."""
+    logs = {path.parent for path in folder.rglob("events.out.tfevents.*")}
+    return [tag for path in logs for tag in EventAccumulator(str(path)).Reload().Tags()["scalars"]]
 
 
 def test_make_targets_exist() -> None:

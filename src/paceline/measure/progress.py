@@ -1,8 +1,8 @@
 """What a person sees while a run goes on.
 
-A thread of its own draws once a second (one drawing costs this process some 2 ms, and more where the cores are full:
-it holds the interpreter's lock meanwhile). The training only
-leaves the newest iteration behind and never waits for a terminal: one stopped with Ctrl-S blocks its writers.
+A thread of its own draws once a second: a drawing costs this process some 2 ms, and more where the cores are
+full, since it holds the interpreter's lock meanwhile. The training only leaves the newest iteration behind and
+never waits for a terminal: one stopped with Ctrl-S blocks its writers.
 
     training --- update(iteration) ---> [newest, last seconds] <--- drawn by the thread ---> stderr
 

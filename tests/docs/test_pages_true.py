@@ -1,0 +1,67 @@
+"""What pages say in tables and lists is what the code has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from paceline.cli import COMMANDS
+from paceline.measure.record import TAGS
+from paceline.train.callbacks import HOOKS
+from paceline.train.config import TrainConfig
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def _first_cells(page: Path) -> list[str]:
+    """What stands in backquotes in the first column of a page's tables."""
+    return re.findall(r"^\| `([^`]+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_tag_table_has_every_tag_in_order() -> None:
+    assert tuple(_first_cells(DOCS / "how-to" / "tensorboard-and-wandb.md")) == TAGS
+
+
+def test_the_callback_table_has_every_hook_in_order() -> None:
+    assert tuple(_first_cells(DOCS / "how-to" / "callbacks-and-early-stopping.md")) == HOOKS
+
+
+def test_the_readme_lists_every_command() -> None:
+    shown = {cell.split()[1] for cell in _first_cells(ROOT / "README.md") if cell.startswith("paceline ")}
+    assert shown == set(COMMANDS)
+
+
+def test_the_index_lists_every_page() -> None:
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"README.md"}
+    assert set(re.findall(r"\]\(([^)]+\.md)\)", index)) == pages
+
+
+def test_the_architecture_lists_every_room() -> None:
+    source = ROOT / "src" / "paceline"
+    rooms = {f"{path.parent.name}/" for path in source.glob("*/__init__.py")}
+    shown = {cell for cell in _first_cells(DOCS / "explain" / "architecture.md") if cell.endswith("/")}
+    assert shown == rooms
+
+
+ROW = re.compile(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| ([\d,]+) \|$", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "row", ROW.findall((DOCS / "how-to" / "choose-workers-and-envs.md").read_text(encoding="utf-8"))
+)
+def test_a_row_of_the_core_table_can_be_run(row: tuple[str, ...]) -> None:
+    cores, workers, each, envs, steps = (int(cell.replace(",", "")) for cell in row)
+    config = TrainConfig.from_flat(env="CartPole-v1", num_workers=workers, num_envs_per_worker=each)
+    assert workers <= cores
+    assert (config.n_envs, config.batch_steps) == (envs, steps)
+
+
+def test_the_core_table_is_there() -> None:
+    cores = [
+        row[0] for row in ROW.findall((DOCS / "how-to" / "choose-workers-and-envs.md").read_text(encoding="utf-8"))
+    ]
+    assert cores == ["4", "8", "16", "32"]
