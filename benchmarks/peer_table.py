@@ -36,7 +36,8 @@ TUNED: dict[str, Any] = {
     "linear": True,
     "total_steps": 100_000,
 }
-"""What the peers' users take for CartPole, with 8 envs; learning rate and clip range fall to zero."""
+"""What the peers' users take for CartPole, with 8 envs. The learning rate falls to zero; with SB3 and sbx, whose
+settings these are, the clip range too."""
 TUNED_ENVS = 8
 OWN_CONFIG = HERE.parent / "configs" / "cartpole.yaml"
 """Our own settings for CartPole, where they are there."""

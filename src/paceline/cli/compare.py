@@ -10,13 +10,13 @@ from pathlib import Path
 from rich.console import Console
 
 from paceline.errors import ConfigError, nearest
-from paceline.measure.compare import Comparison, compare, interval_note
+from paceline.insight.runs.compare import Comparison, compare, interval_note
+from paceline.insight.runs.page import make_page
+from paceline.insight.runs.picture import make_picture
+from paceline.insight.runs.plots import draw_png
+from paceline.insight.runs.report import make_report, title_of
+from paceline.insight.runs.sides import read_sides
 from paceline.measure.folder import write_atomic
-from paceline.measure.page import make_page
-from paceline.measure.picture import make_picture
-from paceline.measure.plots import draw_png
-from paceline.measure.report import make_report, title_of
-from paceline.measure.sides import read_sides
 
 PICTURE, REPORT, PAGE = "comparison.png", "comparison_report.txt", "comparison.html"
 FLAGS = ("--sequential", "--parallel", "--output-dir", "--score", "--help")

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.errors import ConfigError, nearest
-from paceline.measure.listing import Listed, find_runs, listed
+from paceline.insight.runs.listing import Listed, find_runs, listed
 from paceline.measure.panel import number
 
 DEFAULT = "runs"

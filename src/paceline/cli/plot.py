@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from paceline.errors import ConfigError, nearest
-from paceline.measure.results import read_run
+from paceline.insight.runs.results import read_run
 
 FLAGS = ("--output", "--help")
 NAME = "learning_curves.png"
@@ -37,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError(f"plot --output {str(path)!r}: must end with .png.")
     found = [read_run(folder) for folder in folders]
     # Only now: matplotlib takes a second to load.
-    from paceline.measure.learning_plot import draw_curves
+    from paceline.insight.runs.learning_plot import draw_curves
 
     picture = draw_curves(found)
     try:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.unit.measure.run_folders import complete, recorded, summarised
+from tests.unit.insight.runs.run_folders import complete, recorded, summarised
 
 from paceline.cli import main
 from paceline.cli.compare import run

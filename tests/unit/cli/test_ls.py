@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.unit.measure.run_folders import summarised
+from tests.unit.insight.runs.run_folders import summarised
 
 from paceline import cli
 from paceline.cli import ls
-from paceline.measure.listing import Listed
+from paceline.insight.runs.listing import Listed
 from paceline.measure.record import Evaluation
 
 

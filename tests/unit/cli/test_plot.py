@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.measure.run_folders import complete
+from tests.unit.insight.runs.run_folders import complete
 
 from paceline import cli
 

@@ -13,9 +13,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.unit.measure.test_tracking import FakeRun, runs
 
 from paceline.errors import EnvError, MissingExtra
+from paceline.insight.runs.results import read_progress
 from paceline.measure.folder import OWN_NAMES, TRACKING_ID
 from paceline.measure.record import TAGS
-from paceline.measure.results import read_progress
 from paceline.train.config import TrainConfig
 from paceline.train.run import train
 

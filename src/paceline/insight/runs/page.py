@@ -5,10 +5,10 @@ from __future__ import annotations
 from html import escape
 from itertools import groupby
 
-from paceline.measure.compare import MISSING, Comparison
-from paceline.measure.picture import DARK, DARK_INK, LIGHT, PHASE_COLOURS, Bars, Chart, Picture
-from paceline.measure.report import Section, sections, title_of
-from paceline.measure.svg import bars_svg, chart_svg
+from paceline.insight.runs.compare import MISSING, Comparison
+from paceline.insight.runs.picture import DARK, DARK_INK, LIGHT, PHASE_COLOURS, Bars, Chart, Picture
+from paceline.insight.runs.report import Section, sections, title_of
+from paceline.insight.runs.svg import bars_svg, chart_svg
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --card: #ffffff; --ink: #1d2126; --faint: #5d656e;

@@ -14,13 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.errors import ConfigError
-from paceline.measure.curves import Reached
-from paceline.measure.intervals import METHOD, mean_interval
-from paceline.measure.likeness import Difference, differences, remarks, same_task
+from paceline.insight.runs.curves import Reached
+from paceline.insight.runs.intervals import METHOD, mean_interval
+from paceline.insight.runs.likeness import Difference, differences, remarks, same_task
+from paceline.insight.runs.results import RunResult
+from paceline.insight.runs.sides import PHASES, Side
+from paceline.insight.runs.verdict import subject, verdict
 from paceline.measure.panel import duration, number
-from paceline.measure.results import RunResult
-from paceline.measure.sides import PHASES, Side
-from paceline.measure.verdict import subject, verdict
 
 MISSING = "-"
 SHORT_S = 120.0

@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.measure.compare import Comparison, interval_note
-from paceline.measure.curves import EPISODE_WINDOW
-from paceline.measure.likeness import machine
-from paceline.measure.results import RunResult
+from paceline.insight.runs.compare import Comparison, interval_note
+from paceline.insight.runs.curves import EPISODE_WINDOW
+from paceline.insight.runs.likeness import machine
+from paceline.insight.runs.results import RunResult
 
 WIDTH = 100
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.measure.run_folders import complete, config, read_all, sides
+from tests.unit.insight.runs.run_folders import complete, config, read_all, sides
 
-from paceline.measure.results import RunResult
-from paceline.measure.sides import Side
-from paceline.measure.verdict import verdict
+from paceline.insight.runs.results import RunResult
+from paceline.insight.runs.sides import Side
+from paceline.insight.runs.verdict import verdict
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import textwrap
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from paceline.measure.picture import DARK_INK, LIGHT, PHASE_COLOURS, WIDTHS, Axis, Bars, Chart, Picture
+from paceline.insight.runs.picture import DARK_INK, LIGHT, PHASE_COLOURS, WIDTHS, Axis, Bars, Chart, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

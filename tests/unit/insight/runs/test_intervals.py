@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.measure.intervals import mean_interval, ratio_interval, t_quantile
+from paceline.insight.runs.intervals import mean_interval, ratio_interval, t_quantile
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tests.unit.measure.run_folders import complete, read_all, sides, summarised
+from tests.unit.insight.runs.run_folders import complete, read_all, sides, summarised
 
-from paceline.measure.compare import Comparison, compare
-from paceline.measure.page import make_page
-from paceline.measure.picture import make_picture
-from paceline.measure.report import make_report, sections, title_of
-from paceline.measure.results import RunResult
+from paceline.insight.runs.compare import Comparison, compare
+from paceline.insight.runs.page import make_page
+from paceline.insight.runs.picture import make_picture
+from paceline.insight.runs.report import make_report, sections, title_of
+from paceline.insight.runs.results import RunResult
 
 VOID = {"meta", "link", "br", "hr", "img"}
 

@@ -11,8 +11,8 @@ from html import escape
 
 import numpy as np
 
-from paceline.measure.curves import Array
-from paceline.measure.picture import LIGHT, WIDTHS, Bars, Chart, Piece
+from paceline.insight.runs.curves import Array
+from paceline.insight.runs.picture import LIGHT, WIDTHS, Bars, Chart, Piece
 
 WIDTH, HEIGHT = 440.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 10.0, 10.0, 40.0

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.measure.run_folders import complete, read_all, recorded, sides, summarised
+from tests.unit.insight.runs.run_folders import complete, read_all, recorded, sides, summarised
 
-from paceline.measure.compare import compare
-from paceline.measure.picture import DARK, LIGHT, PHASE_COLOURS, Picture, axis, make_picture, tick_text
-from paceline.measure.plots import DPI, HEIGHT, WIDTH, draw_png, piece_text
-from paceline.measure.results import RunResult
-from paceline.measure.sides import PHASES
+from paceline.insight.runs.compare import compare
+from paceline.insight.runs.picture import DARK, LIGHT, PHASE_COLOURS, Picture, axis, make_picture, tick_text
+from paceline.insight.runs.plots import DPI, HEIGHT, WIDTH, draw_png, piece_text
+from paceline.insight.runs.results import RunResult
+from paceline.insight.runs.sides import PHASES
 
 
 @pytest.fixture

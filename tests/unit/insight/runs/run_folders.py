@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import yaml
 
+from paceline.insight.runs.results import RunResult, read_run
+from paceline.insight.runs.sides import Side, make_sides
 from paceline.measure.episodes import Episodes
 from paceline.measure.folder import RunFolder
 from paceline.measure.record import Evaluation, Iteration, Record, Summary
-from paceline.measure.results import RunResult, read_run
-from paceline.measure.sides import Side, make_sides
 
 SUMMARY = Summary(
     algo="ppo",

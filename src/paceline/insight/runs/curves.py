@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.measure.columns import read_columns
+from paceline.insight.runs.columns import read_columns
+from paceline.insight.runs.intervals import t_quantile
+from paceline.insight.runs.results import RunResult
 from paceline.measure.folder import EPISODES
-from paceline.measure.intervals import t_quantile
 from paceline.measure.record import EPISODES_HEADER
-from paceline.measure.results import RunResult
 
 Array = NDArray[np.float64]
 

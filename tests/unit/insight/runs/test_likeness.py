@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.measure.run_folders import MACHINE, config, sides, summarised
+from tests.unit.insight.runs.run_folders import MACHINE, config, sides, summarised
 
-from paceline.measure.likeness import Kind, differences, machine, remarks, same_task
-from paceline.measure.results import RunResult, read_run
+from paceline.insight.runs.likeness import Kind, differences, machine, remarks, same_task
+from paceline.insight.runs.results import RunResult, read_run
 
 
 @pytest.fixture

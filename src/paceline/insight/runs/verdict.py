@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from paceline.measure.curves import returns_over_steps, same_course, side_by_side
-from paceline.measure.intervals import METHOD, Interval
-from paceline.measure.likeness import Difference, Kind, differences, same_task
+from paceline.insight.runs.curves import returns_over_steps, same_course, side_by_side
+from paceline.insight.runs.intervals import METHOD, Interval
+from paceline.insight.runs.likeness import Difference, Kind, differences, same_task
+from paceline.insight.runs.sides import Side
 from paceline.measure.panel import number, plural
-from paceline.measure.sides import Side
 
 TIE = 0.05
 """Speeds that differ by less are called equal."""

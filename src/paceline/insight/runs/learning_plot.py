@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paceline.measure.curves import (
+from paceline.insight.runs.curves import (
     EPISODE_WINDOW,
     POINTS,
     Series,
@@ -24,9 +24,9 @@ from paceline.measure.curves import (
     returns_over_steps,
     returns_over_time,
 )
-from paceline.measure.picture import LIGHT, Axis, axis
-from paceline.measure.plots import DPI, FAINT, GRID, STYLE
-from paceline.measure.results import RunResult
+from paceline.insight.runs.picture import LIGHT, Axis, axis
+from paceline.insight.runs.plots import DPI, FAINT, GRID, STYLE
+from paceline.insight.runs.results import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.measure.compare import Comparison
-from paceline.measure.curves import (
+from paceline.insight.runs.compare import Comparison
+from paceline.insight.runs.curves import (
     EPISODE_WINDOW,
     FPS_WINDOW,
     Array,
@@ -23,10 +23,10 @@ from paceline.measure.curves import (
     returns_over_steps,
     returns_over_time,
 )
-from paceline.measure.intervals import METHOD
-from paceline.measure.likeness import same_task
-from paceline.measure.results import RunResult
-from paceline.measure.sides import Side
+from paceline.insight.runs.intervals import METHOD
+from paceline.insight.runs.likeness import same_task
+from paceline.insight.runs.results import RunResult
+from paceline.insight.runs.sides import Side
 
 LIGHT = ("#0072B2", "#D55E00", "#009E73", "#B0528F", "#B58900", "#2A9CD8", "#5C5C5C")
 DARK = ("#58B0EA", "#FF8F4A", "#34C99B", "#E59CC9", "#E9B93C", "#9AD4FF", "#BDBDBD")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.measure.listing import find_runs, listed
+from paceline.insight.runs.listing import find_runs, listed
 from paceline.measure.train_log import TrainLog
 
 SUMMARY: dict[str, Any] = {

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.errors import ConfigError
-from paceline.measure.curves import Scores, read_scores
-from paceline.measure.intervals import Interval, mean_interval, ratio_interval
-from paceline.measure.results import RunResult, read_run
+from paceline.insight.runs.curves import Scores, read_scores
+from paceline.insight.runs.intervals import Interval, mean_interval, ratio_interval
+from paceline.insight.runs.results import RunResult, read_run
 from paceline.measure.view import phase_shares
 
 PHASES = ("env", "inference", "collect", "wait", "learn", "sync", "eval", "other")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.unit.measure.run_folders import complete, read_all, recorded, sides, summarised
+from tests.unit.insight.runs.run_folders import complete, read_all, recorded, sides, summarised
 
 from paceline.errors import ConfigError
-from paceline.measure.compare import Comparison, common_score, compare, efficiency, interval_note
+from paceline.insight.runs.compare import Comparison, common_score, compare, efficiency, interval_note
+from paceline.insight.runs.results import RunResult, read_run
+from paceline.insight.runs.sides import make_sides, read_sides
 from paceline.measure.record import Evaluation
-from paceline.measure.results import RunResult, read_run
-from paceline.measure.sides import make_sides, read_sides
 
 
 def cells(result: Comparison, label: str) -> tuple[str, ...]:

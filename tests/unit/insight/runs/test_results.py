@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.measure.run_folders import complete, recorded, summarised
+from tests.unit.insight.runs.run_folders import complete, recorded, summarised
 
 from paceline.errors import ConfigError
-from paceline.measure.columns import read_columns
-from paceline.measure.results import read_progress, read_run
+from paceline.insight.runs.columns import read_columns
+from paceline.insight.runs.results import read_progress, read_run
 
 
 def test_summary_is_read(tmp_path: Path) -> None:

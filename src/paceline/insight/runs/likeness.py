@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from paceline.measure.results import RunResult
-from paceline.measure.sides import Side
+from paceline.insight.runs.results import RunResult
+from paceline.insight.runs.sides import Side
 
 
 class Kind(Enum):

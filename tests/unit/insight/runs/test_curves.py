@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.measure.run_folders import complete, recorded
+from tests.unit.insight.runs.run_folders import complete, recorded
 
 from paceline.errors import ConfigError
-from paceline.measure.curves import (
+from paceline.insight.runs.curves import (
     POINTS,
     Series,
     average,
@@ -20,7 +20,7 @@ from paceline.measure.curves import (
     same_course,
     side_by_side,
 )
-from paceline.measure.results import read_run
+from paceline.insight.runs.results import read_run
 
 
 def series(x: list[float], y: list[float]) -> Series:

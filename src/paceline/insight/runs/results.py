@@ -13,7 +13,7 @@ import numpy as np
 import yaml
 
 from paceline.errors import ConfigError
-from paceline.measure.columns import Columns, known, read_columns, read_text
+from paceline.insight.runs.columns import Columns, known, read_columns, read_text
 from paceline.measure.folder import COMMAND, CONFIG, LAYOUT, PROGRESS, SUMMARY, SYSTEM_INFO
 from paceline.measure.record import PHASES, PROGRESS_HEADER
 

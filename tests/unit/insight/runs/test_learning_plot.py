@@ -7,11 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.unit.measure.run_folders import complete, read_all, summarised
+from tests.unit.insight.runs.run_folders import complete, read_all, summarised
 
-from paceline.measure.curves import Series
-from paceline.measure.learning_plot import _thinned, draw_curves, evaluations, evaluations_over_time, labels, panels
-from paceline.measure.results import RunResult
+from paceline.insight.runs.curves import Series
+from paceline.insight.runs.learning_plot import (
+    _thinned,
+    draw_curves,
+    evaluations,
+    evaluations_over_time,
+    labels,
+    panels,
+)
+from paceline.insight.runs.results import RunResult
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Finished runs, read from their folders: what they were, how they compare, how they look."""

@@ -1,0 +1,61 @@
+"""`paceline bench` end to end on short windows: what it reports, not how fast it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paceline.cli import bench as command
+from paceline.errors import ConfigError
+from paceline.insight.bench import PHASES, Bench
+
+
+def test_it_reports_all_three_in_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "out" / "bench.json"
+    words = [
+        "--env",
+        "CartPole-v1",
+        "--n-envs",
+        "8",
+        "--n-steps",
+        "16",
+        "--group-size",
+        "2",
+        "--n-epochs",
+        "1",
+        "--num-workers",
+        "2",
+    ]
+    assert command.run([*words, "--rounds", "2", "--window-s", "0.05", "--json", str(file)]) == 0
+    result = json.loads(file.read_text())
+    for side in ("sequential", "parallel"):
+        assert result[side]["steps_per_s"] > 0
+        assert len(result[side]["windows"]) == 2
+    assert result["parallel"]["num_workers"] == 2
+    assert len(result["limit_windows"]) == 2
+    ratios = np.array(result["parallel"]["windows"]) / np.array(result["sequential"]["windows"])
+    assert result["speedup"] == pytest.approx(float(np.median(ratios)))
+    assert set(result["phases"]) == set(PHASES)
+    assert sum(result["phases"].values()) == pytest.approx(1.0)
+    shown = capsys.readouterr().out
+    assert "parallel, 2 workers" in shown
+    assert "parallel / sequential" in shown
+
+
+def test_ratios_are_taken_inside_each_round() -> None:
+    """A machine that is twice as fast in the second round changes no ratio."""
+    found = Bench(2, (10.0, 20.0, 10.0), (4.0, 8.0, 4.0), (8.0, 16.0, 8.0), {}, {})
+    assert found.ratio("parallel", "sequential") == (2.0, 0.0)
+    assert found.ratio("parallel", "limit") == pytest.approx((0.8, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [("--num-workers 0", "needs workers"), ("--rounds 0", "rounds=0"), ("--window-s -1", "window_s=-1")],
+)
+def test_what_makes_no_sense_is_refused(words: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        command.run(["--env", "CartPole-v1", *words.split()])
