@@ -13,9 +13,12 @@ from paceline.errors import ConfigError
 from paceline.insight.bench import PHASES, Bench
 
 
-def test_it_reports_all_three_in_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_reports_all_three_in_one_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
     file = tmp_path / "out" / "bench.json"
-    words = [
+    words = ["--env", "CartPole-v1", "--n-envs", "8", "--n-steps", "16", "--group-size", "2", "--n-epochs", "1"]
         "--env",
         "CartPole-v1",
         "--n-envs",
@@ -29,7 +32,7 @@ def test_it_reports_all_three_in_one_run(tmp_path: Path, capsys: pytest.CaptureF
         "--num-workers",
         "2",
     ]
-    assert command.run([*words, "--rounds", "2", "--window-s", "0.05", "--json", str(file)]) == 0
+    assert command.run([*words, "--num-workers", "2", "--rounds", "2", "--window-s", "0.05", "--json", str(file)]) == 0
     result = json.loads(file.read_text())
     for side in ("sequential", "parallel"):
         assert result[side]["steps_per_s"] > 0
