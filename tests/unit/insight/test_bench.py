@@ -19,19 +19,6 @@ def test_it_reports_all_three_in_one_run(
     monkeypatch.setenv("COLUMNS", "140")
     file = tmp_path / "out" / "bench.json"
     words = ["--env", "CartPole-v1", "--n-envs", "8", "--n-steps", "16", "--group-size", "2", "--n-epochs", "1"]
-        "--env",
-        "CartPole-v1",
-        "--n-envs",
-        "8",
-        "--n-steps",
-        "16",
-        "--group-size",
-        "2",
-        "--n-epochs",
-        "1",
-        "--num-workers",
-        "2",
-    ]
     assert command.run([*words, "--num-workers", "2", "--rounds", "2", "--window-s", "0.05", "--json", str(file)]) == 0
     result = json.loads(file.read_text())
     for side in ("sequential", "parallel"):
