@@ -47,7 +47,7 @@ demo: setup ## Train CartPole sequentially, then in parallel, and compare (about
 		--output-dir runs/demo_sequential --overwrite
 	@$(BIN)/paceline train ppo --env CartPole-v1 --num-workers 2 --duration $(DEMO_SECONDS)s \
 		--output-dir runs/demo_parallel --overwrite
-	@$(BIN)/paceline compare runs/demo_sequential runs/demo_parallel
+	@$(BIN)/paceline compare runs/demo_sequential runs/demo_parallel --output-dir runs
 
 train-sequential: setup ## Train DURATION=1.0 hours on ENV=CartPole-v1 in one process
 	@$(BIN)/paceline train ppo --config configs/ppo_sequential.yaml --env $(ENV) --duration $(DURATION) \

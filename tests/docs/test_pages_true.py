@@ -42,7 +42,7 @@ def test_the_index_lists_every_page() -> None:
 
 def test_the_architecture_lists_every_room() -> None:
     source = ROOT / "src" / "paceline"
-    rooms = {f"{path.parent.name}/" for path in source.glob("*/__init__.py")}
+    rooms = {f"{path.parent.relative_to(source)}/" for path in source.glob("*/**/__init__.py")}
     shown = {cell for cell in _first_cells(DOCS / "explain" / "architecture.md") if cell.endswith("/")}
     assert shown == rooms
 

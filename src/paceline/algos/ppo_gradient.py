@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,6 +23,7 @@ from paceline.memory.slots import Samples, Slots
 from paceline.nets.features import policy_input
 from paceline.nets.flat import FlatGradient
 from paceline.nets.normalise import ObsNormaliser
+from paceline.nets.policy import forward_pullback
 from paceline.ops.distributions import ActionHead
 from paceline.ops.scores import score
 from paceline.ops.surrogate import surrogate
@@ -47,33 +49,38 @@ class PPOGradient:
 
     def __call__(
         self, rows: Samples, scalars: Tensor, index: Tensor, *, mean: float, inv_std: float, total: int
-    ) -> Tensor:
+    ) -> tuple[float, ...]:
         """Returns the terms of the loss, as shares of the whole minibatch's.
 
         Args:
-            rows: The batch, by row.
-            scalars: `[N, 4]`, in the order of `shards.SAMPLE`.
-            index: Rows to take: the one copy between a slot and the network.
+            rows: The batch, by row, on the policy's device.
+            scalars: `[N, 4]` on the CPU, in the order of `shards.SAMPLE`.
+            index: Rows to take, on the CPU. The gather is the one copy between a slot and the network.
             mean: Of the advantages of the whole minibatch.
             inv_std: One over their deviation.
             total: Rows of the whole minibatch.
         """
-        cfg = self._config
-        obs = {name: leaf[index] for name, leaf in rows.obs.items()}
+        cfg, device = self._config, self.vector.device
+        there = index.to(device)
+        obs = {name: leaf[there] for name, leaf in rows.obs.items()}
         if self._obs_norm is not None:
             obs = self._obs_norm.apply_torch(obs)
-        old_log_prob, advantage, returns, old_value = scalars[index].unbind(-1)
+        old_log_prob, advantage, returns, old_value = scalars[index].numpy().T
+        self.vector.zero_()
         with _torch_threads(cfg.learner_threads):
-            params, value = self._policy(policy_input(self._spec, obs))
+            params, value, pullback = forward_pullback(self._policy, policy_input(self._spec, obs))
             scored = score(
-                self._head, params.detach(), rows.action[index], None if rows.mask is None else rows.mask[index]
+                self._head,
+                params.cpu().numpy(),
+                rows.action[there].cpu().numpy(),
+                None if rows.mask is None else rows.mask[there].cpu().numpy(),
             )
             loss = surrogate(
                 scored.log_prob,
                 scored.entropy,
-                value.detach(),
+                value.cpu().numpy(),
                 old_log_prob=old_log_prob,
-                advantage=(advantage - mean) * inv_std,
+                advantage=(advantage - np.float32(mean)) * np.float32(inv_std),
                 returns=returns,
                 old_value=old_value,
                 total=total,
@@ -82,9 +89,8 @@ class PPOGradient:
                 ent_coef=cfg.ent_coef,
                 vf_coef=cfg.vf_coef,
             )
-            self.vector.zero_()
             d_params = scored.pullback(loss.d_log_prob, loss.d_entropy)
-            torch.autograd.backward((params, value), (d_params, loss.d_value))
+            pullback(torch.from_numpy(d_params).to(device), torch.from_numpy(loss.d_value).to(device))
         return loss.terms
 
 
@@ -109,9 +115,8 @@ class ShardedGradient:
             shards.terms[shard].zero_()
             shards.grads[shard].zero_()
             return
-        shards.terms[shard] = self._gradient(
-            self._rows, shards.samples, index, mean=mean, inv_std=inv_std, total=stop - start
-        )
+        terms = self._gradient(self._rows, shards.samples, index, mean=mean, inv_std=inv_std, total=stop - start)
+        shards.terms[shard] = torch.tensor(terms)
         shards.grads[shard] = self._gradient.vector
 
 
@@ -164,13 +169,12 @@ class DeviceGradients:
     def begin(self) -> None:
         """Copy the batch over, once for all epochs."""
         self._rows = self._views.to(self._device)
-        self._scalars = self._shards.samples.to(self._device)
 
     def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, Tensor]:
-        """One forward and backward on the device."""
-        index = self._shards.order[start:stop].to(self._device)
-        terms = self._gradient(self._rows, self._scalars, index, mean=mean, inv_std=inv_std, total=stop - start)
-        return self._gradient.vector, terms
+        """One forward and backward on the device; the loss in between is a few numbers per row, and the CPU's."""
+        index = self._shards.order[start:stop]
+        terms = self._gradient(self._rows, self._shards.samples, index, mean=mean, inv_std=inv_std, total=stop - start)
+        return self._gradient.vector, torch.tensor(terms)
 
 
 @contextmanager

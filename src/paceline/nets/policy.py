@@ -30,13 +30,33 @@ class Policy(Protocol):
     Dict space; images arrive as raw uint8 and are the module's to scale. `param_size` is what
     the action head needs: logits, or for Box actions means followed by log standard deviations.
 
-    Optional: `numpy_actor(groups, group_size)`, a faster forward for collecting (nets/mlp.py has
-    one and states its rules).
+    Optional: `numpy_actor(groups, group_size)`, a faster forward for collecting, and
+    `forward_pullback(obs)`, a forward and backward without autograd (nets/mlp.py has both and
+    states their rules).
     """
 
     def __call__(self, obs: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Distribution parameters `[N, param_size]` and state values `[N]`."""
         ...
+
+
+Pullback = Callable[[Tensor, Tensor], None]
+"""Gradients by params `[N, P]` and value `[N]` -> added to every parameter's `.grad`."""
+
+
+def forward_pullback(policy: nn.Module, obs: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor, Pullback]:
+    """Outputs without a graph, and the way back: by the policy's own method where it has one, else by autograd."""
+    own = getattr(policy, "forward_pullback", None)
+    if own is not None:
+        result: tuple[Tensor, Tensor, Pullback] = own(obs)
+        return result
+    with torch.enable_grad():
+        params, value = policy(obs)
+
+    def pullback(d_params: Tensor, d_value: Tensor) -> None:
+        torch.autograd.backward((params, value), (d_params, d_value))
+
+    return params.detach(), value.detach(), pullback
 
 
 def build_policy(

@@ -3,38 +3,41 @@
     params --score--> log_prob, entropy              loss: d_log_prob, d_entropy
     params <------------- pullback(d_log_prob, d_entropy)
 
-Building and walking an autograd graph over a dozen small tensors costs more than the arithmetic in it.
+In numpy, on the few numbers per row that a network puts out: an autograd graph over a dozen such tensors costs more
+than the arithmetic in it, and torch's calls cost several times numpy's (benchmarks/kernels.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional
+from numpy.typing import NDArray
 
 from paceline.ops.distributions import ILLEGAL, LOG_STD_MAX, LOG_STD_MIN, ActionHead, Categorical, Gaussian
+
+Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
     """How probable the actions taken are, and how that depends on the policy's output."""
 
-    log_prob: Tensor  # [N]
-    entropy: Tensor  # [N]
-    pullback: Callable[[Tensor, Tensor], Tensor]
-    """Gradients by log-probability and entropy, `[N]` each -> gradient by `params`, `[N, P]`."""
+    log_prob: Floats  # [N]
+    entropy: Floats  # [N]
+    pullback: Callable[[Floats, float], Floats]
+    """Gradients by log-probability `[N]` and by each row's entropy -> gradient by `params` `[N, P]`."""
 
 
-@torch.no_grad()
-def score(head: ActionHead, params: Tensor, action: Tensor, mask: Tensor | None = None) -> Score:
+def score(head: ActionHead, params: Floats, action: NDArray[Any], mask: NDArray[np.bool_] | None = None) -> Score:
     """Score stored actions under the distributions that `params` describe.
 
     Args:
         head: What `params` mean.
-        params: `[N, P]`, without gradient.
+        params: `[N, P]`.
         action: `[N, *act]` in stored form.
         mask: `[N, M]` legal actions.
     """
@@ -47,45 +50,57 @@ def score(head: ActionHead, params: Tensor, action: Tensor, mask: Tensor | None 
             return _by_autograd(head, params, action, mask)
 
 
-def _categorical(params: Tensor, action: Tensor, mask: Tensor | None) -> Score:
-    logits = params if mask is None else params.masked_fill(~mask, ILLEGAL)
-    log_p = functional.log_softmax(logits, 1)
-    p = log_p.exp()
-    entropy = (p * log_p).sum(1).neg_()
-    taken = action.unsqueeze(1)
+def _categorical(params: Floats, action: NDArray[Any], mask: NDArray[np.bool_] | None) -> Score:
+    logits = params if mask is None else np.where(mask, params, np.float32(ILLEGAL))
+    shifted = logits - logits.max(1, keepdims=True)
+    exp = np.exp(shifted)
+    total = exp.sum(1, keepdims=True)
+    log_p = shifted - np.log(total)
+    p = exp / total
+    entropy = -(p * log_p).sum(1)
+    rows = np.arange(len(p))
 
-    def pullback(d_log_prob: Tensor, d_entropy: Tensor) -> Tensor:
+    def pullback(d_log_prob: Floats, d_entropy: float) -> Floats:
         # d log p(a) = 1[a] - p;  d H = -p (log p + H)
-        weight = (log_p + entropy.unsqueeze(1)).mul_(d_entropy.unsqueeze(1)).add_(d_log_prob.unsqueeze(1))
-        result = weight.mul_(p).neg_().scatter_add_(1, taken, d_log_prob.unsqueeze(1))
-        return result if mask is None else result.masked_fill_(~mask, 0.0)
+        result: Floats = p * -d_log_prob[:, None]
+        result[rows, action] += d_log_prob
+        if d_entropy:
+            result -= np.float32(d_entropy) * p * (log_p + entropy[:, None])
+        if mask is not None:
+            result[~mask] = 0.0
+        return result
 
-    return Score(log_p.gather(1, taken).squeeze(1), entropy, pullback)
+    return Score(log_p[rows, action], entropy, pullback)
 
 
-def _gaussian(head: Gaussian, params: Tensor, action: Tensor) -> Score:
-    log_prob, entropy = head.log_prob_entropy(params, action)
+def _gaussian(head: Gaussian, params: Floats, action: NDArray[Any]) -> Score:
     mean, raw = params[:, : head.size], params[:, head.size :]
-    log_std = raw.clamp(LOG_STD_MIN, LOG_STD_MAX)
-    free = (raw >= LOG_STD_MIN) & (raw <= LOG_STD_MAX)
+    log_std = np.clip(raw, np.float32(LOG_STD_MIN), np.float32(LOG_STD_MAX))
+    inverse = np.exp(-log_std)
+    z = (action.reshape(mean.shape) - mean) * inverse
+    constant = np.float32(head.size * 0.5 * np.log(2.0 * np.pi))
+    log_prob = -(np.float32(0.5) * z * z + log_std).sum(1) - constant
+    entropy = log_std.sum(1) + np.float32(0.5 * head.size) + constant
 
-    def pullback(d_log_prob: Tensor, d_entropy: Tensor) -> Tensor:
-        inverse = (-log_std).exp()
-        z = (action.reshape(mean.shape) - mean) * inverse
-        d_mean = z * inverse * d_log_prob.unsqueeze(1)
-        d_log_std = ((z.square() - 1.0) * d_log_prob.unsqueeze(1) + d_entropy.unsqueeze(1)) * free
-        return torch.cat((d_mean, d_log_std), 1)
+    def pullback(d_log_prob: Floats, d_entropy: float) -> Floats:
+        by_row = d_log_prob[:, None]
+        d_log_std = (z * z - np.float32(1.0)) * by_row + np.float32(d_entropy)
+        d_log_std[(raw < LOG_STD_MIN) | (raw > LOG_STD_MAX)] = 0.0
+        return np.concatenate((z * inverse * by_row, d_log_std), 1)
 
     return Score(log_prob, entropy, pullback)
 
 
-def _by_autograd(head: ActionHead, params: Tensor, action: Tensor, mask: Tensor | None) -> Score:
+def _by_autograd(head: ActionHead, params: Floats, action: NDArray[Any], mask: NDArray[np.bool_] | None) -> Score:
+    leaf = torch.from_numpy(params).requires_grad_()
+    tensors = torch.from_numpy(action), None if mask is None else torch.from_numpy(mask)
     with torch.enable_grad():
-        leaf = params.detach().requires_grad_()
-        log_prob, entropy = head.log_prob_entropy(leaf, action, mask)
+        log_prob, entropy = head.log_prob_entropy(leaf, *tensors)
 
-    def pullback(d_log_prob: Tensor, d_entropy: Tensor) -> Tensor:
-        (result,) = torch.autograd.grad((log_prob, entropy), leaf, (d_log_prob, d_entropy))
-        return result
+    def pullback(d_log_prob: Floats, d_entropy: float) -> Floats:
+        outer = torch.from_numpy(d_log_prob), torch.full_like(entropy, d_entropy)
+        (result,) = torch.autograd.grad((log_prob, entropy), leaf, outer)
+        pulled: Floats = result.numpy()
+        return pulled
 
-    return Score(log_prob.detach(), entropy.detach(), pullback)
+    return Score(log_prob.detach().numpy(), entropy.detach().numpy(), pullback)

@@ -9,39 +9,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
 
 TERMS = ("policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction")
 
 
 @dataclass(frozen=True, slots=True)
 class Surrogate:
-    """The terms of the loss over some rows, and its gradients by row."""
+    """The terms of the loss over some rows, and its gradients."""
 
-    terms: Tensor  # [5]  shares of the means over the whole minibatch, in the order of TERMS
-    d_log_prob: Tensor  # [N]
-    d_entropy: Tensor  # [N]
-    d_value: Tensor  # [N]
+    terms: tuple[float, ...]
+    """Shares of the means over the whole minibatch, in the order of TERMS."""
+    d_log_prob: Floats  # [N]
+    d_entropy: float
+    """The same for every row."""
+    d_value: Floats  # [N]
 
 
-@torch.no_grad()
 def surrogate(
-    log_prob: Tensor,
-    entropy: Tensor,
-    value: Tensor,
+    log_prob: Floats,
+    entropy: Floats,
+    value: Floats,
     *,
-    old_log_prob: Tensor,
-    advantage: Tensor,
-    returns: Tensor,
-    old_value: Tensor,
+    old_log_prob: Floats,
+    advantage: Floats,
+    returns: Floats,
+    old_value: Floats,
     total: int,
     clip_range: float,
     clip_range_vf: float | None,
     ent_coef: float,
     vf_coef: float,
 ) -> Surrogate:
-    """All arguments are `[N]`, of the N rows of one shard.
+    """All arrays are `[N]`, of the N rows of one shard.
 
     Args:
         log_prob: Of the actions taken, under the policy being learned.
@@ -57,31 +60,30 @@ def surrogate(
         ent_coef: Weight of the entropy bonus.
         vf_coef: Weight of the value loss.
     """
-    scale = 1.0 / total
     log_ratio = log_prob - old_log_prob
-    ratio = log_ratio.exp()
+    ratio = np.exp(log_ratio)
     gain = ratio * advantage
-    clipped = ratio.clamp(1.0 - clip_range, 1.0 + clip_range).mul_(advantage)
+    clipped = np.minimum(np.maximum(ratio, 1.0 - clip_range), 1.0 + clip_range) * advantage
     # Where clipping bites, the objective is flat; elsewhere d(ratio A)/d(log_prob) is ratio A itself.
-    d_log_prob = torch.where(gain <= clipped, gain, 0.0).mul_(-scale)
+    d_log_prob = np.where(gain <= clipped, gain * (-1.0 / total), np.zeros_like(gain))
 
     error = value - returns
-    squared = error.square()
-    d_value = error * (2.0 * vf_coef * scale)
+    squared = error * error
+    d_value = error * (2.0 * vf_coef / total)
     if clip_range_vf is not None:
         moved = value - old_value
-        near = (old_value + moved.clamp(-clip_range_vf, clip_range_vf) - returns).square_()
+        near = old_value + np.clip(moved, -clip_range_vf, clip_range_vf) - returns
+        near *= near
         # Beyond the range, and with the clipped error the larger one: moving back gains nothing.
-        d_value.masked_fill_((near > squared) & (moved.abs() > clip_range_vf), 0.0)
-        squared = torch.maximum(squared, near)
+        d_value[(near > squared) & (np.abs(moved) > clip_range_vf)] = 0.0
+        squared = np.maximum(squared, near)
 
     drift = ratio - 1.0
-    rows = (
-        torch.minimum(gain, clipped).neg_(),
-        squared,
-        -entropy,
-        drift - log_ratio,
-        (drift.abs() > clip_range).to(value.dtype),
+    sums = (
+        -np.minimum(gain, clipped).sum(),
+        squared.sum(),
+        -entropy.sum(),
+        (drift - log_ratio).sum(),
+        np.count_nonzero(np.abs(drift) > clip_range),
     )
-    d_entropy = torch.full_like(entropy, -ent_coef * scale)
-    return Surrogate(torch.stack(rows).sum(1).mul_(scale), d_log_prob, d_entropy, d_value)
+    return Surrogate(tuple(float(s) / total for s in sums), d_log_prob, -ent_coef / total, d_value)

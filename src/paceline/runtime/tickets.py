@@ -9,6 +9,7 @@ A worker that the machine has taken off its core claims nothing, so the others d
 from __future__ import annotations
 
 import os
+import select
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -26,6 +27,13 @@ class WorkerTickets:
 
     work: Connection
     done: Connection
+
+    def poll_with(self, fd: int) -> select.poll:
+        """Waits for a ticket or for `fd`. Made once: it is on the path of every minibatch."""
+        poll = select.poll()
+        poll.register(self.work.fileno(), select.POLLIN)
+        poll.register(fd, select.POLLIN)
+        return poll
 
     def take(self) -> int | None:
         """Claim a ticket; None if others were faster. Never blocks.

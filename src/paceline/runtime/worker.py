@@ -19,7 +19,7 @@ import signal
 import sys
 import traceback
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
@@ -81,9 +81,11 @@ def worker_main(order: WorkerOrder) -> None:
 
 def _obey(conn: Connection, tickets: WorkerTickets | None, job: Any) -> None:
     """Do what comes: a command for this worker, or a piece of work for whoever is free."""
+    poll = None if tickets is None else tickets.poll_with(conn.fileno())
     while True:
-        if tickets is not None and conn not in wait([conn, tickets.work]):
-            if (item := tickets.take()) is not None:
+        # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
+        if poll is not None and tickets is not None and all(fd != conn.fileno() for fd, _ in poll.poll()):
+            while (item := tickets.take()) is not None:
                 job.work(item)
                 tickets.finish(item)
             continue

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from paceline.errors import ConfigError
 from paceline.nets.cnn import ImpalaCNN, NatureCNN
 from paceline.nets.mlp import MLPPolicy
-from paceline.nets.policy import build_policy
+from paceline.nets.policy import build_policy, forward_pullback
 from paceline.spec import EnvSpec
 
 VECTOR = EnvSpec.of(spaces.Box(-1, 1, (4,)), spaces.Discrete(3))
@@ -151,3 +151,23 @@ def test_dict_observations_reach_an_own_module_as_a_dict() -> None:
     build_policy(Dicts, spec)
     assert seen["a"].shape == (3, 2)
     assert seen["n"].tolist() == [2, 2, 2], "a legal category"
+
+
+@pytest.mark.parametrize("action_space", [spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float32)])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
+def test_the_own_way_back_of_the_mlp_is_that_of_autograd(action_space: Any, activation: Any) -> None:
+    spec = EnvSpec.of(spaces.Box(-1, 1, (5,), np.float32), action_space)
+    policy = build_policy("mlp", spec, hidden_sizes=(16, 8), activation=activation, seed=0)
+    obs = torch.randn(11, 5)
+    d_params, d_value = torch.randn(11, spec.action.param_size), torch.randn(11)
+    params, value = policy(obs)
+    torch.autograd.backward((params, value), (d_params, d_value))
+    expected = [parameter.grad.clone() for parameter in policy.parameters() if parameter.grad is not None]
+    policy.zero_grad()
+    own_params, own_value, pullback = forward_pullback(policy, obs)
+    assert not own_params.requires_grad
+    torch.testing.assert_close(own_params, params.detach())
+    torch.testing.assert_close(own_value, value.detach())
+    pullback(d_params, d_value)
+    got = [parameter.grad for parameter in policy.parameters()]
+    torch.testing.assert_close(got, expected)

@@ -47,17 +47,24 @@ def test_scores_and_their_gradients_are_those_of_autograd(name: str, masked: boo
             mask[torch.arange(N), chosen[:, column] + int(offset)] = True
     leaf = params.clone().requires_grad_()
     log_prob, entropy = head.log_prob_entropy(leaf, action, mask)
-    d_log_prob, d_entropy = torch.randn(N), torch.randn(N)
-    (expected,) = torch.autograd.grad((log_prob, entropy), leaf, (d_log_prob, d_entropy))
+    d_log_prob, d_entropy = torch.randn(N), 0.37
+    (expected,) = torch.autograd.grad((log_prob, entropy), leaf, (d_log_prob, torch.full((N,), d_entropy)))
 
-    scored = score(head, params, action, mask)
-    torch.testing.assert_close(scored.log_prob, log_prob.detach())
-    torch.testing.assert_close(scored.entropy, entropy.detach())
-    torch.testing.assert_close(scored.pullback(d_log_prob, d_entropy), expected, rtol=1e-4, atol=1e-5)
+    scored = score(head, params.numpy(), action.numpy(), None if mask is None else mask.numpy())
+    np.testing.assert_allclose(scored.log_prob, log_prob.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(scored.entropy, entropy.detach().numpy(), rtol=1e-5, atol=1e-6)
+    pulled = scored.pullback(d_log_prob.numpy(), d_entropy)
+    np.testing.assert_allclose(pulled, expected.numpy(), rtol=1e-4, atol=1e-5)
+    assert {scored.log_prob.dtype, scored.entropy.dtype, pulled.dtype} == {np.dtype(np.float32)}
+    again = score(head, params.numpy(), action.numpy(), None if mask is None else mask.numpy())
+    without = again.pullback(d_log_prob.numpy(), 0.0)
+    (only,) = torch.autograd.grad(head.log_prob_entropy(leaf, action, mask)[0], leaf, d_log_prob)
+    np.testing.assert_allclose(without, only.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_deviation_at_its_limit_has_no_gradient() -> None:
     spec, params, action = case("box")
     params[:, 3:] = torch.tensor([-25.0, 0.0, 5.0])
-    pulled = score(head_for(spec.action), params, action).pullback(torch.zeros(N), torch.ones(N))
+    scored = score(head_for(spec.action), params.numpy(), action.numpy())
+    pulled = scored.pullback(np.zeros(N, np.float32), 1.0)
     assert pulled[:, 3:].tolist() == [[0.0, 1.0, 0.0]] * N

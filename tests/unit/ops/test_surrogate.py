@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -56,41 +57,49 @@ def test_gradients_are_those_of_the_definition(n: int, seed: int, clip_range_vf:
     leaves = {name: r[name].clone().requires_grad_() for name in ("log_prob", "entropy", "value")}
     loss = by_definition({**r, **leaves}, clip_range_vf, ent_coef, 0.5)
     expected = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    got = surrogate(**r, total=n, clip_range=CLIP, clip_range_vf=clip_range_vf, ent_coef=ent_coef, vf_coef=0.5)
-    for mine, theirs in zip((got.d_log_prob, got.d_entropy, got.d_value), expected, strict=True):
-        torch.testing.assert_close(mine, torch.zeros_like(mine) if theirs is None else theirs)
-    terms = dict(zip(TERMS, got.terms.tolist(), strict=True))
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in r.items()}
+    got = surrogate(**arrays, total=n, clip_range=CLIP, clip_range_vf=clip_range_vf, ent_coef=ent_coef, vf_coef=0.5)
+    mine = (got.d_log_prob, np.full(n, got.d_entropy), got.d_value)
+    for gradient, theirs in zip(mine, expected, strict=True):
+        np.testing.assert_allclose(gradient, np.zeros(n) if theirs is None else theirs.numpy(), rtol=1e-9, atol=1e-12)
+    terms = dict(zip(TERMS, got.terms, strict=True))
     total = terms["policy_gradient_loss"] + ent_coef * terms["entropy_loss"] + 0.5 * terms["value_loss"]
     assert total == pytest.approx(float(loss.detach()), rel=1e-9, abs=1e-12)
 
 
+def arrays(n: int, seed: int) -> dict[str, Any]:
+    return {name: tensor.numpy().astype(np.float32) for name, tensor in rows(n, seed).items()}
+
+
 def test_shards_add_up() -> None:
-    r = rows(20, 0)
+    r = arrays(20, 0)
     fixed: dict[str, Any] = {"total": 20, "clip_range": CLIP, "clip_range_vf": None, "ent_coef": 0.01, "vf_coef": 0.5}
-    whole = surrogate(**{**r, **fixed})
-    cuts = (slice(0, 7), slice(7, 20))
-    parts = [surrogate(**{**{name: t[cut] for name, t in r.items()}, **fixed}) for cut in cuts]
-    torch.testing.assert_close(parts[0].terms + parts[1].terms, whole.terms)
-    torch.testing.assert_close(torch.cat([part.d_log_prob for part in parts]), whole.d_log_prob)
+    whole = surrogate(**r, **fixed)
+    parts = [
+        surrogate(**{name: array[cut] for name, array in r.items()}, **fixed) for cut in (slice(0, 7), slice(7, 20))
+    ]
+    np.testing.assert_allclose(np.add(parts[0].terms, parts[1].terms), whole.terms, rtol=1e-5, atol=1e-7)
+    np.testing.assert_array_equal(np.concatenate([part.d_log_prob for part in parts]), whole.d_log_prob)
+    assert whole.d_log_prob.dtype == whole.d_value.dtype == np.float32
 
 
 def test_an_unchanged_policy_has_no_divergence_and_nothing_clipped() -> None:
-    r = rows(9, 1)
+    r = arrays(9, 1)
     r["log_prob"] = r["old_log_prob"]
     got = surrogate(**r, total=9, clip_range=CLIP, clip_range_vf=None, ent_coef=0.0, vf_coef=0.5)
-    terms = dict(zip(TERMS, got.terms.tolist(), strict=True))
+    terms = dict(zip(TERMS, got.terms, strict=True))
     assert terms["approx_kl"] == terms["clip_fraction"] == 0.0
     assert terms["policy_gradient_loss"] == pytest.approx(-float(r["advantage"].mean()))
 
 
 def test_a_ratio_beyond_the_range_is_pushed_no_further() -> None:
-    one = torch.ones(4, dtype=torch.float64)
+    one = np.ones(4, np.float32)
     got = surrogate(
-        torch.tensor([0.5, -0.5, 0.5, -0.5], dtype=torch.float64),
+        np.array([0.5, -0.5, 0.5, -0.5], np.float32),
         one,
         one,
-        old_log_prob=torch.zeros(4, dtype=torch.float64),
-        advantage=torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64),
+        old_log_prob=np.zeros(4, np.float32),
+        advantage=np.array([1.0, 1.0, -1.0, -1.0], np.float32),
         returns=one,
         old_value=one,
         total=4,
@@ -100,4 +109,4 @@ def test_a_ratio_beyond_the_range_is_pushed_no_further() -> None:
         vf_coef=0.5,
     )
     assert (got.d_log_prob != 0).tolist() == [False, True, True, False]
-    assert dict(zip(TERMS, got.terms.tolist(), strict=True))["clip_fraction"] == 1.0
+    assert dict(zip(TERMS, got.terms, strict=True))["clip_fraction"] == 1.0
