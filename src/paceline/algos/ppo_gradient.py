@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Protocol
 
 import numpy as np
@@ -105,9 +106,20 @@ class ShardedGradient:
 
     def __init__(self, gradient: PPOGradient, slots: Slots, shards: Shards) -> None:
         self._gradient, self._rows, self._shards = gradient, slots.samples(), shards
+        self._busy_s = 0.0
 
     def __call__(self, shard: int) -> None:
         """Compute one shard of the minibatch that the driver has set."""
+        began = perf_counter()
+        self._compute(shard)
+        self._busy_s += perf_counter() - began
+
+    def busy_s(self) -> float:
+        """Seconds spent computing since this was last asked."""
+        busy_s, self._busy_s = self._busy_s, 0.0
+        return busy_s
+
+    def _compute(self, shard: int) -> None:
         shards = self._shards
         start, stop, mean, inv_std = shards.minibatch
         index = shards.order[slice(*shards.bounds(start, stop)[shard])]

@@ -29,6 +29,8 @@ class CollectTimes:
     env_s: float
     inference_s: float
     total_s: float
+    learn_s: float = 0.0
+    """Computing gradients, since the rollout before."""
 
 
 class RolloutCollector:

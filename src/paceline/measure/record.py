@@ -83,6 +83,8 @@ class WorkerActivity:
     cpu_percent: float | None = None
     """Of one core."""
     memory_mb: float | None = None
+    learn_s: float = 0.0
+    """Computing gradients for the learner."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from paceline.measure.record import Iteration
 SHOWN = 8
 """Workers with a line of their own; the rest share one."""
 BAR_WIDTH = 16
-COLOURS = {"env": "cyan", "inference": "blue", "idle": "grey37"}
+COLOURS = {"env": "cyan", "inference": "blue", "learn": "magenta", "idle": "grey37"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,12 @@ class Activity:
     inference: float
     cpu_percent: float | None = None
     memory_mb: float | None = None
+    learn: float = 0.0
 
     @property
     def idle(self) -> float:
         """Waiting: for the slowest worker, for the learner, for a core."""
-        return max(0.0, 1.0 - self.env - self.inference)
+        return max(0.0, 1.0 - self.env - self.inference - self.learn)
 
 
 def activities(recent: Sequence[Iteration]) -> list[Activity]:
@@ -43,6 +44,7 @@ def activities(recent: Sequence[Iteration]) -> list[Activity]:
             sum(workers[i].inference_s for workers in same) / seconds,
             newest.cpu_percent,
             newest.memory_mb,
+            sum(workers[i].learn_s for workers in same) / seconds,
         )
         for i, newest in enumerate(recent[-1].workers)
     ]
@@ -66,12 +68,13 @@ def _mean(many: Sequence[Activity]) -> Activity:
         sum(one.inference for one in many) / len(many),
         sum(cpu) / len(cpu) if cpu else None,
         sum(memory) / len(memory) if memory else None,
+        sum(one.learn for one in many) / len(many),
     )
 
 
 def _line(one: Activity) -> Text:
     text, done, placed = Text(), 0.0, 0
-    shares = {"env": one.env, "inference": one.inference, "idle": one.idle}
+    shares = {"env": one.env, "inference": one.inference, "learn": one.learn, "idle": one.idle}
     for name, share in shares.items():
         done += share
         end = min(BAR_WIDTH, round(done * BAR_WIDTH))

@@ -179,7 +179,8 @@ class Keeper:
         spent = phases.since(self._phases).seconds
         wall_s = clock.elapsed_s
         iteration_s = wall_s - self._wall_s
-        busy_s = spent.get("env", 0.0) + spent.get("inference", 0.0)
+        times = training.rollouts.times
+        busy_s = sum(one.env_s + one.inference_s + one.learn_s for one in times) / max(1, len(times))
         workers = training.layout.num_workers
         usage = self._system.sample()
         finished = training.rollouts.finished
@@ -203,7 +204,7 @@ class Keeper:
             parallel={
                 "policy_lag_mean": 0.0,
                 "policy_lag_max": 0.0,
-                "worker_idle_frac": 1.0 - busy_s / iteration_s if workers else 0.0,
+                "worker_idle_frac": max(0.0, 1.0 - busy_s / iteration_s) if workers else 0.0,
                 "learner_idle_frac": 1.0 - spent.get("learn", 0.0) / iteration_s,
                 "workers_alive": float(workers),
                 "worker_restarts": 0.0,
@@ -289,6 +290,7 @@ def _activity(training: Training, usage: Usage) -> list[WorkerActivity]:
             times.inference_s,
             None if one is None else one.cpu_percent,
             None if one is None else one.memory_mb,
+            times.learn_s,
         )
         for times, one in zip_longest(training.rollouts.times, taken[: len(training.rollouts.times)])
     ]

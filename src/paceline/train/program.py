@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ class WorkerJob:
 
     def collect(self, step: int) -> CollectTimes:
         """The role COLLECT: fill the slots."""
-        return self.collector.collect(step)
+        return replace(self.collector.collect(step), learn_s=self.sharded.busy_s())
 
     def work(self, shard: int) -> None:
         """The role GRAD: one shard of a minibatch, by whichever worker is free."""

@@ -46,3 +46,12 @@ def test_many_workers_share_the_last_line() -> None:
 def test_bars_are_all_as_wide(env: float, inference: float) -> None:
     ((_, line),) = rows([Activity(env, inference)])
     assert line.plain.startswith("█" * BAR_WIDTH + "   env")
+
+
+def test_computing_gradients_is_not_idling() -> None:
+    (one,) = activities([iteration(WorkerActivity(0.3, 0.1, learn_s=0.4))])
+    assert one.learn == 0.4
+    assert round(one.idle, 9) == 0.2
+    ((_, line),) = rows([one])
+    assert "learn  40%" in line.plain
+    assert "idle  20%" in line.plain
