@@ -14,7 +14,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from paceline.algos.ppo import MAX_BAD_UPDATES, PPOLearner
-from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient, WorkersGradients
+from paceline.algos.ppo_gradient import DeviceGradients, Gradients, PPOGradient, ShardedGradient, WorkersGradients
 from paceline.algos.settings import PPOConfig
 from paceline.batch import Finals, Trajectory
 from paceline.errors import LearnerError
@@ -60,7 +60,13 @@ def make() -> Iterator[Make]:
     arenas = []
 
     def learner(
-        *, obs_norm: bool = False, reward_norm: bool = False, seed: int = 1, workers: int = 1, **settings: Any
+        *,
+        obs_norm: bool = False,
+        reward_norm: bool = False,
+        seed: int = 1,
+        workers: int = 1,
+        on_device: bool = False,
+        **settings: Any,
     ) -> Rig:
         config = PPOConfig(**{"n_steps": T, "batch_size": 12, "n_epochs": 2, "grad_shards": 2, **settings})
         policy = build_policy("mlp", SPEC, hidden_sizes=(16, 16), activation="tanh", seed=seed)
@@ -86,10 +92,14 @@ def make() -> Iterator[Make]:
                 parts[(shard + 1) % workers](shard)
             rig.norms.append(float(shards.grads.sum(0).norm()))
 
+        gradients: Gradients = WorkersGradients(work, shards)
+        if on_device:  # what a GPU does, on the CPU
+            whole = PPOGradient(policy, head_for(SPEC.action), SPEC, config, normaliser)
+            gradients = DeviceGradients(whole, Slots(arena, SHAPE), shards, torch.device("cpu"))
         rig = Rig(
             weights.vector,
             weights,
-            WorkersGradients(work, shards),
+            gradients,
             shards,
             config,
             seed=seed,
@@ -244,6 +254,14 @@ def test_shards_add_up_to_the_whole_minibatch(make: Make) -> None:
         expected, got = whole.update(batch(), 0.0), cut.update(batch(), 0.0)
         torch.testing.assert_close(cut._shards.grads.sum(0), whole._shards.grads[0], rtol=1e-4, atol=1e-6)
         assert got == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_a_device_computes_what_one_shard_computes(make: Make) -> None:
+    workers, device = make(grad_shards=1, obs_norm=True), make(grad_shards=1, obs_norm=True, on_device=True)
+    for version in range(3):
+        b = batch(seed=version, version=version)
+        assert workers.update(b, 0.0) == device.update(b, 0.0)
+    assert vector(workers) == vector(device)
 
 
 def test_a_minibatch_may_have_fewer_rows_than_shards(make: Make) -> None:
