@@ -211,3 +211,24 @@ class Constant(gym.Env[Any, Any]):
         self._steps += 1
         over = self._steps == 10
         return np.ones(1, np.float32), 1.0, over and self._terminates, over and not self._terminates, {}
+
+
+class Stubborn(gym.Env[Any, Any]):
+    """Ignores the seed of `reset`: its own generator lives as long as it does, so its episodes cannot be replayed."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self._rng = np.random.default_rng(5)
+        self._t = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin; whatever the seed."""
+        self._t = 0
+        return self._rng.normal(size=3).astype(np.float32), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """A random walk of twenty steps."""
+        self._t += 1
+        return self._rng.normal(size=3).astype(np.float32), float(action), False, self._t >= 20, {}

@@ -87,6 +87,10 @@ class RolloutCollector:
         self._heartbeat[0] += 1
         return [first + i for i in strayed]
 
+    def dump(self) -> list[bytes]:
+        """The envs as they are, pickled; one entry per env."""
+        return self._envs.dump()
+
     def collect(self, step: int) -> CollectTimes:
         """Fill this collector's slots with the rollout that begins at `step` (of each env)."""
         rows, actor, sample, envs = self._rows, self._actor, self._head.sample, self._envs

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import cloudpickle
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
@@ -35,6 +36,15 @@ class History:
     actions: NDArray[Any]  # [len, *act]       stored form, all of this episode's
     obs: dict[str, NDArray[Any]]  # [*leaf]    what replaying them must lead to
     mask: NDArray[np.bool_] | None  # [M]
+    state: bytes = b""
+    """The pickled env itself, from a checkpoint that the user trusts; it then is not replayed."""
+
+    def show(self, i: int, row: Row) -> None:
+        """Write what the env showed last into row position i."""
+        for name, leaf in self.obs.items():
+            row.obs[name][i] = leaf
+        if row.mask is not None and self.mask is not None:
+            row.mask[i] = self.mask
 
 
 class EnvBlock(Protocol):
@@ -65,8 +75,27 @@ class EnvBlock(Protocol):
             The envs for which that failed: they have begun a new episode.
         """
 
+    def dump(self) -> list[bytes]:
+        """The envs as they are, pickled: one entry per env, where one entry may stand for its whole group.
+
+        Raises:
+            EnvError: An env cannot be pickled.
+        """
+
     def close(self) -> None:
         """Close the envs. May be called twice."""
+
+
+def pickled(env: Any, who: str) -> bytes:
+    """An env as bytes, for `EnvBlock.dump`."""
+    try:
+        packed: bytes = cloudpickle.dumps(env)
+    except Exception as error:
+        raise EnvError(
+            f"{who}: cannot be pickled ({type(error).__name__}: {error}). Leave --trust-env-state out: its episode is "
+            "then replayed."
+        ) from error
+    return packed
 
 
 class ActionMap:

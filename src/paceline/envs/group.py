@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
@@ -142,13 +143,21 @@ class SingleEnvs:
         strayed = []
         for i, history in enumerate(histories):
             self.episode[i] = history.episode
-            if not self._replay(i, history, row):
+            if history.state:
+                self._envs[i] = env = cloudpickle.loads(history.state)
+                self._steps[i], self._begun[i] = env.step, self._row - len(history.actions)
+                history.show(i, row)
+            elif not self._replay(i, history, row):
                 self.episode[i] += 1
                 self._show(i, *self._begin(i), row)
                 strayed.append(i)
         if row.mask is not None:
             self._obs.check_legal(row.mask, self._first)
         return strayed
+
+    def dump(self) -> list[bytes]:
+        """One entry per env. See `EnvBlock.dump`."""
+        return [block.pickled(env, self._who(i)) for i, env in enumerate(self._envs)]
 
     def close(self) -> None:
         """Close the envs. May be called twice; a failing one does not keep the others open."""

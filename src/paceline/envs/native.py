@@ -13,11 +13,12 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from paceline.envs.block import CHECKED_STEPS, ActionMap, Finals, History, ObsMap, require_same_spaces
+from paceline.envs.block import CHECKED_STEPS, ActionMap, Finals, History, ObsMap, pickled, require_same_spaces
 from paceline.envs.make import EnvRecipe, describe
 from paceline.envs.seeding import group_seed
 from paceline.errors import ConfigError, EnvError
@@ -113,11 +114,28 @@ class VectorEnvs:
         return finals
 
     def restore(self, histories: Sequence[History], row: Row) -> list[int]:
-        """Begin new episodes everywhere: one env of a vector env cannot be replayed without the others."""
+        """Take pickled groups where there are some; else begin new episodes everywhere.
+
+        One env of a vector env cannot be replayed without the others.
+        """
+        if all(histories[columns.start].state for columns in self._columns):
+            for g, columns in enumerate(self._columns):
+                self._envs[g], self._pending[columns] = cloudpickle.loads(histories[columns.start].state)
+            for i, history in enumerate(histories):
+                self.episode[i] = history.episode
+                history.show(i, row)
+            return []
         for i, history in enumerate(histories):
             self.episode[i] = history.episode + 1
         self.reset(row)
         return list(range(len(histories)))
+
+    def dump(self) -> list[bytes]:
+        """One entry per group, in the place of its first env. See `EnvBlock.dump`."""
+        entries = [b""] * len(self.episode)
+        for g, columns in enumerate(self._columns):
+            entries[columns.start] = pickled((self._envs[g], self._pending[columns]), self._who(g))
+        return entries
 
     def close(self) -> None:
         """Close the envs. May be called twice; a failing one does not keep the others open."""

@@ -151,7 +151,8 @@ class TrainConfig:
 
         How the earlier run itself began (overwritten, resumed, warm-started) is its own affair.
         """
-        began = {"overwrite": False, "init_from": None, "output_dir": folder}
+        # Trust is given anew each time, and never by the folder that asks for it.
+        began = {"overwrite": False, "init_from": None, "output_dir": folder, "trust_env_state": False}
         return cls.from_yaml(folder / "config.yaml", **{**began, **overrides})
 
     def merge(self, **overrides: Any) -> TrainConfig:

@@ -18,7 +18,17 @@ from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.program import env_recipe, identity, policy_recipe
 
-OF_A_RUN = ("algo", "output_dir", "checkpoint_dir", "resume", "init_from", "overwrite", "quiet", "track")
+OF_A_RUN = (
+    "algo",
+    "output_dir",
+    "checkpoint_dir",
+    "resume",
+    "init_from",
+    "overwrite",
+    "quiet",
+    "track",
+    "trust_env_state",
+)
 """Settings that belong to the run that was saved, not to the agent."""
 
 

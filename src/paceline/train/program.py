@@ -66,6 +66,10 @@ class WorkerJob:
         """Put every env where it was; returns those that began a new episode."""
         return self.collector.restore(histories)
 
+    def dump(self) -> list[bytes]:
+        """The envs as they are, pickled."""
+        return self.collector.dump()
+
     def collect(self, step: int) -> CollectTimes:
         """The role COLLECT: fill the slots."""
         return replace(self.collector.collect(step), learn_s=self.sharded.busy_s())

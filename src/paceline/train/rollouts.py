@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -21,8 +22,26 @@ class SyncRollouts:
     """One rollout of every group, with a barrier at its end."""
 
     def __init__(
-        self, runtime: Runtime, slots: Slots, tracker: EpisodeTracker, history: EpisodeHistory, clock: Clock
+        self,
+        runtime: Runtime,
+        slots: Slots,
+        tracker: EpisodeTracker,
+        history: EpisodeHistory,
+        clock: Clock,
+        *,
+        trust_env_state: bool = False,
     ) -> None:
+        """Collect with these workers.
+
+        Args:
+            runtime: The workers.
+            slots: Where their rollouts appear.
+            tracker: Counts steps and episodes.
+            history: Keeps the actions of episodes under way.
+            clock: Books the time as `env`, `inference`, `wait` and `sync`.
+            trust_env_state: Keep pickled envs in checkpoints, and load them: loading runs what is in them.
+        """
+        self._trust_env_state = trust_env_state
         self._runtime, self._slots, self._clock = runtime, slots, clock
         self._tracker, self._history = tracker, history
         self.step = 0
@@ -58,13 +77,21 @@ class SyncRollouts:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Where collection is, for a checkpoint."""
-        return {"step": np.array(self.step), **{f"history/{k}": v for k, v in self._history.state().items()}}
+        state = {"step": np.array(self.step), **{f"history/{k}": v for k, v in self._history.state().items()}}
+        if self._trust_env_state:
+            pickled = [entry for part in self._runtime.run("dump") for entry in part]
+            state["pickled"] = np.frombuffer(b"".join(pickled), np.uint8)
+            state["pickled_length"] = np.array([len(entry) for entry in pickled])
+        return state
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
         """Put every env back where it was; returns the envs that could not be and began a new episode."""
         self.step = int(state["step"])
         own = {key.removeprefix("history/"): value for key, value in state.items() if key.startswith("history/")}
         histories = self._history.load(own)
+        if self._trust_env_state and "pickled" in state:
+            entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
+            histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
         restarted = [env for part in self._runtime.run("restore", histories) for env in part]
         self._history.forget(restarted)
         return restarted

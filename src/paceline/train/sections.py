@@ -138,6 +138,9 @@ class RunConfig:
     """Where checkpoints go; none puts them into the run's folder."""
     resume: bool | Path = False
     """Go on from the newest checkpoint of output_dir, or from the one named."""
+    trust_env_state: bool = False
+    """Keep pickled envs in checkpoints and resume from them, for envs that cannot be replayed from their seed. Loading
+    runs code from the file: for your own checkpoints only."""
     init_from: Path | None = None
     """Start from the weights of this run, and nothing else of it."""
     overwrite: bool = False
