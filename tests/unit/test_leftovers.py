@@ -15,8 +15,9 @@ pytestmark = pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="looks at 
 
 LEAVES = {
     "child": "import subprocess; subprocess.Popen(['sleep', '20'])",
-    # The parent in between ends, so that only the environment still says whose process this is.
-    "orphan": "import subprocess; subprocess.run(['sh', '-c', 'setsid sleep 20 >/dev/null 2>&1 &'])",
+    # The parent in between ends, so that only the environment still says whose process this is; and that cannot be
+    # read while the process is being replaced by its program.
+    "orphan": "import os, time; os.system('setsid sleep 20 >/dev/null 2>&1 &'); time.sleep(0.5)",
     "entry": "open('/dev/shm/{name}', 'w').close()",
 }
 CLEAN = {

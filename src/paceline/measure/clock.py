@@ -61,8 +61,14 @@ class Clock:
         self._seconds[name] = self._seconds.get(name, 0.0) + seconds
         self._count[name] = self._count.get(name, 0) + count
 
+    def pause(self) -> None:
+        """The run rests: what was spent is kept as elapsed, and what comes until `restart` does not count."""
+        now = self._now()
+        self._earlier_s += now - self._began
+        self._began = now
+
     def restart(self, phase: str) -> None:
-        """The run begins now: what went before is booked under `phase` and does not count as elapsed."""
+        """The run begins now, or goes on: the time since creation or `pause` is booked under `phase` alone."""
         now = self._now()
         self.add(phase, now - self._began)
         self._began = now

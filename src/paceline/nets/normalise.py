@@ -35,7 +35,13 @@ class RunningMoments:
         self.squares = np.zeros(shape)
 
     def update(self, rows: NDArray[Any]) -> None:
-        """Merge rows `[n, *shape]` (Chan, Golub and LeVeque's pairwise formula)."""
+        """Merge rows `[n, *shape]` (Chan, Golub and LeVeque's pairwise formula); rows that are not finite are left out.
+
+        One NaN in the statistics would make every later observation one.
+        """
+        finite = np.isfinite(rows).all(tuple(range(1, rows.ndim)))
+        if not finite.all():
+            rows = rows[finite]
         if len(rows) == 0:
             return
         mean = rows.mean(0, dtype=np.float64)
@@ -157,6 +163,7 @@ class RewardNormaliser:
 
     def update(self, reward: NDArray[Any], ended: NDArray[np.bool_], valid: NDArray[np.bool_] | None = None) -> None:
         """Take in a rollout: `reward`, `ended` (terminated or truncated) and `valid`, all `[T, B]`."""
+        reward = np.where(np.isfinite(reward), reward, 0.0)
         returns = np.empty(reward.shape)
         carry = self.carry
         keep = self.gamma * ~ended
@@ -165,6 +172,10 @@ class RewardNormaliser:
             carry = returns[t] * keep[t]
         self.carry = carry
         self._moments.update(returns.reshape(-1) if valid is None else returns[valid])
+
+    def forget(self, envs: list[int]) -> None:
+        """These envs began a new episode out of turn."""
+        self.carry[envs] = 0.0
 
     def apply(self, reward: Tensor) -> Tensor:
         """Scaled rewards, cut at `CLIP`."""

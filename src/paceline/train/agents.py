@@ -76,6 +76,8 @@ class Agent:
             self._model.take(self._run.training.model_state())
         if self.summary.stop_reason == "SIGINT":
             raise KeyboardInterrupt  # stopped at a safe point; the agent keeps what it has learned
+        if self.summary.stop_reason == "SIGTERM":
+            raise SystemExit(143)
         return self
 
     def predict(self, obs: Any, *, mask: Any = None, deterministic: bool = True) -> Any:

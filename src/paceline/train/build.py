@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import threading
 import warnings
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from paceline.algos.ppo_gradient import DeviceGradients, Gradients, PPOGradient, WorkersGradients
 from paceline.algos.table import LEARNERS
@@ -119,6 +121,8 @@ class Training:
             self.reward_norm.load(snapshot.part("reward_norm"))
         restarted = self.rollouts.load(snapshot.part("rollouts"))
         self.tracker.forget(restarted)
+        if self.reward_norm is not None:
+            self.reward_norm.forget(restarted)
         return restarted
 
     def evaluator(self) -> Evaluator:
@@ -158,30 +162,45 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         training=training,
         shards=config.grad_shards(image=image),
     )
+    device = pick_device(run.device)
     layout = _layout(config, program, size_of(policy))
     arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
-    weights = Weights(arena)
-    obs_norm = program.obs_normaliser(arena)
-    reward_norm = RewardNormaliser(config.n_envs, gamma=training.gamma) if env.normalize_reward else None
-    device = pick_device(run.device)
-    vector = weights.vector if device.type == "cpu" else torch.empty_like(weights.vector, device=device)
-    FlatParameters(policy.to(device), vector)
-    weights.vector.copy_(vector)
-    mirror = network.build(spec)  # acts on the CPU with the published weights, wherever learning happens
-    bind(mirror, weights.vector)
-    slots = Slots(arena, shape)
-    tracker = EpisodeTracker(config.n_envs)
-    try:
+    with ExitStack() as undo:
+        undo.callback(arena.close)
+        weights = Weights(arena)
+        vector = weights.vector if device.type == "cpu" else torch.empty_like(weights.vector, device=device)
+        FlatParameters(policy.to(device), vector)
+        weights.vector.copy_(vector)
         runtime = _runtime(config, program, arena, layout)
-    except BaseException:
-        arena.close()
-        raise
-    shards = Shards(arena)
-    if device.type == "cpu":
+        undo.callback(runtime.close)
+        made = _assemble(config, program, layout, arena, runtime, policy, vector, clock)
+        undo.pop_all()
+    return made
+
+
+def _assemble(
+    config: TrainConfig,
+    program: WorkerProgram,
+    layout: layouts.Layout,
+    arena: Arena,
+    runtime: Runtime,
+    policy: nn.Module,
+    vector: Tensor,
+    clock: Clock,
+) -> Training:
+    """The driver's own parts, around an arena and workers that are there already."""
+    run, training, spec = config.run, config.training, program.shape.spec
+    weights, shards, slots = Weights(arena), Shards(arena), Slots(arena, program.shape)
+    obs_norm = program.obs_normaliser(arena)
+    reward_norm = RewardNormaliser(config.n_envs, gamma=training.gamma) if config.env.normalize_reward else None
+    mirror = program.policy.build(spec)  # acts on the CPU with the published weights, wherever learning happens
+    bind(mirror, weights.vector)
+    tracker = EpisodeTracker(config.n_envs)
+    if vector.device.type == "cpu":
         gradients: Gradients = WorkersGradients(runtime.work, shards)
     else:
         whole = PPOGradient(policy, head_for(spec.action), spec, training, obs_norm)
-        gradients = DeviceGradients(whole, slots, shards, device)
+        gradients = DeviceGradients(whole, slots, shards, vector.device)
     learner = LEARNERS[run.algo](
         vector,
         weights,
@@ -196,7 +215,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     return Training(
         config=config,
         spec=spec,
-        recipe=recipe,
+        recipe=program.env,
         program=program,
         layout=layout,
         clock=clock,
@@ -216,7 +235,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         predictor=Predictor(mirror, spec, obs_norm, seed=run.seed),
         reward_norm=reward_norm,
         obs_norm=obs_norm,
-        device=device,
+        device=vector.device,
     )
 
 

@@ -58,7 +58,8 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
     building.mkdir()
     try:
         contiguous = {key: np.ascontiguousarray(value).reshape(np.shape(value)) for key, value in arrays.items()}
-        safetensors.numpy.save_file(contiguous, building / STATE)
+        # Written by hand: save_file turns a full disk into an error of its own kind.
+        (building / STATE).write_bytes(safetensors.numpy.save(contiguous))
         files = {STATE: {"sha256": _sha256(building / STATE), "bytes": (building / STATE).stat().st_size}}
         manifest = {"format": FORMAT, "files": files, "meta": dict(meta)}
         (building / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
@@ -129,12 +130,25 @@ def step_name(step: int) -> str:
     return f"step_{step:012d}"
 
 
-def prune(folder: Path, keep: int) -> None:
-    """Drop all but the newest `keep` checkpoints (0 keeps all), and what killed saves have left."""
+def prune(folder: Path, keep: int, written: Path) -> None:
+    """Drop all but the newest `keep` checkpoints (0 keeps all), never `written`; and what killed saves have left."""
     for left in folder.glob(".step_*.tmp"):
         shutil.rmtree(left, ignore_errors=True)
     for old in steps(folder)[:-keep] if keep > 0 else []:
-        shutil.rmtree(old, ignore_errors=True)
+        if old != written:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def set_aside_after(folder: Path, step: int) -> list[Path]:
+    """Rename checkpoints of later steps: a run that goes on from `step` has left them behind."""
+    moved = []
+    for path in steps(folder):
+        if path.name > step_name(step):
+            aside = path.with_name(f"abandoned_{path.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            os.replace(path, aside)
+            moved.append(aside)
+    return moved
 
 
 def steps(folder: Path) -> list[Path]:
@@ -142,8 +156,12 @@ def steps(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step_*") if path.is_dir())
 
 
-def find(path: Path) -> Path:
+def find(path: Path, *, resumable: bool = False) -> Path:
     """The snapshot that a run folder, a checkpoint folder or a snapshot itself stands for.
+
+    Args:
+        path: The folder.
+        resumable: Only a checkpoint will do; a model (`best_model`) cannot be resumed.
 
     Raises:
         CheckpointError: There is none, or the newest is damaged; then the previous good one is offered.
@@ -155,7 +173,7 @@ def find(path: Path) -> Path:
         if found := steps(folder):
             return _newest_good(found)
     _take_back(path / "best_model")
-    if (path / "best_model" / MANIFEST).is_file():
+    if not resumable and (path / "best_model" / MANIFEST).is_file():
         return path / "best_model"
     if not path.exists():
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []

@@ -12,6 +12,7 @@ from torch import nn
 from paceline.envs.block import ActionMap
 from paceline.envs.make import EnvRecipe
 from paceline.envs.seeding import episode_seed
+from paceline.errors import EnvError, PacelineError
 from paceline.nets.actor import actor_for
 from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.distributions import head_for
@@ -102,6 +103,17 @@ class Evaluator:
             deterministic: The most probable action; otherwise a sample.
             watch: Called with the env after every reset (True) and step (False).
         """
+        try:
+            return self._play(episodes, deterministic, watch)
+        except PacelineError:
+            raise
+        except Exception as error:
+            raise EnvError(
+                f"evaluation (seed {self._seed}): the env raised {type(error).__name__}: {error}. Its episodes have "
+                "seeds of their own; --n-eval-episodes 0 trains without."
+            ) from error
+
+    def _play(self, episodes: int, deterministic: bool, watch: Callable[[Any, bool], None] | None) -> Evaluation:
         returns, lengths, cut = [], [], 0
         for episode in range(episodes):
             obs, info = self._env.reset(seed=episode_seed(self._seed ^ _EVALUATION, 0, episode))

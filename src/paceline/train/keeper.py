@@ -23,6 +23,9 @@ from paceline.train.evaluate import Evaluator
 TRAINING = ("env", "inference", "wait", "learn", "sync", "record", "callback")
 """The phases that steps per second are counted over: all but start-up, evaluation and checkpoints."""
 
+SIGNALS = ("SIGINT", "SIGTERM")
+"""Stop reasons that are not the run's own."""
+
 
 class Keeper:
     """What happens between two iterations. Without a folder nothing is written.
@@ -114,8 +117,12 @@ class Keeper:
         self._tell("on_evaluation")
         return found
 
-    def save(self) -> None:
-        """Write a checkpoint; a full disk is a note, not the end of the run."""
+    def save(self, *, announce: bool = True) -> None:
+        """Write a checkpoint; a full disk is a note, not the end of the run.
+
+        Args:
+            announce: Whether callbacks hear of it.
+        """
         if self._checkpoints is None:
             return
         with self._clock.phase("checkpoint"):
@@ -125,17 +132,33 @@ class Keeper:
             written = self._write(self._checkpoints / checkpoint.step_name(steps), self._training.state())
             if written is not None:
                 self.last_checkpoint, self._saved_at = written, steps
-                checkpoint.prune(self._checkpoints, self._training.config.run.keep_checkpoints)
-        if written is not None:
+                checkpoint.prune(self._checkpoints, self._training.config.run.keep_checkpoints, written)
+        if written is not None and announce:
             self._tell("on_checkpoint")
 
+    def go_on_from(self, path: Path) -> list[str]:
+        """This run was resumed from `path`: name it if something fails, and leave what came after it behind.
+
+        Returns:
+            What the user should know.
+        """
+        self.last_checkpoint = path
+        if self._checkpoints is None:
+            return []
+        aside = checkpoint.set_aside_after(self._checkpoints, self._tracker.steps)
+        return [f"{later.name}: kept, but this run goes on from an earlier step" for later in aside]
+
     def finish(self) -> Summary:
-        """The last evaluation and checkpoint, then the summary."""
+        """The last checkpoint and evaluation, then the summary. After a signal there is no time for an evaluation."""
         run = self._training.config.run
-        if run.n_eval_episodes and self._evaluated_at != self._tracker.steps:
-            self.evaluate()
         if self._saved_at != self._tracker.steps:
             self.save()
+        signalled = self._budget is not None and self._budget.stop_reason in SIGNALS
+        if run.n_eval_episodes and self._evaluated_at != self._tracker.steps and not signalled:
+            best = self._best
+            self.evaluate()
+            if self._best != best:
+                self.save(announce=False)  # the same once more: a resumed run has to know what the best model scored
         self._stopped = True
         self._tell("on_stop")
         return self._sum_up()
@@ -265,7 +288,7 @@ class Keeper:
             lag={"mean": 0.0, "max": 0.0},
             restarts=0,
             weights_sha256=training.weights.sha256(),
-            finished=failure is None and reason not in ("SIGINT", "SIGTERM"),
+            finished=failure is None and reason not in SIGNALS,
             stop_reason=reason,
         )
         if self._folder is not None:

@@ -78,11 +78,12 @@ def measure(program: WorkerProgram, weights: int) -> Cost:
     steps = 8
     small = replace(program, shape=replace(program.shape, n_steps=steps, groups=1))
     arena = Arena.create(small.fields(weights, 1))
-    collector = small.collector(arena, Share(0, 0, 1))
     env_s: list[float] = []
     rest_s: list[float] = []
     cpu_s: list[float] = []
+    collector = None
     try:
+        collector = small.collector(arena, Share(0, 0, 1))
         collector.reset()
         collector.collect(0)  # warm-up: first calls load kernels
         waits, began = _waits(), perf_counter()
@@ -96,7 +97,8 @@ def measure(program: WorkerProgram, weights: int) -> Cost:
                 break  # a very slow env: a few rows tell enough
         waited = (_waits() - waits) / (steps * len(env_s))
     finally:
-        collector.close()
+        if collector is not None:
+            collector.close()
         arena.close()
     # The lower quartile: what lies above it was mostly taken by other processes.
     env, rest, cpu = (float(np.percentile(seconds, 25)) for seconds in (env_s, rest_s, cpu_s))

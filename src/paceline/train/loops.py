@@ -49,5 +49,6 @@ class Record(Protocol):
 def train_sync(collector: Collector, learner: Learner, budget: Budget, record: Record) -> None:
     """Collect with the newest weights, learn, publish, until the budget is spent."""
     while not budget.spent():
+        progress = budget.progress()
         batch = collector.collect(learner.version)
-        record(learner.update(batch, budget.progress()))
+        record(learner.update(batch, progress))

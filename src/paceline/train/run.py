@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from paceline.errors import PacelineError
+from paceline.errors import CheckpointError, ConfigError, PacelineError
 from paceline.measure.clock import Clock
 from paceline.measure.folder import CONFIG, LAYOUT, SYSTEM_INFO, TRAIN_LOG, RunFolder
 from paceline.measure.progress import Progress
@@ -73,12 +73,36 @@ def open_folder(config: TrainConfig) -> RunFolder:
         CheckpointError: There is nothing to resume.
     """
     run = config.run
-    resumed = None if run.resume_from is None else checkpoint.run_folder(checkpoint.find(run.resume_from))
+    source = resume_source(config)
+    resumed = None if source is None else checkpoint.run_folder(source) or run.resume_from
+    found = checkpoint.steps(run.checkpoint_dir) if source is None and run.checkpoint_dir is not None else []
+    if found and not run.overwrite:
+        raise ConfigError(
+            f"checkpoint_dir {str(run.checkpoint_dir)!r}: holds checkpoints of another run ({found[-1].name}). "
+            "Choose another folder, go on with --resume, or set them aside with --overwrite."
+        )
+    if found:
+        checkpoint.set_aside_after(found[0].parent, -1)
     output_dir = run.output_dir or resumed
     same = resumed is not None and output_dir is not None and output_dir.resolve() == resumed.resolve()
     return RunFolder.create(
         output_dir, env=config.env_name, algo=run.algo, seed=run.seed, resume=same, overwrite=run.overwrite
     )
+
+
+def resume_source(config: TrainConfig) -> Path | None:
+    """The checkpoint that the config asks to go on from.
+
+    Raises:
+        CheckpointError: There is none, or it is damaged.
+    """
+    run = config.run
+    if run.resume_from is None:
+        return None
+    named = (run.resume_from / checkpoint.MANIFEST).is_file()
+    if not named and run.checkpoint_dir is not None and checkpoint.steps(run.checkpoint_dir):
+        return checkpoint.find(run.checkpoint_dir, resumable=True)
+    return checkpoint.find(run.resume_from, resumable=True)
 
 
 class Run:
@@ -99,7 +123,7 @@ class Run:
         with ExitStack() as stack:
             self.training = build(config, Clock())
             stack.callback(self.training.close)
-            resume_from = None if config.run.resume_from is None else checkpoint.find(config.run.resume_from)
+            resume_from = resume_source(config)
             self.notes = _begin(self.training, resume_from)
             record = None
             if folder is not None:
@@ -115,6 +139,8 @@ class Run:
                 tracking = Tracking(config.to_dict(), folder)
                 stack.callback(tracking.close)
             self._keeper = stack.enter_context(Keeper(self.training, folder=folder, record=record, tracking=tracking))
+            if resume_from is not None:
+                self.notes += self._keeper.go_on_from(resume_from)
             self._stack = stack.pop_all()
 
     def go(
@@ -173,6 +199,8 @@ class Run:
                 if log is not None:
                     log.say(f"ended by {type(error).__name__}: {error}", logging.ERROR)
                 raise
+            finally:
+                clock.pause()
 
     def close(self) -> None:
         """End the workers, close the files. Idempotent."""
@@ -216,6 +244,8 @@ def _begin(training: Training, resume_from: Path | None) -> list[str]:
         )
     if resume_from is not None:
         snapshot = checkpoint.load(resume_from)
+        if "learner/version" not in snapshot.arrays:
+            raise CheckpointError(f"{resume_from}: holds a model only, which cannot be resumed. Use --init-from.")
         checkpoint.require_match(snapshot, {**training.identity(), **training.schedule()})
         restarted = training.resume(snapshot)
         notes.append(f"resumed from {resume_from} at step {training.tracker.steps:,}")

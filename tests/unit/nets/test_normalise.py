@@ -158,3 +158,15 @@ def test_a_foreign_state_is_refused() -> None:
         ObsNormaliser(VECTOR).load(ObsNormaliser(other).state())
     with pytest.raises(CheckpointError, match="missing"):
         ObsNormaliser(VECTOR).load({})
+
+
+def test_what_is_not_finite_never_enters_the_statistics() -> None:
+    reward = np.ones((4, 2), np.float32)
+    reward[1, 0] = np.nan
+    normaliser = RewardNormaliser(2, gamma=0.9)
+    normaliser.update(reward, np.zeros((4, 2), np.bool_))
+    normaliser.update(np.ones((4, 2), np.float32), np.zeros((4, 2), np.bool_))
+    assert torch.isfinite(normaliser.apply(torch.ones(4, 2))).all()
+    normaliser.forget([1])
+    assert normaliser.carry[0] > 0
+    assert normaliser.carry[1] == 0
