@@ -164,7 +164,8 @@ def test_a_killed_worker_is_reported_and_the_others_stop(tmp_path: Path) -> None
 
         killer = threading.Thread(target=kill)
         killer.start()
-        with pytest.raises(WorkerDied, match=rf"worker 0 \(pid {pids[0]}, groups 0-3\) ended in `(collect|work)`.*SIGKILL"):
+        said = rf"worker 0 \(pid {pids[0]}, groups 0-3\) ended in `(collect|work)`.*SIGKILL"
+        with pytest.raises(WorkerDied, match=said):
             run.go()
         killer.join()
         run.close()
