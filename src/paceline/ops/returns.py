@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -48,17 +49,20 @@ def gae(
     advantage *= np.float32(gamma)
     advantage += reward.numpy()
     advantage -= value.numpy()
-    # The recursion x[t] = d[t] + a[t] x[t+1], solved for all t at once by doubling: after each
-    # pass x[t] holds twice as many terms. log2(T) passes over whole arrays take a third of the
-    # time of T small steps (benchmarks/kernels.py).
-    decay = np.where(ended.numpy(), np.float32(0.0), np.float32(gamma * lam))
-    reach = 1
-    while reach < len(advantage):
-        advantage[:-reach] += decay[:-reach] * advantage[reach:]
-        decay[:-reach] *= decay[reach:]
-        reach *= 2
+    accumulate(advantage, np.where(ended.numpy(), np.float32(0.0), np.float32(gamma * lam)))
     result = torch.from_numpy(advantage)
     return result, result + value
+
+
+def accumulate(terms: NDArray[np.float32], decay: NDArray[np.float32]) -> None:
+    """Turn d into the solution of x[t] = d[t] + decay[t] x[t+1], in place; `decay` is used up. Both are `[T, B]`."""
+    # For all t at once, by doubling: after each pass x[t] holds twice as many terms. log2(T) passes over whole
+    # arrays take a third of the time of T small steps (benchmarks/kernels.py).
+    reach = 1
+    while reach < len(terms):
+        terms[:-reach] += decay[:-reach] * terms[reach:]
+        decay[:-reach] *= decay[reach:]
+        reach *= 2
 
 
 def explained_variance(value: Tensor, returns: Tensor) -> float:
