@@ -29,7 +29,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code: 0 well, 1 failed, 2 badly asked, 130 interrupted.
+    """Run one command line and return its exit code: 0 well, 1 failed, 2 badly asked, 130 interrupted, 141 cut off.
 
     Args:
         argv: The words after `paceline`; those of this process where not given.
@@ -51,6 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 130
+    except BrokenPipeError:
+        # `paceline ls | head`: the reader has seen enough. Flushing at exit must not complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _dispatch(words: list[str]) -> int:

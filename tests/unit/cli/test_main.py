@@ -119,5 +119,19 @@ def test_python_dash_m_is_the_same_command() -> None:
     assert done.stderr.startswith("error: tarin: ")
 
 
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)  # what `| head -0` leaves
+    done = subprocess.run(
+        [sys.executable, "-m", "paceline", "train", "ppo", "--help"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_nearest_lists_what_is_known_when_nothing_is_close() -> None:
     assert nearest("qqq", ["ppo", "dqn"]) == "Known: dqn, ppo."
