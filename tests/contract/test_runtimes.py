@@ -74,6 +74,29 @@ def test_commands_are_done_in_order_and_by_all_before_run_returns(shared: Runnin
         assert (shared.arena["log"][:, number] == 10 + number).all(), "written to shared memory by now"
 
 
+def test_work_is_done_between_the_halves_of_a_command(shared: Running) -> None:
+    shared.arena["items"][...] = 0
+    shared.arena["mode"][0] = 0
+    shared.runtime.start("slowest_first")
+    shared.runtime.work(7)
+    assert shared.arena["items"].sum(0)[:7].tolist() == [1] * 7
+    assert shared.runtime.finish() == list(range(shared.jobs))
+
+
+def _work_and_finish(runtime: Runtime) -> None:
+    for _ in range(1000):
+        runtime.work(4)
+    runtime.finish()
+
+
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_a_failure_between_the_halves_of_a_command_is_noticed_in_work_or_after(how: str) -> None:
+    with running("forkserver") as it:
+        it.runtime.start("fail", 0, how)
+        with pytest.raises(WorkerError, match="`fail`"):
+            _work_and_finish(it.runtime)
+
+
 @pytest.mark.parametrize("count", [1, 2, 7, 255])
 def test_every_item_is_done_once_by_whoever_is_free(count: int, shared: Running) -> None:
     shared.arena["items"][...] = 0
@@ -94,6 +117,27 @@ def test_a_worker_that_is_stuck_leaves_the_work_to_the_others(kind: str) -> None
         by_worker = it.arena["items"].sum(1)
         assert by_worker.sum() == 20
         assert by_worker[0] <= 1
+
+
+@pytest.mark.parametrize("kind", ["forkserver", "fork"])
+def test_the_drivers_own_hand_takes_what_workers_leave(kind: str) -> None:
+    by_hand: list[int] = []
+    with running(kind, workers=1, hand=by_hand.append) as it:
+        it.arena["mode"][0] = STUCK
+        it.runtime.work(20)
+        by_worker = it.arena["items"].sum(0)
+    assert all(by_worker[item] + by_hand.count(item) == 1 for item in range(20))
+    assert len(by_hand) >= 19, "the worker may have claimed one before it got stuck"
+
+
+def test_a_hand_that_fails_is_the_drivers_own_error() -> None:
+    def fail(item: int) -> None:
+        raise ArithmeticError(f"item {item}")
+
+    with running("fork", workers=1, hand=fail) as it:
+        it.arena["mode"][0] = STUCK
+        with pytest.raises(ArithmeticError, match="item"):
+            it.runtime.work(20)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -101,16 +101,19 @@ class PPOLearner:
         rows = np.flatnonzero(valid.numpy())
         pieces = -(-len(rows) // (cfg.batch_size or len(rows)))
         cuts = [len(rows) * piece // pieces for piece in range(pieces + 1)]
-        terms: list[Tensor] = []
+        # One array for all: a small tensor kept per minibatch would pin the heap between their large ones.
+        terms, done = torch.empty(cfg.n_epochs * pieces, len(TERMS)), 0
         for epoch in range(cfg.n_epochs):
             order = self._shards.order[: len(rows)]
             order.copy_(torch.from_numpy(self._stream(batch.version, epoch).permutation(rows)))
             shuffled = advantage[order]
-            terms += [self._step(start, stop, shuffled[start:stop], lr) for start, stop in itertools.pairwise(cuts)]
-            if cfg.target_kl is not None and float(terms[-1][_KL]) > 1.5 * cfg.target_kl:
+            for start, stop in itertools.pairwise(cuts):
+                terms[done] = self._step(start, stop, shuffled[start:stop], lr)
+                done += 1
+            if cfg.target_kl is not None and float(terms[done - 1, _KL]) > 1.5 * cfg.target_kl:
                 break
         self._move_normalisers(batch)
-        return self._stats(terms, batch.value[:-1].flatten()[valid], returns[valid], lr)
+        return self._stats(terms[:done], batch.value[:-1].flatten()[valid], returns[valid], lr)
 
     def _prepare(self, batch: Trajectory) -> tuple[Tensor, Tensor]:
         """Advantages and returns by row, and everything about the rows to where the gradient finds it."""
@@ -161,9 +164,9 @@ class PPOLearner:
             )
         return torch.nan_to_num(terms)
 
-    def _stats(self, terms: list[Tensor], value: Tensor, returns: Tensor, lr: float) -> dict[str, float]:
+    def _stats(self, terms: Tensor, value: Tensor, returns: Tensor, lr: float) -> dict[str, float]:
         cfg = self._config
-        stats = dict(zip(TERMS, torch.stack(terms).mean(0).tolist(), strict=True))
+        stats = dict(zip(TERMS, terms.mean(0).tolist(), strict=True))
         loss = stats["policy_gradient_loss"] + cfg.ent_coef * stats["entropy_loss"] + cfg.vf_coef * stats["value_loss"]
         return {
             "loss": loss,

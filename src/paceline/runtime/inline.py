@@ -16,10 +16,20 @@ class InlineRuntime:
     def __init__(self, program: Program, arena: Arena, groups: int) -> None:
         self._job: Any = program(arena, Share(0, 0, groups))
         self._closed = False
+        self._asked: tuple[str, tuple[Any, ...]] = "", ()
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Do it now, here."""
         return [getattr(self._job, command)(*args)]
+
+    def start(self, command: str, *args: Any) -> None:
+        """Remember it: there is nobody else to do it meanwhile."""
+        self._asked = command, args
+
+    def finish(self) -> list[Any]:
+        """Do what was remembered."""
+        command, args = self._asked
+        return self.run(command, *args)
 
     def work(self, count: int) -> None:
         """One item after another."""

@@ -13,7 +13,7 @@ import multiprocessing
 import select
 import signal
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import ConfigError, WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena, Field
-from paceline.runtime import tickets
+from paceline.runtime import threads, tickets
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
 from paceline.runtime.protocol import Program, Share, shares
 from paceline.runtime.worker import WorkerOrder, worker_main
@@ -56,6 +56,7 @@ class ProcessRuntime:
         cores: list[int] | None = None,
         start_timeout_s: float = 120.0,
         step_timeout_s: float = 60.0,
+        hand: Callable[[int], None] | None = None,
     ) -> None:
         """Start the workers and wait until each has built its job.
 
@@ -69,6 +70,7 @@ class ProcessRuntime:
             cores: Cores to pin workers to, in turn.
             start_timeout_s: How long building a job, and then its first heartbeat, may take.
             step_timeout_s: How long a worker may go without a further heartbeat.
+            hand: Does an item of `work` right here; None leaves them all to the workers.
         """
         self.num_workers = num_workers
         self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
@@ -76,6 +78,8 @@ class ProcessRuntime:
         self._workers: list[_Worker] = []
         self._tickets: tickets.Tickets | None = None
         self._closed = False
+        self._hand = hand
+        self._asked = ""
         method = start_method or default_start_method()
         packed = pack(program)
         try:
@@ -83,10 +87,12 @@ class ProcessRuntime:
                 start_fork_server(preload)
             if tickets.AVAILABLE:
                 self._tickets = tickets.Tickets(multiprocessing.get_context(method))
+            # With the driver's own hand, this many keep every core busy; more would only take turns.
+            hands = num_workers if hand is None else max(1, threads.core_budget() - 1)
             with child_environment():
                 for share in shares(groups, num_workers):
                     core = cores[share.worker % len(cores)] if cores else None
-                    theirs = None if self._tickets is None else self._tickets.theirs
+                    theirs = self._tickets.theirs if self._tickets and share.worker < hands else None
                     foreign = [end for other in self._workers for end in other.ours]
                     foreign += self._tickets.ours if self._tickets else ()
                     self._workers.append(_Worker(method, share, packed, arena, core, theirs, foreign))
@@ -100,39 +106,56 @@ class ProcessRuntime:
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Send the command to all, wait for all."""
-        return self._ask(self._workers, command, [args] * len(self._workers))
+        self.start(command, *args)
+        return self.finish()
+
+    def start(self, command: str, *args: Any) -> None:
+        """Send the command to all."""
+        self._send(self._workers, command, [args] * len(self._workers))
+        self._asked = command
+
+    def finish(self) -> list[Any]:
+        """Wait for all."""
+        command, self._asked = self._asked, ""
+        return self._gather(self._workers, command)
 
     def work(self, count: int) -> None:
-        """Offer the items as tickets; wait until all are done."""
+        """Offer the items as tickets, do some by hand, and wait until all are done."""
         if self._tickets is None:
             for first in range(0, count, self.num_workers):
                 items = range(first, min(count, first + self.num_workers))
-                self._ask(self._workers[: len(items)], "work", [(item,) for item in items])
+                self._send(self._workers[: len(items)], "work", [(item,) for item in items])
+                self._gather(self._workers[: len(items)], "work")
             return
         self._tickets.put(count)
+        while self._hand is not None and (item := self._tickets.take()) is not None:
+            self._hand(item)
+            count -= 1
+        # While a command is under way its answers wait in the pipes: then only the death of a worker counts.
+        poll = self._deaths if self._asked else self._failures
         moved = perf_counter()
         while count:
-            ready = {fd for fd, _ in self._poll.poll(1000 * POLL_S)}
+            ready = {fd for fd, _ in tickets.linger(poll) or poll.poll(1000 * POLL_S)}
             if self._tickets.done_fd in ready:
                 count -= self._tickets.finished(count)
                 ready.remove(self._tickets.done_fd)
                 moved = perf_counter()
             for worker in self._workers:
                 if count and not ready.isdisjoint((worker.conn.fileno(), worker.process.sentinel)):
-                    worker.receive("work")  # nobody replies to a ticket: this is a failure
+                    worker.receive(self._asked or "work")
+                    raise worker.died("work")  # it had answered the command, and nobody replies to a ticket
             if count and perf_counter() - moved > self._step_timeout_s:
                 raise WorkerHung(
                     f"workers: {count} pieces of `work` are not done and nothing was for {self._step_timeout_s:g} s. "
                     "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
                 )
 
-    def _ask(self, asked: list[_Worker], command: str, args: list[tuple[Any, ...]]) -> list[Any]:
+    def _send(self, asked: list[_Worker], command: str, args: list[tuple[Any, ...]]) -> None:
         for worker, arguments in zip(asked, args, strict=True):
             try:
                 worker.conn.send((command, arguments))
             except OSError:
                 raise worker.died(command) from None
-        return self._gather(asked, command)
 
     def pids(self) -> list[int]:
         """Process ids, in worker order."""
@@ -156,10 +179,14 @@ class ProcessRuntime:
         self.close()
 
     def _watch(self, offered: tickets.Tickets) -> None:
-        """Everything a wait for tickets listens to."""
-        self._poll = select.poll()
-        for fd in (offered.done_fd, *(fd for w in self._workers for fd in (w.conn.fileno(), w.process.sentinel))):
-            self._poll.register(fd, select.POLLIN)
+        """All that a wait for tickets listens to, with and without what workers say."""
+        self._failures, self._deaths = select.poll(), select.poll()
+        for poll in (self._failures, self._deaths):
+            poll.register(offered.done_fd, select.POLLIN)
+            for worker in self._workers:
+                poll.register(worker.process.sentinel, select.POLLIN)
+        for worker in self._workers:
+            self._failures.register(worker.conn.fileno(), select.POLLIN)
 
     def _gather(self, asked: list[_Worker], command: str) -> list[Any]:
         """One reply from each worker asked, which may take `step_timeout_s` since its last heartbeat.

@@ -46,6 +46,20 @@ class Runtime(Protocol):
             WorkerError: A job raised, died or missed its deadline. The runtime must then be closed.
         """
 
+    def start(self, command: str, *args: Any) -> None:
+        """The first half of `run`: have every job begin. Only `work` may come before `finish`.
+
+        Raises:
+            WorkerError: As `run`.
+        """
+
+    def finish(self) -> list[Any]:
+        """The second half: wait for all; results in worker order.
+
+        Raises:
+            WorkerError: As `run`.
+        """
+
     def work(self, count: int) -> None:
         """Have the items 0 to count - 1 done, each by `job.work(item)` of whichever job is free, and wait.
 

@@ -1,9 +1,10 @@
 """Pieces of work that whoever is free may claim: numbers in a pipe, and numbers back.
 
-    driver --[0 1 2 3]--> work pipe --(one byte each)--> any worker      reading a byte claims it: no lock
-           <------------- done pipe <-(the same byte)---
+    driver --[0 1 2 3]--> work pipe --(one byte each)--> driver, any worker   reading a byte claims it: no lock
+           <------------- done pipe <-(the same byte)--- workers
 
-A worker that the machine has taken off its core claims nothing, so the others do its part instead of waiting.
+Whoever the machine has taken off its core claims nothing, so the others do its part instead of waiting. The driver
+claims too, and a worker lingers for the next pieces: while minibatches follow each other, nobody has to be woken.
 """
 
 from __future__ import annotations
@@ -12,13 +13,26 @@ import os
 import select
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from time import perf_counter
 from typing import Any
 
 MOST = 255
 """A ticket is one byte, because reads and writes of one byte cannot be torn."""
 
+LINGER_S = 0.001
+"""How long to look out for more before going to sleep. Longer than an optimiser step, so that a worker is awake
+for the next minibatch: waking a process takes a tenth of a millisecond, as long as a tenth of a shard."""
+
 AVAILABLE = os.name == "posix"
 """Whether pipes can be polled here."""
+
+
+def linger(poll: select.poll, seconds: float = LINGER_S) -> list[tuple[int, int]]:
+    """What is ready now or soon; empty if nothing is. Lets others have the core whenever they want it."""
+    end = perf_counter() + seconds
+    while not (ready := poll.poll(0)) and perf_counter() < end:
+        os.sched_yield()
+    return ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +50,7 @@ class WorkerTickets:
         return poll
 
     def take(self) -> int | None:
-        """Claim a ticket; None if others were faster. Never blocks.
+        """Claim a ticket; None if there is none left. Never blocks.
 
         Raises:
             EOFError: The driver is gone.
@@ -79,6 +93,10 @@ class Tickets:
         """Readable when something was finished."""
         return self._done.fileno()
 
+    def take(self) -> int | None:
+        """Claim a ticket for the driver itself; None if there is none left."""
+        return self.theirs.take()
+
     def put(self, count: int) -> None:
         """Offer the tickets 0 to count - 1."""
         os.write(self._work.fileno(), bytes(range(count)))
@@ -88,8 +106,7 @@ class Tickets:
         return len(os.read(self._done.fileno(), most))
 
     def started(self) -> None:
-        """All workers have their ends: close ours of theirs, so that a pipe ends with its users."""
-        self.theirs.work.close()
+        """All workers have their ends: close ours of the one that only they use."""
         self.theirs.done.close()
 
     def close(self) -> None:

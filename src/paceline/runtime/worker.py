@@ -28,7 +28,7 @@ from paceline.errors import PacelineError
 from paceline.memory.shared import Arena
 from paceline.runtime import threads
 from paceline.runtime.protocol import Share
-from paceline.runtime.tickets import WorkerTickets
+from paceline.runtime.tickets import WorkerTickets, linger
 
 if sys.platform != "win32":
     import fcntl
@@ -81,18 +81,25 @@ def worker_main(order: WorkerOrder) -> None:
 
 def _obey(conn: Connection, tickets: WorkerTickets | None, job: Any) -> None:
     """Do what comes: a command for this worker, or a piece of work for whoever is free."""
-    poll = None if tickets is None else tickets.poll_with(conn.fileno())
     while True:
+        if tickets is not None:
+            _work(conn, tickets, job)
         # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
-        if poll is not None and tickets is not None and all(fd != conn.fileno() for fd, _ in poll.poll()):
-            while (item := tickets.take()) is not None:
-                job.work(item)
-                tickets.finish(item)
-            continue
         command, args = conn.recv()
         if command == "close":
             return
         conn.send(("ok", getattr(job, command)(*args)))
+
+
+def _work(conn: Connection, tickets: WorkerTickets, job: Any) -> None:
+    """Do pieces of work until a command is there."""
+    poll = tickets.poll_with(conn.fileno())
+    ready: list[tuple[int, int]] = []
+    while all(fd != conn.fileno() for fd, _ in ready or poll.poll()):
+        while (item := tickets.take()) is not None:
+            job.work(item)
+            tickets.finish(item)
+        ready = linger(poll)
 
 
 def _send_failure(conn: Connection, error: BaseException) -> None:
