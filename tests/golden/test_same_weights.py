@@ -97,6 +97,22 @@ def test_any_number_of_workers_trains_the_same_weights(case: str, references: di
         assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
 
 
+@pytest.mark.parametrize("case", EXACT)
+def test_any_number_of_env_threads_trains_the_same_weights(case: str, references: dict[str, Summary]) -> None:
+    expected = reference(case, references)
+    for workers, threads in ((0, 4), (2, 1), (2, 4)):
+        found = train(config(case, workers, env_threads=threads))
+        assert found.weights_sha256 == expected.weights_sha256, f"{workers} workers, {threads} threads"
+        assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
+
+
+def test_env_threads_may_change_between_a_run_and_its_resume(references: dict[str, Summary], tmp_path: Path) -> None:
+    case = "truncation, Box actions, normalisers"
+    train(config(case, 2, output_dir=tmp_path / "run", env_threads=4), interrupt_in=2)
+    last = train(config(case, 0, output_dir=tmp_path / "run", resume=True, env_threads=3))
+    assert last.weights_sha256 == reference(case, references).weights_sha256
+
+
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_any_start_method_trains_the_same_weights(method: str, references: dict[str, Summary]) -> None:
     expected = reference("CartPole", references)

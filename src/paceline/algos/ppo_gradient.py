@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
 from typing import Protocol
 
@@ -21,10 +22,11 @@ from torch import Tensor, nn
 from paceline.algos.settings import PPOConfig
 from paceline.memory.shards import Shards
 from paceline.memory.slots import Samples, Slots
+from paceline.nets.compiled import CompiledForward
 from paceline.nets.features import policy_input
 from paceline.nets.flat import FlatGradient
 from paceline.nets.normalise import ObsNormaliser
-from paceline.nets.policy import forward_pullback
+from paceline.nets.policy import Forward, forward_pullback
 from paceline.ops.distributions import ActionHead
 from paceline.ops.scores import score
 from paceline.ops.surrogate import surrogate
@@ -40,12 +42,24 @@ class PPOGradient:
         spec: What the env's observations are made of.
         config: Hyper-parameters.
         obs_norm: Normaliser of observations.
+        compiled_rows: Rows of the largest batch, where its network is to be compiled.
     """
 
     def __init__(
-        self, policy: nn.Module, head: ActionHead, spec: EnvSpec, config: PPOConfig, obs_norm: ObsNormaliser | None
+        self,
+        policy: nn.Module,
+        head: ActionHead,
+        spec: EnvSpec,
+        config: PPOConfig,
+        obs_norm: ObsNormaliser | None,
+        *,
+        compiled_rows: int | None = None,
     ) -> None:
-        self._policy, self._head, self._spec, self._config, self._obs_norm = policy, head, spec, config, obs_norm
+        self._head, self._spec, self._config, self._obs_norm = head, spec, config, obs_norm
+        self._forward: Forward = partial(forward_pullback, policy)
+        if compiled_rows:
+            with _torch_threads(config.learner_threads):  # code is made for a number of threads
+                self._forward = CompiledForward(policy, spec, compiled_rows)
         self.vector = FlatGradient(policy).vector  # [P]
 
     def __call__(
@@ -69,7 +83,7 @@ class PPOGradient:
         old_log_prob, advantage, returns, old_value = scalars[index].numpy().T
         self.vector.zero_()
         with _torch_threads(cfg.learner_threads):
-            params, value, pullback = forward_pullback(self._policy, policy_input(self._spec, obs))
+            params, value, pullback = self._forward(policy_input(self._spec, obs))
             scored = score(
                 self._head,
                 params.cpu().numpy(),

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from paceline.errors import EnvError
+from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
 from paceline.spec import MASK_KEY, PLAIN, EnvSpec, Leaf
 
@@ -217,6 +217,16 @@ class ObsMap:
             raise EnvError(
                 f"{who}: {MASK_KEY} must have {self._mask_size} entries, one per action (got shape {shape})."
             )
+
+
+def require_distinct(envs: Sequence[Any]) -> None:
+    """Refuse envs of which two are the same object.
+
+    Raises:
+        ConfigError: There are such.
+    """
+    if len({id(env.unwrapped) for env in envs}) < len(envs):
+        raise ConfigError("env: the function gave the same env twice. Have it make a new one at every call.")
 
 
 def require_same_spaces(made: EnvSpec, spec: EnvSpec, who: str) -> None:

@@ -17,46 +17,15 @@ from numpy.typing import NDArray
 
 from paceline.envs import block
 from paceline.envs.block import CHECKED_STEPS, ActionMap, EnvBlock, Finals, History, ObsMap, require_same_spaces
-from paceline.envs.make import Env, EnvRecipe, describe
-from paceline.envs.native import VectorEnvs
+from paceline.envs.make import Env, EnvMaker, describe
 from paceline.envs.seeding import episode_seed
-from paceline.errors import ConfigError, EnvError
+from paceline.errors import EnvError
 from paceline.memory.rows import Row
 from paceline.spec import EnvSpec
 
-__all__ = ["EnvBlock", "Finals", "History", "SingleEnvs", "VectorEnvs", "make_block"]
+__all__ = ["EnvBlock", "Finals", "History", "SingleEnvs"]
 
 _log = logging.getLogger(__name__)
-
-
-def make_block(
-    recipe: EnvRecipe,
-    spec: EnvSpec,
-    *,
-    seed: int,
-    first_group: int,
-    groups: int,
-    group_size: int,
-    episode: NDArray[np.int64],
-) -> EnvBlock:
-    """Make the envs of a worker's groups, by the env's own vector implementation where that pays.
-
-    Args:
-        recipe: How to make an env.
-        spec: What `recipe.probe()` found.
-        seed: The run's.
-        first_group: The first group of the block.
-        groups: How many.
-        group_size: Envs per group.
-        episode: [groups * group_size] the block keeps the episode numbers here.
-    """
-    if recipe.use_native(group_size):
-        return VectorEnvs(
-            recipe, spec, seed=seed, first_group=first_group, groups=groups, group_size=group_size, episode=episode
-        )
-    return SingleEnvs(
-        recipe, spec, seed=seed, first_env=first_group * group_size, n=groups * group_size, episode=episode
-    )
 
 
 class SingleEnvs:
@@ -72,7 +41,7 @@ class SingleEnvs:
     """
 
     def __init__(
-        self, recipe: EnvRecipe, spec: EnvSpec, *, seed: int, first_env: int, n: int, episode: NDArray[np.int64]
+        self, recipe: EnvMaker, spec: EnvSpec, *, seed: int, first_env: int, n: int, episode: NDArray[np.int64]
     ) -> None:
         self.episode = episode
         self._seed, self._first = seed, first_env
@@ -81,19 +50,19 @@ class SingleEnvs:
         self._rewards: list[Any] = [0.0] * n
         self._row = 0
         self._begun = [0] * n  # The row in which each env's episode began: gives the step for error texts.
-        self._envs: list[Env] = []
+        self.envs: list[Env] = []
         try:
             for i in range(first_env, first_env + n):
-                self._envs.append(recipe.make(who=f"env {i} (seed {seed})"))
+                self.envs.append(recipe.make(who=f"env {i} (seed {seed})"))
             self._check_envs(spec)
         except BaseException:
             self.close()
             raise
-        self._steps = [env.step for env in self._envs]
+        self._steps = [env.step for env in self.envs]
 
     def reset(self, row: Row) -> None:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
-        for i in range(len(self._envs)):
+        for i in range(len(self.envs)):
             self._show(i, *self._begin(i), row)
         if row.mask is not None:
             self._obs.check_legal(row.mask, self._first)
@@ -144,8 +113,8 @@ class SingleEnvs:
         for i, history in enumerate(histories):
             self.episode[i] = history.episode
             if history.state:
-                self._envs[i] = env = cloudpickle.loads(history.state)
-                self._steps[i], self._begun[i] = env.step, self._row - len(history.actions)
+                self.put(i, cloudpickle.loads(history.state))
+                self._begun[i] = self._row - len(history.actions)
                 history.show(i, row)
             elif not self._replay(i, history, row):
                 self.episode[i] += 1
@@ -155,23 +124,27 @@ class SingleEnvs:
             self._obs.check_legal(row.mask, self._first)
         return strayed
 
+    def put(self, i: int, env: Env) -> None:
+        """Have another env in place of env i."""
+        self.envs[i], self._steps[i] = env, env.step
+
     def dump(self) -> list[bytes]:
         """One entry per env. See `EnvBlock.dump`."""
-        return [block.pickled(env, self._who(i)) for i, env in enumerate(self._envs)]
+        return [block.pickled(env, self._who(i)) for i, env in enumerate(self.envs)]
 
     def close(self) -> None:
         """Close the envs. May be called twice; a failing one does not keep the others open."""
-        while self._envs:
-            env = self._envs.pop()
+        while self.envs:
+            env = self.envs.pop()
             try:
                 env.close()
             except Exception as error:
-                _log.warning("env %d raised in close: %s", self._first + len(self._envs), describe(error))
+                _log.warning("env %d raised in close: %s", self._first + len(self.envs), describe(error))
 
     def _begin(self, i: int) -> tuple[Any, dict[str, Any]]:
         """Reset env i for the episode that `episode` names."""
         try:
-            obs, info = self._envs[i].reset(seed=self._episode_seed(i))
+            obs, info = self.envs[i].reset(seed=self._episode_seed(i))
         except Exception as error:
             raise EnvError(
                 f"{self._who(i)} raised in reset: {describe(error)}. To see it alone: {self._how(i)}."
@@ -209,9 +182,8 @@ class SingleEnvs:
         return same and (row.mask is None or history.mask is None or np.array_equal(row.mask[i], history.mask))
 
     def _check_envs(self, spec: EnvSpec) -> None:
-        if len({id(env.unwrapped) for env in self._envs}) < len(self._envs):
-            raise ConfigError("env: the function gave the same env twice. Have it make a new one at every call.")
-        for i, env in enumerate(self._envs):
+        block.require_distinct(self.envs)
+        for i, env in enumerate(self.envs):
             made = EnvSpec.of(env.observation_space, env.action_space, masked=spec.masked)
             require_same_spaces(made, spec, f"env {self._first + i}")
 

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as Registered
@@ -36,6 +36,13 @@ CartPole-v1's own, microseconds per env step: 18.3 in groups of 4, 9.0 of 8, 2.4
 
 _PACKAGES = {"ALE": ("ale_py", "atari")}
 """Namespaces whose ids appear only when a package is imported, and the extra that brings it."""
+
+
+class EnvMaker(Protocol):
+    """Makes envs: a recipe, or who makes them elsewhere."""
+
+    def make(self, *, who: str = "env") -> Env:
+        """Make one env. See `EnvRecipe.make`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

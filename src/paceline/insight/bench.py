@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.envs.group import make_block
+from paceline.envs.make_block import make_block
 from paceline.measure.system import tree_memory_mb
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
@@ -96,6 +96,7 @@ class BareLoop:
             groups=share.groups,
             group_size=shape.group_size,
             episode=arena["episode"][mine],
+            threads=program.env_threads,
         )
         self._rows = Slots(arena, shape).rows(share.first_group, share.groups)
         self._beat = arena["heartbeat"][share.worker]
@@ -146,7 +147,7 @@ def bench(
             before = tree_memory_mb()
             sides[name] = training = build(config.merge(num_workers=workers))
             training.rollouts.reset()
-            _iterate(training)  # the first iteration loads kernels and touches every page
+            iterate(training)  # the first iteration loads kernels and touches every page
             memory[name] = tree_memory_mb() - (before if name == "parallel" else 0.0)
         limit, limit_arena = _limit(sides["parallel"], num_workers)
         rates: dict[str, list[float]] = {"limit": [], "sequential": [], "parallel": []}
@@ -155,7 +156,7 @@ def bench(
             tick(f"round {number + 1} of {rounds}")
             rates["limit"].append(sum(steps / seconds for steps, seconds in limit.run("spin", window_s)))
             for name, training in sides.items():
-                rates[name].append(_window(training, window_s))
+                rates[name].append(window(training, window_s))
         phases = {}
         for name, training in sides.items():
             spent = training.clock.delta(marks[name]).seconds
@@ -185,13 +186,15 @@ def _limit(training: Training, num_workers: int) -> tuple[ProcessRuntime, Arena]
     return ProcessRuntime(BareLoops(program), arena, program.shape.groups, workers, preload=PRELOAD), arena
 
 
-def _window(training: Training, seconds: float) -> float:
+def window(training: Training, seconds: float) -> float:
+    """Train for at least so long, to the end of the iteration; returns steps per second."""
     began, steps = perf_counter(), training.tracker.steps
     while perf_counter() - began < seconds:
-        _iterate(training)
+        iterate(training)
     return (training.tracker.steps - steps) / (perf_counter() - began)
 
 
-def _iterate(training: Training) -> None:
+def iterate(training: Training) -> None:
+    """One rollout, and learn from it."""
     batch = training.rollouts.collect(training.learner.version)
     training.learner.update(batch, 0.0)

@@ -186,6 +186,8 @@ class Summary:
     lag: Mapping[str, float]
     restarts: int
     weights_sha256: str
+    compiled: bool = False
+    """Whether gradients were compiled: asked for, and possible."""
     finished: bool
     """Whether a budget ended the run, and not a signal or an error."""
     stop_reason: str

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.spec import EnvSpec
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -25,3 +27,32 @@ class Row:
     valid: NDArray[np.bool_]  # [n]
     log_prob: NDArray[np.float32]  # [n]
     value: NDArray[np.float32]  # [n]
+
+    @classmethod
+    def blank(cls, spec: EnvSpec, n: int) -> Row:
+        """A row of its own memory, outside any slot."""
+        return cls(
+            obs={leaf.name: np.zeros((n, *leaf.shape), leaf.dtype) for leaf in spec.obs},
+            mask=np.zeros((n, spec.action.mask_size), np.bool_) if spec.masked else None,
+            action=np.zeros((n, *spec.action.shape), spec.action.dtype),
+            reward=np.zeros(n, np.float32),
+            terminated=np.zeros(n, np.bool_),
+            truncated=np.zeros(n, np.bool_),
+            valid=np.zeros(n, np.bool_),
+            log_prob=np.zeros(n, np.float32),
+            value=np.zeros(n, np.float32),
+        )
+
+    def part(self, columns: slice) -> Row:
+        """Some of its envs; the same memory."""
+        return Row(
+            obs={name: leaf[columns] for name, leaf in self.obs.items()},
+            mask=None if self.mask is None else self.mask[columns],
+            action=self.action[columns],
+            reward=self.reward[columns],
+            terminated=self.terminated[columns],
+            truncated=self.truncated[columns],
+            valid=self.valid[columns],
+            log_prob=self.log_prob[columns],
+            value=self.value[columns],
+        )

@@ -42,6 +42,8 @@ class Policy(Protocol):
 
 Pullback = Callable[[Tensor, Tensor], None]
 """Gradients by params `[N, P]` and value `[N]` -> added to every parameter's `.grad`."""
+Forward = Callable[[Tensor | dict[str, Tensor]], tuple[Tensor, Tensor, Pullback]]
+"""Outputs without a graph, and the way back."""
 
 
 def forward_pullback(policy: nn.Module, obs: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor, Pullback]:
@@ -50,8 +52,15 @@ def forward_pullback(policy: nn.Module, obs: Tensor | dict[str, Tensor]) -> tupl
     if own is not None:
         result: tuple[Tensor, Tensor, Pullback] = own(obs)
         return result
+    return autograd_pullback(policy, obs)
+
+
+def autograd_pullback(
+    forward: Callable[..., tuple[Tensor, Tensor]], obs: Tensor | dict[str, Tensor]
+) -> tuple[Tensor, Tensor, Pullback]:
+    """`forward_pullback` by autograd."""
     with torch.enable_grad():
-        params, value = policy(obs)
+        params, value = forward(obs)
 
     def pullback(d_params: Tensor, d_value: Tensor) -> None:
         torch.autograd.backward((params, value), (d_params, d_value))
@@ -152,7 +161,7 @@ def _check_layers(module: nn.Module, name: str) -> None:
 
 def _check_outputs(module: nn.Module, name: str, spec: EnvSpec) -> None:
     rows, size = 3, spec.action.param_size  # not 2: a bare tensor of two rows would unpack
-    zeros = {leaf.name: torch.from_numpy(_zeros(leaf.shape, leaf.dtype, leaf.start, rows)) for leaf in spec.obs}
+    zeros = lowest_rows(spec, rows)
     try:
         with torch.no_grad():
             result = module(policy_input(spec, zeros))
@@ -171,5 +180,6 @@ def _check_outputs(module: nn.Module, name: str, spec: EnvSpec) -> None:
         )
 
 
-def _zeros(shape: tuple[int, ...], dtype: Any, start: int, rows: int) -> Any:
-    return np.full((rows, *shape), start, dtype)
+def lowest_rows(spec: EnvSpec, rows: int) -> dict[str, Tensor]:
+    """Observations to try a policy on: all zero, or the first category."""
+    return {leaf.name: torch.from_numpy(np.full((rows, *leaf.shape), leaf.start, leaf.dtype)) for leaf in spec.obs}

@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 import warnings
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots, SlotShape
 from paceline.memory.weights import Weights
+from paceline.nets.compiled import usable_rows
 from paceline.nets.flat import FlatParameters, bind, size_of
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.distributions import head_for
@@ -63,6 +65,8 @@ class Training:
     reward_norm: RewardNormaliser | None
     obs_norm: ObsNormaliser | None
     device: torch.device
+    compiled: bool
+    """Whether gradients are compiled: asked for, and possible here."""
     resumed_meta: dict[str, Any] = field(default_factory=dict)
     """The manifest of the checkpoint this training goes on from."""
 
@@ -79,6 +83,7 @@ class Training:
             "group_size": self.layout.group_size,
             "n_steps": self.config.training.n_steps,
             "grad_shards": self.program.shards,
+            "compiled": self.compiled,
             "normalize_reward": self.config.env.normalize_reward,
         }
 
@@ -161,9 +166,11 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         normalize_obs=env.normalize_obs,
         training=training,
         shards=config.grad_shards(image=image),
+        env_threads=config.parallel.env_threads,
     )
     device = pick_device(run.device)
     layout = _layout(config, program, size_of(policy))
+    program = replace(program, env_threads=layout.env_threads)
     arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
     with ExitStack() as undo:
         undo.callback(arena.close)
@@ -171,6 +178,8 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         vector = weights.vector if device.type == "cpu" else torch.empty_like(weights.vector, device=device)
         FlatParameters(policy.to(device), vector)
         weights.vector.copy_(vector)
+        if config.policy.compile and device.type == "cpu":
+            program = _compiled(program, arena, policy, rows=config.shard_rows(program.shards))
         runtime = _runtime(config, program, arena, layout)
         undo.callback(runtime.close)
         made = _assemble(config, program, layout, arena, runtime, policy, vector, clock)
@@ -196,11 +205,14 @@ def _assemble(
     mirror = program.policy.build(spec)  # acts on the CPU with the published weights, wherever learning happens
     bind(mirror, weights.vector)
     tracker = EpisodeTracker(config.n_envs)
+    rows = program.compiled_rows
     if vector.device.type == "cpu":
         gradients: Gradients = WorkersGradients(runtime.work, shards)
     else:
-        whole = PPOGradient(policy, head_for(spec.action), spec, training, obs_norm)
-        gradients = DeviceGradients(whole, slots, shards, vector.device)
+        whole = partial(PPOGradient, policy, head_for(spec.action), spec, training, obs_norm)
+        if config.policy.compile:
+            rows = usable_rows(policy, config.shard_rows(1), lambda rows: whole(compiled_rows=rows))
+        gradients = DeviceGradients(whole(compiled_rows=rows), slots, shards, vector.device)
     learner = LEARNERS[run.algo](
         vector,
         weights,
@@ -236,7 +248,14 @@ def _assemble(
         reward_norm=reward_norm,
         obs_norm=obs_norm,
         device=vector.device,
+        compiled=rows is not None,
     )
+
+
+def _compiled(program: WorkerProgram, arena: Arena, policy: nn.Module, *, rows: int) -> WorkerProgram:
+    """The program with compiled gradients if that works here: then it will in workers, and take them less time."""
+    usable = usable_rows(policy, rows, lambda rows: replace(program, compiled_rows=rows).gradient(arena))
+    return replace(program, compiled_rows=usable)
 
 
 def pick_device(name: str) -> torch.device:
@@ -268,7 +287,10 @@ def _layout(config: TrainConfig, program: WorkerProgram, weights: int) -> layout
         total = config.run.budget_steps
         rollouts = None if total is None else total / (shape.n_steps * shape.n_envs)
         return layouts.choose(program, weights, rollouts=rollouts, common=common)
-    return layouts.Layout(num_workers=config.num_workers, why="asked for", **common)
+    # Sequential is one env after another, unless threads are asked for.
+    sequential = config.num_workers == 0 and parallel.env_threads == "auto"
+    env_threads = 1 if sequential else parallel.env_threads
+    return layouts.Layout(num_workers=config.num_workers, env_threads=env_threads, why="asked for", **common)
 
 
 def _runtime(config: TrainConfig, program: WorkerProgram, arena: Arena, layout: layouts.Layout) -> Runtime:
@@ -296,4 +318,5 @@ def _runtime(config: TrainConfig, program: WorkerProgram, arena: Arena, layout: 
         cores=None if cores is None else threads.pinned_cores(cores),
         start_timeout_s=config.env.start_timeout_s,
         step_timeout_s=config.env.env_timeout_s,
+        hand=program.gradient(arena),
     )

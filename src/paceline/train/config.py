@@ -91,6 +91,10 @@ class TrainConfig:
         """Shards of a minibatch: as given, else by the kind of network, so that it is the same on every machine."""
         return self.training.grad_shards or (8 if image else 2)
 
+    def shard_rows(self, shards: int) -> int:
+        """Steps in the largest of the shards of a minibatch."""
+        return -(-min(self._batch_size(), self.batch_steps) // shards)
+
     def check_groups(self, *, image: bool) -> None:
         """Raise ConfigError where groups do not divide the envs, or some worker would own none.
 

@@ -288,6 +288,7 @@ class Keeper:
             lag={"mean": 0.0, "max": 0.0},
             restarts=0,
             weights_sha256=training.weights.sha256(),
+            compiled=training.compiled,
             finished=failure is None and reason not in SIGNALS,
             stop_reason=reason,
         )

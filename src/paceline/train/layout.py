@@ -1,29 +1,29 @@
-"""How many workers: measures env, policy and machine for about a second and picks the fastest layout.
+"""How many workers and env threads: measures env, policy and machine for about a second and picks the fastest layout.
 
-Only what cannot change a bit of the result is chosen here: the worker count. Sizes that shape the computation
-(`n_envs`, `group_size`) are config.
+Only what cannot change a bit of the result is chosen here. Sizes that shape the computation (`n_envs`, `group_size`)
+are config.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, dataclass, replace
 from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
+from paceline.envs.make_block import MOST_THREADS, WAITING, EnvThreads
+from paceline.measure.clock import waits_so_far
 from paceline.memory.shared import Arena
 from paceline.runtime import threads
 from paceline.runtime.protocol import Share
 from paceline.train.program import WorkerProgram
 
-if sys.platform == "win32":
-    resource = None
-else:
-    import resource
-
 CALIBRATION_S = 1.0
+CALIBRATION_STEPS = 8
+"""Rows of a measured rollout."""
+FEWEST_TOGETHER = 4
+"""Envs with which threads are tried, where there are as many."""
 HAND_OVER_S = 0.0001
 """A command to a worker and its answer, once per rollout (benchmarks/workers.py)."""
 START_UP_S = 3.0
@@ -43,12 +43,30 @@ class Cost:
     inference_more_s: float
     """For each further group in the same forward."""
 
-    def row(self, groups: int) -> float:
+    threaded_s: float | None = None
+    """What `env_s` becomes with a thread for each env; None where envs compute, or threads are not wanted."""
+    threaded_more_s: float | None = None
+    """For each further group beside it. A GIL that is held while waiting makes this `env_s`."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether envs wait rather than compute."""
+        return self.env_cpu_s < WAITING * self.env_s
+
+    @property
+    def threads_pay(self) -> bool:
+        """Whether envs wait, and their threads do not wait for each other."""
+        return self.threaded_more_s is not None and self.threaded_more_s < WAITING * self.env_s
+
+    def row(self, groups: int, env_threads: int = 1) -> float:
         """Wall seconds of one row of `groups` groups in one process."""
-        return groups * self.env_s + self.inference_s + (groups - 1) * self.inference_more_s
+        envs_s = groups * self.env_s
+        if env_threads > 1 and self.threaded_s is not None and self.threaded_more_s is not None:
+            envs_s = max(envs_s / env_threads, self.threaded_s + (groups - 1) * self.threaded_more_s)
+        return envs_s + self.inference_s + (groups - 1) * self.inference_more_s
 
     def row_cpu(self, groups: int) -> float:
-        """CPU seconds of the same."""
+        """CPU seconds of the same, without threads."""
         return self.row(groups) - groups * max(0.0, self.env_s - self.env_cpu_s)
 
 
@@ -65,6 +83,8 @@ class Layout:
     start_method: str | None
     inference: str
     why: str
+    env_threads: EnvThreads = 1
+    """Envs that a worker steps at once; with auto each worker tries one env when it starts."""
     measured: dict[str, float] | None = None
     predicted_rollout_s: dict[int, float] | None = None
 
@@ -75,18 +95,33 @@ class Layout:
 
 def measure(program: WorkerProgram, weights: int) -> Cost:
     """Run the real collector of one group, and the real forward of all, for about a second."""
-    steps = 8
-    small = replace(program, shape=replace(program.shape, n_steps=steps, groups=1))
+    shape = program.shape
+    env, env_cpu, rest = _collect(program, weights, 1, env_threads=1)
+    cost = Cost(env, env_cpu, rest, _more_per_group(program, rest))
+    groups = min(shape.groups, -(-FEWEST_TOGETHER // shape.group_size))
+    envs = groups * shape.group_size
+    if not cost.waits or envs == 1 or program.env_threads == 1 or program.env.use_native(shape.group_size):
+        return cost
+    together, *_ = _collect(program, weights, groups, env_threads=envs)
+    alone = env / shape.group_size
+    more = max(0.0, together - alone) / (envs - 1)
+    return replace(cost, threaded_s=alone + (shape.group_size - 1) * more, threaded_more_s=shape.group_size * more)
+
+
+def _collect(program: WorkerProgram, weights: int, groups: int, *, env_threads: int) -> tuple[float, float, float]:
+    """Seconds per row of the first groups: of the envs, of the envs on the CPU, and of one forward."""
+    steps = CALIBRATION_STEPS
+    small = replace(program, shape=replace(program.shape, n_steps=steps, groups=groups), env_threads=env_threads)
     arena = Arena.create(small.fields(weights, 1))
     env_s: list[float] = []
     rest_s: list[float] = []
     cpu_s: list[float] = []
     collector = None
     try:
-        collector = small.collector(arena, Share(0, 0, 1))
+        collector = small.collector(arena, Share(0, 0, groups))
         collector.reset()
         collector.collect(0)  # warm-up: first calls load kernels
-        waits, began = _waits(), perf_counter()
+        waits, began = waits_so_far(), perf_counter()
         while len(env_s) < 3 or (perf_counter() - began < CALIBRATION_S / 2 and len(env_s) < 200):
             cpu_began = process_time()
             times = collector.collect(steps * (len(env_s) + 1))
@@ -95,7 +130,7 @@ def measure(program: WorkerProgram, weights: int) -> Cost:
             rest_s.append(times.inference_s)
             if perf_counter() - began > 5 * CALIBRATION_S:
                 break  # a very slow env: a few rows tell enough
-        waited = (_waits() - waits) / (steps * len(env_s))
+        waited = (waits_so_far() - waits) / (steps * len(env_s))
     finally:
         if collector is not None:
             collector.close()
@@ -104,12 +139,7 @@ def measure(program: WorkerProgram, weights: int) -> Cost:
     env, rest, cpu = (float(np.percentile(seconds, 25)) for seconds in (env_s, rest_s, cpu_s))
     # Time off the CPU is the env's own only if it gave the CPU up itself; otherwise somebody took it.
     env_cpu = min(env, max(0.0, cpu - rest)) if waited >= 1.0 else env
-    return Cost(env / steps, env_cpu / steps, rest / (steps + 1), _more_per_group(program, rest / (steps + 1)))
-
-
-def _waits() -> int:
-    """How often this process has given the CPU up by itself."""
-    return 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+    return env / steps, env_cpu / steps, rest / (steps + 1)
 
 
 def _more_per_group(program: WorkerProgram, alone_s: float) -> float:
@@ -135,12 +165,12 @@ def _forward_s(program: WorkerProgram, policy: Any, groups: int) -> float:
     return float(np.median(times))
 
 
-def predict(cost: Cost, steps: int, groups: int, workers: int, cores: int) -> float:
+def predict(cost: Cost, steps: int, groups: int, workers: int, cores: int, env_threads: int = 1) -> float:
     """Seconds a rollout would take with `workers` processes (0: inline)."""
     if workers == 0:
-        return steps * cost.row(groups)
+        return steps * cost.row(groups, env_threads)
     busiest = -(-groups // workers)
-    wall = cost.row(busiest)
+    wall = cost.row(busiest, env_threads)
     # More workers than cores share them: no rollout can be faster than its arithmetic.
     each = groups / workers
     cpu = workers * cost.row_cpu(max(1, round(each))) / min(cores, workers)
@@ -148,10 +178,16 @@ def predict(cost: Cost, steps: int, groups: int, workers: int, cores: int) -> fl
 
 
 def candidates(cost: Cost, groups: int, cores: int) -> list[int]:
-    """Worker counts worth considering: up to the cores, and beyond where envs wait rather than compute."""
-    waiting = cost.env_cpu_s < 0.5 * cost.env_s
-    most = min(groups, 64 if waiting else cores)
+    """Worker counts worth considering: up to the cores, and beyond where envs wait and threads are no help."""
+    most = min(groups, 64 if cost.waits and not cost.threads_pay else cores)
     return [0, *range(2, most + 1)]
+
+
+def threads_for(cost: Cost, asked: EnvThreads, envs: int) -> int:
+    """Env threads of a worker with this many envs."""
+    if asked == "auto":
+        return min(envs, MOST_THREADS) if cost.threads_pay else 1
+    return min(envs, asked)
 
 
 def choose(program: WorkerProgram, weights: int, *, rollouts: float | None, common: dict[str, Any]) -> Layout:
@@ -165,8 +201,13 @@ def choose(program: WorkerProgram, weights: int, *, rollouts: float | None, comm
     """
     shape, cores = program.shape, threads.core_budget()
     cost = measure(program, weights)
+
+    def env_threads(workers: int) -> int:
+        busiest = -(-shape.groups // max(1, workers))
+        return threads_for(cost, program.env_threads, busiest * shape.group_size)
+
     predicted = {
-        workers: predict(cost, shape.n_steps, shape.groups, workers, cores)
+        workers: predict(cost, shape.n_steps, shape.groups, workers, cores, env_threads(workers))
         for workers in candidates(cost, shape.groups, cores)
     }
     best = 0
@@ -184,5 +225,10 @@ def choose(program: WorkerProgram, weights: int, *, rollouts: float | None, comm
             f"budget, less than the {START_UP_S:g} s it takes to start them"
         )
         best = 0
-    measured = {f"{name}": float(value) for name, value in asdict(cost).items()}
-    return Layout(num_workers=best, why=why, measured=measured, predicted_rollout_s=predicted, **common)
+    together = env_threads(best)
+    if together > 1:
+        why += f"; {together} env threads {'each' if best else 'in it'}, as envs wait rather than compute"
+    measured = {name: float(value) for name, value in asdict(cost).items() if value is not None}
+    return Layout(
+        num_workers=best, env_threads=together, why=why, measured=measured, predicted_rollout_s=predicted, **common
+    )

@@ -13,8 +13,9 @@ from torch import nn
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
 from paceline.algos.settings import PPOConfig
 from paceline.collect.rollout import CollectTimes, RolloutCollector
-from paceline.envs.group import History, make_block
+from paceline.envs.group import History
 from paceline.envs.make import EnvRecipe
+from paceline.envs.make_block import EnvThreads, make_block
 from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slots import Slots, SlotShape
@@ -94,6 +95,9 @@ class WorkerProgram:
     normalize_obs: bool
     training: PPOConfig
     shards: int
+    compiled_rows: int | None = None
+    """Rows of the largest shard, where gradients are compiled."""
+    env_threads: EnvThreads = 1
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Everything that workers and driver share."""
@@ -131,7 +135,9 @@ class WorkerProgram:
         policy = self.policy.build(spec)
         bind(policy, torch.from_numpy(arena["weights"]), frozen=False)
         normaliser = self.obs_normaliser(arena, attach=True)
-        gradient = PPOGradient(policy, head_for(spec.action), spec, self.training, normaliser)
+        gradient = PPOGradient(
+            policy, head_for(spec.action), spec, self.training, normaliser, compiled_rows=self.compiled_rows
+        )
         return ShardedGradient(gradient, Slots(arena, self.shape), Shards(arena))
 
     def collector(self, arena: Arena, share: Share) -> RolloutCollector:
@@ -150,6 +156,7 @@ class WorkerProgram:
                 groups=share.groups,
                 group_size=size,
                 episode=arena["episode"][mine],
+                threads=self.env_threads,
             ),
             Slots(arena, self.shape),
             self.actor(policy, share.groups, normaliser),

@@ -71,6 +71,8 @@ class ParallelConfig:
     """Shorthand: n_envs becomes max(num_workers, 1) times this."""
     group_size: int | None = None
     """Envs that share one policy forward; none computes it from n_envs. Part of the result."""
+    env_threads: int | Literal["auto"] = "auto"
+    """Envs that a worker steps at the same time; auto is 1, and all of them where a step waits rather than computes."""
     start_method: Literal["forkserver", "spawn", "fork"] | None = None
     """How workers start; none takes forkserver on Linux and spawn elsewhere."""
     pin_cores: str | None = None
@@ -84,6 +86,8 @@ class ParallelConfig:
             check_range("num_envs_per_worker", self.num_envs_per_worker, "Try 8.", at_least=1)
         if self.group_size is not None:
             check_range("group_size", self.group_size, "Leave it out to have it computed.", at_least=1)
+        if self.env_threads != "auto":
+            check_range("env_threads", self.env_threads, "Use 1 to step one env after another, or auto.", at_least=1)
         known = multiprocessing.get_all_start_methods()
         if self.start_method is not None and self.start_method not in known:
             raise ConfigError(
@@ -109,6 +113,9 @@ class PolicyConfig:
     """Widths of the hidden layers."""
     activation: Literal["tanh", "relu", "elu"] = "tanh"
     """Nonlinearity between layers."""
+    compile: bool = False
+    """Compile the gradient of networks other than mlp (torch.compile): needs a C++ compiler and, the first time, ten
+    seconds or more. Measure whether it pays. Part of the result: fused kernels round differently."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

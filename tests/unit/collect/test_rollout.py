@@ -19,8 +19,8 @@ from paceline.batch import Trajectory
 from paceline.collect.history import EpisodeHistory
 from paceline.collect.rollout import RolloutCollector
 from paceline.envs.block import History
-from paceline.envs.group import make_block
 from paceline.envs.make import EnvRecipe
+from paceline.envs.make_block import make_block
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slots import Slots, SlotShape
 from paceline.ops.distributions import head_for

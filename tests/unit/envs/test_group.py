@@ -2,17 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.unit.envs.toys import WALK, ReusingEnv, SpaceEnv, Walk, advance, blank_row, play, single
+from tests.unit.envs.toys import ReusingEnv, SpaceEnv, Walk, advance, blank_row, play, single
 
-from paceline.envs.group import History, SingleEnvs, VectorEnvs, make_block
-from paceline.envs.make import EnvRecipe
+from paceline.envs.group import History, SingleEnvs
 from paceline.envs.seeding import episode_seed
 from paceline.errors import ConfigError, EnvError
 
@@ -20,7 +18,7 @@ FAULT = "paceline.envs.fault:FaultEnv"
 
 
 def inner(block: SingleEnvs) -> list[Any]:
-    return [env.unwrapped for env in block._envs]
+    return [env.unwrapped for env in block.envs]
 
 
 def test_resets_are_keyed_by_seed_env_and_episode() -> None:
@@ -493,32 +491,3 @@ def test_step_numbers_in_errors_count_from_the_episodes_begin_after_a_restore() 
     assert other.restore(histories_of(rows, 1, spec), later[0]) == []
     with pytest.raises(EnvError, match="raised in step 8"):
         advance(other, later)
-
-
-# --- choosing the kind -----------------------------------------------------------------------------------------
-
-
-def test_make_block_chooses_by_recipe_and_group_size() -> None:
-    spec = EnvRecipe(source=WALK).probe()
-    for native, size, kind in (("auto", 4, SingleEnvs), ("auto", 16, VectorEnvs), ("always", 4, VectorEnvs)):
-        recipe = EnvRecipe(source=WALK, native_vector=native)  # type: ignore[arg-type]
-        episode = np.zeros(2 * size, np.int64)
-        block = make_block(recipe, spec, seed=0, first_group=3, groups=2, group_size=size, episode=episode)
-        assert isinstance(block, kind)
-        assert block.episode is episode
-        block.reset(blank_row(spec, 2 * size))
-        block.close()
-
-
-def test_make_block_numbers_envs_by_group() -> None:
-    made: list[SpaceEnv] = []
-
-    def make() -> gym.Env[Any, Any]:
-        made.append(SpaceEnv())
-        return made[-1]
-
-    recipe = EnvRecipe(source=make)
-    spec = recipe.probe()
-    block = make_block(recipe, spec, seed=1, first_group=5, groups=2, group_size=4, episode=np.zeros(8, np.int64))
-    block.reset(blank_row(spec, 8))
-    assert [env.seeds[0] for env in made[1:]] == [episode_seed(1, 20 + i, 0) for i in range(8)]

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from tests.unit.envs.toys import WALK, Walk, blank_row, play, register
 
 from paceline.envs.block import History
-from paceline.envs.group import VectorEnvs
 from paceline.envs.make import EnvRecipe
+from paceline.envs.native import VectorEnvs
 from paceline.envs.seeding import group_seed
 from paceline.errors import ConfigError, EnvError
 from paceline.spec import EnvSpec

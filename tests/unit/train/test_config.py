@@ -460,3 +460,9 @@ def test_config_and_flags_do_not_import_torch() -> None:
 def test_a_batch_size_that_is_not_given_always_divides_the_batch(n_envs: int, n_steps: int, batch_size: int) -> None:
     config = TrainConfig.from_flat(env="CartPole-v1", n_envs=n_envs, n_steps=n_steps)
     assert config.training.batch_size == batch_size
+
+
+@pytest.mark.parametrize(("batch_size", "shards", "rows"), [(64, 2, 32), (64, 5, 13), (1000, 2, 64), (4, 8, 1)])
+def test_rows_of_the_largest_shard(batch_size: int, shards: int, rows: int) -> None:
+    config = TrainConfig.from_flat(env="CartPole-v1", n_envs=8, n_steps=16, batch_size=batch_size)
+    assert config.shard_rows(shards) == rows

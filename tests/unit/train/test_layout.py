@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from paceline.envs.busy import Busy
 from paceline.memory.slots import SlotShape
 from paceline.nets.flat import size_of
 from paceline.runtime import threads
 from paceline.train import layout as layouts
+from paceline.train.build import build
 from paceline.train.config import TrainConfig
 from paceline.train.layout import Cost, Layout, candidates, choose, predict
 from paceline.train.program import WorkerProgram, env_recipe, policy_recipe
@@ -27,14 +32,25 @@ COMMON: dict[str, Any] = {
 HEAVY = Cost(env_s=4e-3, env_cpu_s=4e-3, inference_s=1e-4, inference_more_s=1e-5)
 LIGHT = Cost(env_s=1e-7, env_cpu_s=1e-7, inference_s=1e-4, inference_more_s=1e-8)
 SLEEPY = Cost(env_s=4e-3, env_cpu_s=1e-5, inference_s=1e-4, inference_more_s=1e-5)
+TOGETHER = replace(SLEEPY, threaded_s=1.1e-3, threaded_more_s=1e-4)
+GREEDY = replace(SLEEPY, threaded_s=4e-3, threaded_more_s=4e-3)
+"""Holds the interpreter lock while it waits."""
 
 
 def chosen(
-    cost: Cost, monkeypatch: pytest.MonkeyPatch, *, cores: int = 4, groups: int = 8, rollouts: float | None = 1e6
+    cost: Cost,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    cores: int = 4,
+    groups: int = 8,
+    rollouts: float | None = 1e6,
+    env_threads: int | str = "auto",
 ) -> Layout:
     monkeypatch.setattr(layouts, "measure", lambda program, weights: cost)
     monkeypatch.setattr(threads, "core_budget", lambda: cores)
-    program: Any = SimpleNamespace(shape=SimpleNamespace(n_steps=128, groups=groups))
+    program: Any = SimpleNamespace(
+        shape=SimpleNamespace(n_steps=128, groups=groups, group_size=4), env_threads=env_threads
+    )
     return choose(program, 100, rollouts=rollouts, common={**COMMON, "cores": cores, "groups": groups})
 
 
@@ -75,8 +91,42 @@ def test_heavy_envs_get_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(layout.predicted_rollout_s) == {0, 2, 3, 4}
 
 
-def test_sleeping_envs_get_more_workers_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chosen(SLEEPY, monkeypatch, cores=2).num_workers == 8
+def test_rows_with_threads_grow_by_the_hand_over_alone() -> None:
+    rest = TOGETHER.inference_s + 3 * TOGETHER.inference_more_s
+    assert TOGETHER.row(4, env_threads=16) == pytest.approx(1.1e-3 + 3 * 1e-4 + rest)
+    assert TOGETHER.row(4, env_threads=1) == SLEEPY.row(4) == SLEEPY.row(4, env_threads=16), "not measured"
+    assert TOGETHER.row(4, env_threads=2) == pytest.approx(8e-3 + rest), "two at a time"
+
+
+@pytest.mark.parametrize(("cost", "asked"), [(SLEEPY, 1), (GREEDY, "auto")], ids=["not wanted", "no help"])
+def test_waiting_envs_without_threads_get_more_workers_than_cores(
+    cost: Cost, asked: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = chosen(cost, monkeypatch, cores=2, env_threads=asked)
+    assert (layout.num_workers, layout.env_threads) == (8, 1)
+    assert "env threads" not in layout.why
+
+
+def test_waiting_envs_get_threads_and_no_more_workers_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = chosen(TOGETHER, monkeypatch, cores=2)
+    assert (layout.num_workers, layout.env_threads) == (2, 16)
+    assert "16 env threads each" in layout.why
+    assert layout.predicted_rollout_s is not None
+    assert max(layout.predicted_rollout_s) == 2
+    assert layout.measured is not None
+    assert layout.measured["threaded_more_s"] == 1e-4
+    alone = chosen(TOGETHER, monkeypatch, cores=1)
+    assert (alone.num_workers, alone.env_threads) == (0, 32)
+    assert alone.why.startswith("one process: ")
+    assert "32 env threads in it" in alone.why
+    assert chosen(TOGETHER, monkeypatch, cores=1, groups=100).env_threads == 64, "not one per env for ever"
+
+
+def test_a_number_of_threads_that_was_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen(TOGETHER, monkeypatch, cores=2, env_threads=3).env_threads == 3
+    assert chosen(HEAVY, monkeypatch, cores=2, env_threads=3).env_threads == 3
+    assert chosen(HEAVY, monkeypatch, cores=8, env_threads=9).env_threads == 4, "a worker has no more envs"
+    assert chosen(HEAVY, monkeypatch, cores=2).env_threads == 1
 
 
 @pytest.mark.parametrize(("cost", "cores"), [(LIGHT, 4), (HEAVY, 1)], ids=["light envs", "one core"])
@@ -107,6 +157,7 @@ def program(**settings: Any) -> tuple[WorkerProgram, int]:
         normalize_obs=True,
         training=config.training,
         shards=2,
+        env_threads=config.parallel.env_threads,
     )
     return made, size_of(network.build(spec))
 
@@ -120,6 +171,7 @@ def test_measuring_tells_work_from_waiting(monkeypatch: pytest.MonkeyPatch) -> N
         assert (cost.env_cpu_s < 0.5 * cost.env_s) if waits else (cost.env_cpu_s > 2 * 2e-3 * 0.9)
         assert 0 < cost.inference_s < 0.5
         assert 0 <= cost.inference_more_s <= cost.inference_s
+        assert (cost.threaded_s is not None) is waits, "threads are tried where envs wait"
 
 
 def test_measuring_leaves_the_program_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,3 +181,39 @@ def test_measuring_leaves_the_program_as_it_was(monkeypatch: pytest.MonkeyPatch)
     layouts.measure(made, weights)
     assert made.shape is before
     assert (before.n_steps, before.groups) == (16, 8)
+
+
+def test_threads_are_not_tried_where_they_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "CALIBRATION_S", 0.05)
+    cost = layouts.measure(*program(env="paceline/Busy-v0", env_kwargs={"cpu_ms": 0, "sleep_ms": 1}, env_threads=1))
+    assert cost.threaded_s is None
+    assert not cost.threads_pay
+
+
+class Holds(Busy):
+    """Waits with the interpreter lock in its hand."""
+
+    def step(self, action: int | np.int64) -> Any:
+        ctypes.PyDLL(None).usleep(1000)
+        return super().step(action)
+
+
+def test_waiting_with_the_interpreter_lock_held_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "CALIBRATION_S", 0.05)
+    cost = layouts.measure(*program(env=lambda: Holds(cpu_ms=0)))
+    assert cost.waits
+    assert not cost.threads_pay
+
+
+@pytest.mark.parametrize(("workers", "asked", "given"), [(0, "auto", 1), (0, 3, 3), (2, "auto", "auto"), (2, 3, 3)])
+def test_with_a_given_worker_count_workers_decide_and_sequential_is_sequential(
+    workers: int, asked: int | str, given: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = SimpleNamespace(work=None, close=lambda: None)
+    monkeypatch.setattr("paceline.train.build.ProcessRuntime", lambda *args, **kwargs: nobody)
+    it = TrainConfig.from_flat(env="CartPole-v1", n_envs=8, num_workers=workers, env_threads=asked, n_steps=8)
+    made = build(it)
+    assert made.layout.env_threads == made.program.env_threads == given
+    assert made.layout.json()["env_threads"] == given
+    assert "env_threads" not in {**made.identity(), **made.schedule()}
+    made.close()

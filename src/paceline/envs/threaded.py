@@ -1,0 +1,275 @@
+"""Envs that wait rather than compute, stepped at the same time by threads of one worker.
+
+    1. the caller puts a job into every thread's inbox, and takes a share of the envs itself
+    2. every thread steps its own envs, and resets those that ended; the outcome stays in the env's `_Ahead`
+    3. when all are done, `SingleEnvs` walks over the envs as ever, and finds each step taken already
+
+An env meets one thread only, from its construction to its end. Who was first leaves no trace: rows are written in step
+3, by the caller, in the order of the envs. Measured alternatives: docs/adr/0011-threads-for-waiting-envs.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.envs.block import ActionMap, Finals, History
+from paceline.envs.group import SingleEnvs
+from paceline.envs.make import Env, EnvMaker
+from paceline.envs.seeding import episode_seed
+from paceline.memory.rows import Row
+from paceline.spec import EnvSpec
+
+CLOSE_TIMEOUT_S = 2.0
+"""How long `close` waits for the threads, all together: less than a worker has to end."""
+
+Outcome: TypeAlias = tuple[Any, BaseException | None]
+"""What a call returned, or raised."""
+
+
+class ThreadedEnvs:
+    """Steps n single envs, up to `threads` of them at the same time. Blocks until the slowest is done.
+
+    Args:
+        recipe: How to make an env.
+        spec: What `recipe.probe()` found.
+        seed: The run's.
+        first_env: Index in the run of the block's first env.
+        n: How many.
+        episode: [n] the block keeps the episode numbers here.
+        threads: At most this many envs at once, 2 or more; one of the threads is the caller's.
+    """
+
+    def __init__(
+        self,
+        recipe: EnvMaker,
+        spec: EnvSpec,
+        *,
+        seed: int,
+        first_env: int,
+        n: int,
+        episode: NDArray[np.int64],
+        threads: int,
+    ) -> None:
+        self.episode = episode
+        self._actions = ActionMap(spec)
+        self._threads = [_Thread(f"envs-{first_env}-{number}") for number in range(min(threads, n) - 1)]
+        owners = [*(thread.ask for thread in self._threads), _outcome]
+        made: list[_Ahead] = []
+
+        class Recipe:
+            """Makes the envs one after another, as those that count ports or licences expect, each by its owner."""
+
+            def make(self, *, who: str = "env") -> Any:
+                i = len(made)
+                made.append(_Ahead(owners[i * len(owners) // n], partial(recipe.make, who=who), partial(seed_of, i)))
+                return made[-1]
+
+        def seed_of(i: int, later: int) -> int:
+            return episode_seed(seed, first_env + i, int(episode[i]) + later)
+
+        try:
+            self._envs = SingleEnvs(Recipe(), spec, seed=seed, first_env=first_env, n=n, episode=episode)
+        except BaseException:
+            self._end_threads()
+            raise
+        self._ahead: list[Any] = made
+        self._step_jobs = self._jobs(owners, _Ahead.step_ahead)
+        self._reset_jobs = self._jobs(owners, _Ahead.reset_ahead)
+
+    def reset(self, row: Row) -> None:
+        """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
+        self._all(self._reset_jobs)
+        self._envs.reset(row)
+
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+        """Step every env once; ended ones begin their next episode. See `EnvBlock.step`."""
+        for env, own in zip(self._ahead, self._actions.each(action), strict=True):
+            env.action = own
+        self._all(self._step_jobs)
+        return self._envs.step(action, row, after)
+
+    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
+        """Replay every env's episode, one env after another. See `EnvBlock.restore`."""
+        strayed = self._envs.restore(histories, row)
+        for i, (ahead, env) in enumerate(zip(self._ahead, self._envs.envs, strict=True)):
+            if env is not ahead:  # it came as it was, pickled
+                ahead.env = env
+                self._envs.put(i, ahead)
+        return strayed
+
+    def dump(self) -> list[bytes]:
+        """One entry per env. See `EnvBlock.dump`."""
+        return self._envs.dump()
+
+    def close(self) -> None:
+        """Close the envs and end the threads. May be called twice, and while a thread is still stepping."""
+        deadline = perf_counter() + CLOSE_TIMEOUT_S
+        for thread, answer in [(thread, thread.post(_nothing)) for thread in self._threads]:
+            try:
+                answer.get(timeout=max(0.0, deadline - perf_counter()))
+            except Empty:
+                thread.stuck = True
+        self._envs.close()
+        self._end_threads()
+
+    def _jobs(self, owners: Sequence[Any], do: Callable[[_Ahead], None]) -> list[Callable[[], None]]:
+        """One job per owner: its share of the envs, and a sign to the caller, who needs none from himself."""
+        signs = [*(thread.done for thread in self._threads), None]
+        shares = [[env for env in self._ahead if env.owner is owner] for owner in owners]
+        return [partial(_each, share, do, sign) for share, sign in zip(shares, signs, strict=True)]
+
+    def _all(self, jobs: Sequence[Callable[[], None]]) -> None:
+        """Have every thread do its job, and do the caller's, at the same time."""
+        for thread, job in zip(self._threads, jobs, strict=False):
+            thread.inbox.put(job)
+        jobs[-1]()
+        # Backwards: who began last mostly ends last, so that the caller wakes up once.
+        for thread in reversed(self._threads):
+            thread.done.get()
+
+    def _end_threads(self) -> None:
+        for thread in self._threads:
+            thread.inbox.put(None)
+        for thread in self._threads:
+            thread.join(0.0 if thread.stuck else CLOSE_TIMEOUT_S)
+        self._threads = []
+
+
+class _Ahead:
+    """One env as `SingleEnvs` sees it: what it is asked for has happened already, or happens now in its own thread."""
+
+    def __init__(
+        self, owner: Callable[[Callable[[], Any]], Outcome], make: Callable[[], Env], seed_of: Callable[[int], int]
+    ) -> None:
+        """Make the env.
+
+        Args:
+            owner: Has a call made in the env's thread.
+            make: Makes it.
+            seed_of: The seed of an episode, counted from the one under way.
+        """
+        self.owner, self._seed_of = owner, seed_of
+        self.env: Env = _result(owner(make))
+        self.unwrapped = self.env.unwrapped
+        self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
+        self.action: Any = None
+        self._stepped: Outcome | None = None
+        self._begun: tuple[int, Outcome] | None = None
+
+    def step_ahead(self) -> None:
+        """In its thread: take `action`, and begin the next episode if that was the end of one."""
+        self._begun = None
+        self._stepped = _outcome(self._step_and_begin)
+
+    def reset_ahead(self, later: int = 0) -> None:
+        """In its thread: begin an episode."""
+        seed = self._seed_of(later)
+        self._begun = (seed, _outcome(partial(self.env.reset, seed=seed)))
+
+    def step(self, action: Any) -> Any:
+        """As the env's own; in its thread now, where it was not stepped ahead."""
+        outcome, self._stepped = self._stepped, None
+        return _result(outcome or self.owner(partial(self.env.step, action)))
+
+    def reset(self, *, seed: int) -> Any:
+        """As the env's own; in its thread now, where it was not reset ahead."""
+        begun, self._begun = self._begun, None
+        if begun is not None and begun[0] == seed:
+            return _result(begun[1])
+        return _result(self.owner(partial(self.env.reset, seed=seed)))
+
+    def _step_and_begin(self) -> Any:
+        result = self.env.step(self.action)
+        match result:
+            case (obs, reward, terminated, truncated, info) if _either(terminated, truncated):
+                if not terminated:  # this observation is still wanted, and a reset may write over it
+                    result = (copy.deepcopy(obs), reward, terminated, truncated, info)
+                self.reset_ahead(1)
+        return result
+
+    def close(self) -> None:
+        """As the env's own."""
+        _result(self.owner(self.env.close))
+
+    def __reduce__(self) -> Any:
+        """Pickled it is the env alone, so that a checkpoint does not know of threads."""
+        return _itself, (self.env,)
+
+
+class _Thread(threading.Thread):
+    """Does what its inbox says until that is None. A daemon: an env that hangs does not keep the process."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.inbox: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self.done: SimpleQueue[None] = SimpleQueue()
+        self.stuck = False
+        self.start()
+
+    def run(self) -> None:
+        """Serve."""
+        while (job := self.inbox.get()) is not None:
+            job()
+
+    def post(self, job: Callable[[], Any]) -> SimpleQueue[Outcome]:
+        """Have something done; where the outcome will be."""
+        answer: SimpleQueue[Outcome] = SimpleQueue()
+        self.inbox.put(lambda: answer.put(_outcome(job)))
+        return answer
+
+    def ask(self, job: Callable[[], Any]) -> Outcome:
+        """Have something done, and wait for it.
+
+        Raises:
+            TimeoutError: The thread is stuck.
+        """
+        if self.stuck:
+            raise TimeoutError("an env of the same thread hangs; both are left behind")
+        return self.post(job).get()
+
+
+def _each(envs: Sequence[_Ahead], do: Callable[[_Ahead], None], done: SimpleQueue[None] | None) -> None:
+    for env in envs:
+        do(env)
+    if done is not None:
+        done.put(None)
+
+
+def _either(terminated: Any, truncated: Any) -> bool:
+    """Whether a step says so; what is no truth value is for `SingleEnvs` to complain of."""
+    try:
+        return bool(terminated or truncated)
+    except Exception:
+        return False
+
+
+def _outcome(job: Callable[[], Any]) -> Outcome:
+    """What a job returned, or raised."""
+    try:
+        return job(), None
+    except BaseException as error:
+        return None, error
+
+
+def _result(outcome: Outcome) -> Any:
+    """What the job returned; raises what it raised."""
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]
+
+
+def _nothing() -> None:
+    pass
+
+
+def _itself(env: Env) -> Env:
+    return env

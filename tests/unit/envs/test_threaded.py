@@ -1,0 +1,312 @@
+"""Threads change when envs are stepped, never what comes of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.unit.envs.test_group import histories_of
+from tests.unit.envs.toys import ReusingEnv, SpaceEnv, Walk, advance, blank_row, play, single
+
+from paceline.envs import threaded as module
+from paceline.envs.group import Finals, History
+from paceline.envs.make import EnvRecipe
+from paceline.envs.threaded import ThreadedEnvs
+from paceline.errors import ConfigError, EnvError
+from paceline.memory.rows import Row
+from paceline.spec import EnvSpec
+
+FAULT = "paceline.envs.fault:FaultEnv"
+N = 5
+
+
+def threaded(
+    source: str | Callable[..., gym.Env[Any, Any]],
+    n: int = N,
+    *,
+    threads: int = N,
+    seed: int = 7,
+    first_env: int = 0,
+    **more: Any,
+) -> tuple[ThreadedEnvs, EnvSpec, NDArray[np.int64]]:
+    recipe = EnvRecipe(source=source, native_vector="never", **more)
+    spec = recipe.probe()
+    episode = np.zeros(n, np.int64)
+    block = ThreadedEnvs(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode, threads=threads)
+    return block, spec, episode
+
+
+def ours() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("envs-")]
+
+
+def same_rows(some: list[Row], others: list[Row]) -> None:
+    for a, b in zip(some, others, strict=True):
+        assert all(a.obs[name].tobytes() == b.obs[name].tobytes() for name in a.obs)
+        assert a.mask is None or a.mask.tobytes() == (b.mask if b.mask is not None else np.zeros(0)).tobytes()
+        for name in ("reward", "terminated", "truncated", "valid"):
+            assert getattr(a, name).tolist() == getattr(b, name).tolist()
+
+
+def plain(finals: list[Finals]) -> list[list[tuple[int, dict[str, bytes]]]]:
+    return [[(i, {name: leaf.tobytes() for name, leaf in obs.items()}) for i, obs in row] for row in finals]
+
+
+SOURCES: dict[str, Any] = {
+    "plain": Walk,
+    "dict": lambda: Walk(dict_obs=True),
+    "masks": lambda: Walk(masked=True),
+    "one array again and again": ReusingEnv,
+    "Box actions": lambda: SpaceEnv(action_space=spaces.Box(-1.0, 1.0, (2,), np.float32), length=3),
+    "CartPole": "CartPole-v1",
+}
+
+
+@settings(deadline=None, max_examples=4)
+@given(seed=st.integers(0, 1000), threads=st.integers(2, N + 2))
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_same_data_in_the_same_order_and_so_after_a_restore(name: str, seed: int, threads: int) -> None:
+    source = SOURCES[name]
+    one, spec, one_episode = single(source, n=N, seed=seed, first_env=3)
+    many, _, many_episode = threaded(source, threads=threads, seed=seed, first_env=3)
+    drawn = np.random.default_rng(seed).integers(0, 2, (12, N, *spec.action.shape)).astype(spec.action.dtype)
+    rows, finals = play(one, spec, N, 12, lambda t: drawn[t])
+    many_rows, many_finals = play(many, spec, N, 12, lambda t: drawn[t])
+    same_rows(rows, many_rows)
+    assert plain(finals) == plain(many_finals)
+    assert one_episode.tolist() == many_episode.tolist()
+    assert name == "CartPole" or any(finals), "truncations are part of it"
+    many.close()
+
+    later, _, later_episode = threaded(source, threads=threads, seed=seed, first_env=3)
+    start = [blank_row(spec, N) for _ in range(5)]
+    strayed = later.restore(histories_of(rows, N, spec), start[0])
+    going_on = [rows[-1], *(blank_row(spec, N) for _ in range(4))]
+    if name != "one array again and again":  # it counts its looks over all episodes, so it cannot be replayed
+        assert strayed == []
+        assert plain(advance(one, going_on)) == plain(advance(later, start))
+        same_rows(going_on[1:-1], start[1:-1])
+        assert later_episode.tolist() == one_episode.tolist()
+    later.close()
+
+
+def test_pickled_envs_go_back_and_forth_between_one_thread_and_many() -> None:
+    many, spec, _ = threaded(Walk)
+    rows, _ = play(many, spec, N, 6)
+    states = many.dump()
+    histories = [
+        History(episode=h.episode, actions=h.actions, obs=h.obs, mask=h.mask, state=state)
+        for h, state in zip(histories_of(rows, N, spec), states, strict=True)
+    ]
+    runs = []
+    one, _, _ = single(Walk, n=N)
+    other, _, _ = threaded(Walk)
+    for block in (many, one, other):
+        start = [blank_row(spec, N) for _ in range(9)]
+        if block is many:
+            start[0] = rows[-1]
+        else:
+            assert block.restore(histories, start[0]) == []
+        runs.append((start, plain(advance(block, start))))
+    for start, finals in runs[1:]:
+        same_rows(runs[0][0][1:-1], start[1:-1])
+        assert finals == runs[0][1]
+    many.close()
+    other.close()
+
+
+class Meets(SpaceEnv):
+    """Nobody gets out of `step`, or of a reset, before all are in."""
+
+    barrier = threading.Barrier(N)
+    lone = True
+
+    def step(self, action: Any) -> Any:
+        self.barrier.wait(5.0)
+        return super().step(action)
+
+    def reset(self, **kwargs: Any) -> Any:
+        if not self.lone:
+            self.barrier.wait(5.0)
+        return super().reset(**kwargs)
+
+
+def test_all_envs_are_in_step_and_in_reset_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Meets, "barrier", threading.Barrier(N))
+    block, spec, episode = threaded(lambda: Meets(length=2))
+    monkeypatch.setattr(Meets, "lone", False)  # the probe was
+    play(block, spec, N, 4)
+    assert episode.tolist() == [2] * N
+    block.close()
+
+
+class Homely(SpaceEnv):
+    """Remembers which threads it met."""
+
+    def __init__(self) -> None:
+        super().__init__(length=2)
+        self.met = {threading.get_ident()}
+
+    def step(self, action: Any) -> Any:
+        self.met.add(threading.get_ident())
+        return super().step(action)
+
+    def reset(self, **kwargs: Any) -> Any:
+        self.met.add(threading.get_ident())
+        return super().reset(**kwargs)
+
+    def close(self) -> None:
+        self.met.add(threading.get_ident())
+        super().close()
+
+
+def test_an_env_meets_one_thread_from_its_construction_to_its_end() -> None:
+    made: list[Homely] = []
+
+    def make() -> gym.Env[Any, Any]:
+        made.append(Homely())
+        return made[-1]
+
+    block, spec, _ = threaded(make, threads=3)
+    rows, _ = play(block, spec, N, 3)
+    block.restore(histories_of(rows, N, spec), blank_row(spec, N))
+    block.close()
+    met = [env.met for env in made[1:]]  # the first is the probe
+    assert all(len(threads) == 1 for threads in met)
+    homes = [next(iter(threads)) for threads in met]
+    assert len(set(homes)) == 3
+    assert homes[-1] == threading.get_ident(), "the caller is one of the three"
+    assert [env.closed for env in made[1:]] == [1] * N
+
+
+def test_threads_are_gone_after_close_which_may_come_twice() -> None:
+    block, _, _ = threaded(SpaceEnv)
+    assert len(ours()) == N - 1
+    block.close()
+    block.close()
+    assert not ours()
+
+
+def test_the_lowest_env_that_failed_is_named_whoever_was_first() -> None:
+    late = threading.Event()
+
+    class Fails(SpaceEnv):
+        number = 0
+
+        def step(self, action: Any) -> Any:
+            if self.number == 1:
+                assert late.wait(5.0)  # env 3 has failed by now
+                raise ValueError("the second")
+            if self.number == 3:
+                late.set()
+                raise ValueError("the fourth")
+            return super().step(action)
+
+    made: list[Fails] = []
+
+    def make() -> gym.Env[Any, Any]:
+        made.append(Fails())
+        made[-1].number = len(made) - 2  # the first is the probe
+        return made[-1]
+
+    block, spec, _ = threaded(make, first_env=10)
+    with pytest.raises(EnvError, match=r"env 11 \(seed 7, episode 0\) raised in step 1 .*ValueError: the second"):
+        play(block, spec, N, 1)
+    block.close()
+    assert not ours()
+
+
+def test_failures_read_the_same_as_without_threads() -> None:
+    cases: list[dict[str, Any]] = [
+        {"mode": "raise", "at_step": 3, "at_episode": 1},
+        {"mode": "raise_reset", "at_episode": 1},
+        {"mode": "wrong_shape", "at_step": 1},
+    ]
+    for case in cases:
+        texts = []
+        for block, spec, _ in (single(FAULT, n=N, kwargs={**case, "episode_length": 4}),
+                               threaded(FAULT, kwargs={**case, "episode_length": 4})):  # fmt: skip
+            with pytest.raises(EnvError) as caught:
+                play(block, spec, N, 9)
+            texts.append(str(caught.value))
+            block.close()
+        assert texts[0] == texts[1]
+
+
+UNDECIDED: Any = (np.zeros(3, np.float32), 0.0, np.array([True, False]), False, {})
+
+
+@pytest.mark.parametrize("returned", [None, (1, 2), UNDECIDED], ids=["none", "two", "flags"])
+def test_a_step_that_returns_something_else_reads_the_same(returned: Any) -> None:
+    class Old(SpaceEnv):
+        def step(self, action: Any) -> Any:
+            return returned
+
+    texts = []
+    for block, spec, _ in (single(Old, n=2), threaded(Old, n=2, threads=2)):
+        with pytest.raises(EnvError, match="Step must return") as caught:
+            play(block, spec, 2, 1)
+        texts.append(str(caught.value))
+        block.close()
+    assert texts[0] == texts[1]
+
+
+def test_a_failing_constructor_leaves_no_thread_and_closes_what_was_made() -> None:
+    made: list[SpaceEnv] = []
+
+    def make() -> gym.Env[Any, Any]:
+        if len(made) == 3:
+            raise OSError("no licence left")
+        made.append(SpaceEnv())
+        return made[-1]
+
+    with pytest.raises(EnvError, match=r"env 2 \(seed 7\) raised in its constructor: OSError: no licence left"):
+        threaded(make)
+    assert [env.closed for env in made] == [1, 1, 1]
+    assert not ours()
+
+
+def test_one_env_given_twice_is_refused() -> None:
+    env = SpaceEnv()
+    with pytest.raises(ConfigError, match="same env twice"):
+        threaded(lambda: env)
+    assert not ours()
+
+
+def test_close_does_not_wait_for_an_env_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "CLOSE_TIMEOUT_S", 0.1)
+    free = threading.Event()
+    made: list[SpaceEnv] = []
+
+    class Hangs(SpaceEnv):
+        def step(self, action: Any) -> Any:
+            if self is made[1]:
+                free.wait(20.0)
+            return super().step(action)
+
+    def make() -> gym.Env[Any, Any]:
+        made.append(Hangs())
+        return made[-1]
+
+    block, spec, _ = threaded(make, n=3, threads=3)
+    block.reset(blank_row(spec, 3))
+    block._threads[0].inbox.put(block._step_jobs[0])  # as if Ctrl-C had come while it was under way
+    with caplog.at_level(logging.WARNING):
+        block.close()
+    assert "env 0 raised in close: TimeoutError: an env of the same thread hangs" in caplog.text
+    assert [env.closed for env in made[2:]] == [1, 1]
+    free.set()
+    for thread in ours():
+        thread.join(5.0)
+    assert not ours()
