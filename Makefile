@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: train-sequential train-parallel compare tensorboard
 .PHONY: help setup demo test check format lint types layers unit test-slow bench docs clean
+.PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-docs
 .PHONY: bench-sb3 bench-weights bench-workers bench-peers bench-solve
 
 PYTHON ?= python3
@@ -88,8 +89,29 @@ unit: setup
 test-slow: setup ## Learning tests and other long ones
 	@$(BIN)/python -m pytest -q -m "slow or chaos" $(PYTEST_ARGS)
 
-bench: setup ## Sequential against parallel on CartPole, in one run
-	@$(BIN)/paceline bench --env CartPole-v1 --num-workers 2
+bench: setup ## The ratios that must not fall (under three minutes), to benchmarks/results/ratios.json
+	@$(BIN)/python benchmarks/ratios.py $(ARGS)
+
+bench-check: setup ## The same, compared with benchmarks/baseline.json: fails and names what fell
+	@$(BIN)/python benchmarks/ratios.py --check $(ARGS)
+
+bench-baseline: setup ## The same, as the new baseline; on a quiet machine, to be committed
+	@$(BIN)/python benchmarks/ratios.py --renew $(ARGS)
+
+bench-grad: setup ## Learning on one thread, two torch threads, two workers, by grad_shards
+	@$(BIN)/python benchmarks/grad.py $(ARGS)
+
+bench-scaling: setup ## Steps/s and memory over envs and workers (about ten minutes)
+	@$(BIN)/python benchmarks/scaling.py $(ARGS)
+
+bench-learning: setup ## Learning curves against stable-baselines3, five seeds
+	@$(BIN)/python benchmarks/learning.py $(ARGS)
+
+bench-waterfall: setup ## Where each microsecond of a step goes
+	@$(BIN)/python benchmarks/waterfall.py $(ARGS)
+
+bench-docs: setup ## Put the newest results into the figures of the docs
+	@$(BIN)/python benchmarks/figures.py
 
 bench-sb3: setup $(SB3_STAMP) ## Sequential PPO against stable-baselines3, in one run
 	@$(BIN)/python benchmarks/sb3_ppo.py --sb3-python $(SB3_VENV)/bin/python

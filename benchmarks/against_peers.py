@@ -36,7 +36,7 @@ from peer_table import (
 )
 
 HERE = Path(__file__).parent
-LOGS = HERE / ".logs"
+LOGS = results.LOGS
 SOLVED_AT = 475.0
 
 

@@ -5,14 +5,15 @@ Each result carries the command and the state of the machine; a number without t
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
@@ -20,8 +21,13 @@ import psutil
 from paceline.measure.system import system_info
 
 RESULTS = Path(__file__).parent / "results"
+LOGS = Path(__file__).parent / ".logs"
+"""For what is worth a look and nothing more; git does not see it."""
 BUSY_PERCENT = 15.0
 """Share of all cores that others may take; numbers measured beside more are printed but not kept."""
+
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +76,48 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def publish(name: str, title: str, body: str, result: Mapping[str, Any], machine: Mapping[str, Any]) -> None:
-    """Print the result; write `results/<name>.json` and `.md` unless other programs were running."""
+def add_size_flags(parser: argparse.ArgumentParser, *, rounds: int) -> None:
+    """`--rounds` and `--quick`, the same for all that measure in turns."""
+    parser.add_argument("--rounds", type=int, default=rounds, help="turns of each; medians are reported")
+    parser.add_argument("--quick", action="store_true", help="see that it runs: tiny sizes, nothing kept")
+
+
+def in_turns(cells: Mapping[Key, Callable[[], float]], rounds: int) -> dict[Key, list[float]]:
+    """Call every cell once a round, there and back again, so that a machine that drifts favours nobody."""
+    found: dict[Key, list[float]] = {key: [] for key in cells}
+    for number in range(rounds):
+        for key in list(cells)[:: -1 if number % 2 else 1]:
+            found[key].append(cells[key]())
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    return found
+
+
+def ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:
+    """Median of `above / below` round by round, and its spread."""
+    return median_spread([one / other for one, other in zip(above, below, strict=True)])
+
+
+def shown(value: float, spread: float) -> str:
+    """A ratio as people read it."""
+    return f"{value:.2f} ± {spread:.2f}"
+
+
+def publish(
+    name: str, title: str, body: str, result: Mapping[str, Any], machine: Mapping[str, Any], *, keep: bool = True
+) -> Path:
+    """Print the result; write `<name>.json` and `.md`.
+
+    Args:
+        name: Of the files, and of the figures in the docs.
+        title: Heading of the page.
+        body: Markdown; the JSON has it too, as `fragment`, from where `figures.py` takes it into the docs.
+        result: All that was measured.
+        machine: What `conditions` gave.
+        keep: False for a run that only tries the program.
+
+    Returns:
+        The folder written to: results/, or .logs/ if other programs were running or nothing is to be kept.
+    """
     versions = ", ".join(f"{package} {version}" for package, version in machine["versions"].items() if version)
     (load, load_after), (busy, busy_after) = machine["load"], machine["busy_percent"]
     text = (
@@ -82,9 +128,12 @@ def publish(name: str, title: str, body: str, result: Mapping[str, Any], machine
         f"others took {busy:.0f} % of the cores before, {busy_after:.0f} % after.\n"
     )
     print(text)
+    folder = RESULTS if keep and machine["quiet"] else LOGS
     if not machine["quiet"]:
-        print(f"Not kept: other programs took more than {BUSY_PERCENT:.0f} % of the cores. Measure again, alone.")
-        return
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps({**result, "machine": machine}, indent=2) + "\n")
-    (RESULTS / f"{name}.md").write_text(text)
+        print(f"Other programs took more than {BUSY_PERCENT:.0f} % of the cores. Measure again, alone.")
+    if folder is LOGS:
+        print(f"Not kept; for a look: {folder.name}/{name}.md")
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps({**result, "fragment": body, "machine": machine}, indent=2) + "\n")
+    (folder / f"{name}.md").write_text(text)
+    return folder

@@ -1,4 +1,4 @@
-"""Trains with Paceline in one process, one window per line on stdin; `sb3_ppo.py` starts it."""
+"""Trains with Paceline, one window per line on stdin; `sb3_ppo.py` and `scaling.py` start it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def main() -> None:
     settings: dict[str, Any] = json.loads(sys.argv[1])
     stream = answers()
     names = ("env", "n_envs", "seed", "hidden_sizes", *settings["shared"])
-    training = build(TrainConfig.from_flat(num_workers=0, quiet=True, **{name: settings[name] for name in names}))
+    ours = {"num_workers": 0, "quiet": True, **settings.get("ours", {})}
+    training = build(TrainConfig.from_flat(**ours, **{name: settings[name] for name in names}))
     try:
         training.rollouts.reset()
         library = f"paceline {metadata.version('paceline')}"

@@ -1,0 +1,134 @@
+"""The same learning as a peer: learning curves of Paceline and stable-baselines3 on CartPole-v1, seed by seed.
+
+    make bench-learning
+
+Both train with the settings of the speed contest. A curve is the mean return of the last 100 finished episodes after
+each iteration, as either library counts it by itself; what is compared is the area under it. Runs of a seed share the
+machine: how fast they are does not matter here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import peer_venvs
+import results
+from areas import Curve, area, bootstrap, common_range
+from contestants import Contestant
+from peer_table import PEERS, SCRIPTS, WORKLOADS
+
+from paceline.insight.runs.intervals import METHOD, mean_interval
+
+HERE = Path(__file__).parent
+SIDES = {"paceline": "paceline-sequential", "stable-baselines3": "sb3-dummy-1"}
+"""Who is compared: one process and one thread each. Worker processes change no bit of the result."""
+TIMEOUT_S = 600.0
+
+
+def learn(seed: int, steps: int) -> dict[str, Curve]:
+    """The curves of all sides for one seed, side by side."""
+    with ExitStack() as stack:
+        running = {}
+        for name, key in SIDES.items():
+            peer = PEERS[key]
+            task = {**WORKLOADS["cartpole"].task(peer, seed=seed), "curve_steps": steps}
+            command = [_python(peer.venv), str(SCRIPTS / peer.script), json.dumps(task)]
+            log = results.LOGS / f"learning-{key}-{seed}.log"
+            running[name] = stack.enter_context(Contestant(command, log=log, path=[HERE, SCRIPTS]))
+        return {name: contestant.answer(TIMEOUT_S)["curve"] for name, contestant in running.items()}
+
+
+def main() -> None:
+    """Measure, print and keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=150_000)
+    parser.add_argument("--quick", action="store_true", help="see that it runs: 2 seeds, 12,000 steps, nothing kept")
+    args = parser.parse_args()
+    for key in SIDES.values():
+        if PEERS[key].venv != peer_venvs.OURS and (reason := peer_venvs.build(PEERS[key].venv)):
+            raise SystemExit(f"{key}: cannot be installed: {reason}")
+    seeds, steps = (2, 12_000) if args.quick else (args.seeds, args.steps)
+    before = results.Calm.now()
+    curves: dict[str, list[Curve]] = {name: [] for name in SIDES}
+    for seed in range(args.first_seed, args.first_seed + seeds):
+        for name, curve in learn(seed, steps).items():
+            curves[name].append(curve)
+            print(f"seed {seed}: {name} ends at {curve[-1][1]:.0f}", file=sys.stderr, flush=True)
+    # What is learned does not depend on what else the machine does.
+    report(curves, {**results.conditions(before), "quiet": True}, keep=not args.quick)
+
+
+def _python(venv: str) -> str:
+    """Ours is the one that runs this."""
+    return sys.executable if venv == peer_venvs.OURS else str(peer_venvs.python_of(venv))
+
+
+def report(curves: dict[str, list[Curve]], machine: dict[str, Any], *, keep: bool) -> None:
+    """Sum up and publish."""
+    first, last = common_range([curve for side in curves.values() for curve in side])
+    areas = {name: [area(curve, first, last) for curve in side] for name, side in curves.items()}
+    intervals = {name: bootstrap(values) for name, values in areas.items()}
+    ours, theirs = intervals.values()
+    rows = []
+    for name, one in intervals.items():
+        wide = mean_interval(areas[name])
+        by_seed = ", ".join(f"{value:.1f}" for value in areas[name])
+        span, t_span = f"{one.low:.1f} to {one.high:.1f}", f"{wide.low:.1f} to {wide.high:.1f}"
+        rows.append([name, f"{one.mean:.1f}", span, t_span, by_seed])
+    overlap = ours.overlaps(theirs)
+    verdict = "overlap: the same learning" if overlap else "do not overlap: they do not learn the same"
+    seeds = len(next(iter(curves.values())))
+    body = (
+        f"CartPole-v1, mean return from {first:,.0f} to {last:,.0f} steps (area under the curve by its length), "
+        f"{seeds} seeds:\n\n"
+        + results.table(["", "mean", "95 % bootstrap", METHOD, "by seed"], rows)
+        + f"\n\nThe bootstrap intervals **{verdict}**."
+    )
+    result = {
+        "curves": curves,
+        "areas": areas,
+        "intervals": {name: asdict(one) for name, one in intervals.items()},
+        "overlap": overlap,
+    }
+    folder = results.publish("learning", "The same learning", body, result, machine, keep=keep)
+    picture(curves, folder / "learning.png")
+
+
+def picture(curves: dict[str, Sequence[Curve]], path: Path) -> None:
+    """A thin line for each seed, a thick one for their mean."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(8.5, 4.6))
+    for (name, side), colour in zip(curves.items(), ("#D55E00", "#0072B2"), strict=True):
+        grid = np.linspace(*common_range(side), 200)
+        lines = [np.interp(grid, *np.array(curve, np.float64).T) for curve in side]
+        for line in lines:
+            axis.plot(grid, line, color=colour, lw=0.8, alpha=0.35)
+        axis.plot(grid, np.mean(lines, 0), color=colour, lw=2.6, label=f"{name}, mean of {len(side)} seeds")
+    axis.set_title("CartPole-v1: mean return of the last 100 episodes", loc="left", fontsize=11)
+    axis.set_xlabel("env steps")
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axis.set_ylim(bottom=0)
+    axis.legend(frameon=False, loc="lower right", labelcolor="linecolor")
+    axis.grid(axis="y", color="#E4E4E4")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""The calls of collecting and learning, timed one by one: what `waterfall.py` splits the phases of a training with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from paceline.batch import Trajectory
+from paceline.envs.seeding import episode_seed
+from paceline.memory.shards import Shards
+from paceline.memory.shared import Arena
+from paceline.memory.slots import Slots
+from paceline.nets.features import policy_input
+from paceline.nets.flat import FlatGradient, bind
+from paceline.nets.policy import forward_pullback
+from paceline.ops.adam import FlatAdam
+from paceline.ops.distributions import head_for
+from paceline.ops.returns import gae, next_values
+from paceline.ops.scores import score
+from paceline.ops.surrogate import surrogate
+from paceline.runtime.protocol import Share
+from paceline.train.build import Training
+from paceline.train.program import WorkerProgram
+
+
+class Stopwatch:
+    """Adds up what lies between its laps, by name."""
+
+    def __init__(self) -> None:
+        self.spent: Counter[str] = Counter()
+        self._at = perf_counter()
+
+    def lap(self, name: str) -> None:
+        """What came since the last lap was `name`."""
+        now = perf_counter()
+        self.spent[name] += now - self._at  # type: ignore[assignment]  # seconds, not counts
+        self._at = now
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """A worker's program that times the parts of the real one."""
+
+    program: WorkerProgram
+
+    def __call__(self, arena: Arena, share: Share) -> Probe:
+        """Build the probe inside the worker."""
+        return Probe(self.program, arena, share)
+
+
+class Probe:
+    """The calls of collecting and learning, one by one, on one worker's share of the groups."""
+
+    def __init__(self, program: WorkerProgram, arena: Arena, share: Share) -> None:
+        shape, spec = program.shape, program.shape.spec
+        self._program, self._spec, self._arena = program, spec, arena
+        self._job: Any = program(arena, share)
+        self._beat = arena["heartbeat"][share.worker]
+        self._first, count = share.first_group * shape.group_size, share.groups * shape.group_size
+        self._envs = [program.env.make() for _ in range(count)]
+        self._episode = 0
+        slots = Slots(arena, shape)
+        self._rows, self._samples = slots.rows(share.first_group, share.groups), slots.samples()
+        self._head = head_for(spec.action)
+        self._noise = self._head.draw_noise(np.random.default_rng(share.worker), (shape.n_steps, count))
+        acting, self._policy = program.policy.build(spec), program.policy.build(spec)
+        weights = torch.from_numpy(arena["weights"])
+        bind(acting, weights)
+        bind(self._policy, weights, frozen=False)
+        self._gradient = FlatGradient(self._policy).vector
+        self._actor = program.actor(acting, share.groups)
+        self._shards, self._shard = Shards(arena), share.worker % program.shards
+        steps = shape.n_steps * shape.n_envs
+        self._minibatch = min(program.training.batch_size or steps, steps)
+        shuffled = np.random.default_rng(share.worker).permutation(steps)
+        self._index = torch.from_numpy(shuffled[: self._minibatch // program.shards])
+
+    def begin(self) -> None:
+        """Fill the slots with a real rollout."""
+        self._job.reset()
+        self._job.collect(0)
+        for env in self._envs:
+            env.reset(seed=0)
+
+    def measure(self, seconds: float) -> dict[str, float]:
+        """Seconds per row of a rollout, per reset, and per shard."""
+        watch, rows, resets, shards = Stopwatch(), 0, 0, 0
+        began = perf_counter()
+        while perf_counter() - began < seconds:
+            resets += self._collect(watch)
+            rows += len(self._noise)
+            for _ in range(8):
+                self._learn(watch)
+                shards += 1
+            self._beat[0] += 1
+        units = {"resets": max(1, resets), **dict.fromkeys(("gather", "learn forward", "loss", "backward"), shards)}
+        return {name: spent / units.get(name, rows) for name, spent in watch.spent.items()}
+
+    def close(self) -> None:
+        """Close the envs."""
+        for env in self._envs:
+            env.close()
+        self._job.close()
+
+    def _collect(self, watch: Stopwatch) -> int:
+        """One rollout; returns how many episodes ended."""
+        steps = [env.step for env in self._envs]
+        first, resets = self._program.shape.spec.action.start, 0
+        for row, noise in zip(self._rows, self._noise, strict=False):
+            watch.lap("nothing")
+            params, value = self._actor(row.obs)
+            watch.lap("forward")
+            action, log_prob = self._head.sample(params, noise, row.mask)
+            watch.lap("sample")
+            row.value[...] = value
+            row.action[...] = action
+            row.log_prob[...] = log_prob
+            watch.lap("write")
+            actions = (action + first).tolist()
+            watch.lap("nothing")
+            outcomes = [step(each) for step, each in zip(steps, actions, strict=True)]
+            watch.lap("step")
+            ended = [i for i, outcome in enumerate(outcomes) if outcome[2] or outcome[3]]
+            watch.lap("nothing")
+            for i in ended:
+                self._episode += 1
+                self._envs[i].reset(seed=episode_seed(0, self._first + i, self._episode))
+            watch.lap("resets")
+            resets += len(ended)
+        return resets
+
+    def _learn(self, watch: Stopwatch) -> None:
+        """One shard of a minibatch, as it comes from the slots and goes back."""
+        index, cfg = self._index, self._program.training
+        watch.lap("nothing")
+        obs = policy_input(self._spec, {name: leaf[index] for name, leaf in self._samples.obs.items()})
+        action = self._samples.action[index].numpy()
+        old_log_prob, advantage, returns, old_value = self._shards.samples[index].numpy().T
+        watch.lap("gather")
+        params, value, pullback = forward_pullback(self._policy, obs)
+        watch.lap("learn forward")
+        scored = score(self._head, params.numpy(), action)
+        loss = surrogate(
+            scored.log_prob,
+            scored.entropy,
+            value.numpy(),
+            old_log_prob=old_log_prob,
+            advantage=advantage,
+            returns=returns,
+            old_value=old_value,
+            total=self._minibatch,
+            clip_range=cfg.clip_range,
+            clip_range_vf=cfg.clip_range_vf,
+            ent_coef=cfg.ent_coef,
+            vf_coef=cfg.vf_coef,
+        )
+        d_params = torch.from_numpy(scored.pullback(loss.d_log_prob, loss.d_entropy))
+        watch.lap("loss")
+        self._gradient.zero_()
+        pullback(d_params, torch.from_numpy(loss.d_value))
+        watch.lap("backward")
+        self._shards.grads[self._shard] = self._gradient
+        watch.lap("gather")  # what is fetched and put back
+
+
+class DriverProbe:
+    """What the driver does alone while it learns."""
+
+    def __init__(self, training: Training) -> None:
+        self._batch: Trajectory = training.rollouts.collect(training.learner.version)
+        self._config = training.config.training
+        vector = training.weights.vector.clone()
+        self._adam, self._grads = FlatAdam(vector), torch.randn(training.program.shards, len(vector))
+        self._columns = torch.empty(self._batch.reward.numel(), 4)
+        self.minibatch = min(self._config.batch_size or len(self._columns), len(self._columns))
+
+    def measure(self, seconds: float) -> dict[str, float]:
+        """Seconds per batch, per epoch and per minibatch."""
+        watch, passes, began = Stopwatch(), 0, perf_counter()
+        while perf_counter() - began < seconds:
+            watch.lap("nothing")
+            advantage = self._prepare()
+            watch.lap("prepare")
+            rows = np.flatnonzero(self._batch.valid.numpy())
+            order = torch.from_numpy(np.random.Generator(np.random.Philox(key=passes)).permutation(rows))
+            for piece in advantage[order].split(self.minibatch):
+                torch.std_mean(piece)
+            watch.lap("order")
+            grad = self._grads.sum(0)
+            grad.mul_(0.5 / float(torch.linalg.vector_norm(grad)))
+            self._adam.step(grad, 1e-4)
+            watch.lap("optimise")
+            passes += 1
+        return {name: spent / passes for name, spent in watch.spent.items() if name != "nothing"}
+
+    def _prepare(self) -> torch.Tensor:
+        batch, value, finals = self._batch, self._batch.value[:-1], self._batch.finals
+        advantage, returns = gae(
+            batch.reward,
+            value,
+            next_values(batch.value, finals.t, finals.env, finals.value),
+            batch.terminated,
+            batch.terminated | batch.truncated,
+            gamma=self._config.gamma,
+            lam=self._config.gae_lambda,
+        )
+        columns = (batch.log_prob, advantage, returns, value)
+        torch.stack([column.flatten() for column in columns], 1, out=self._columns)
+        return advantage.flatten()
