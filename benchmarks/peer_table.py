@@ -56,6 +56,8 @@ class Workload:
     """Speed that is claimed over the fastest peer."""
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     image: bool = False
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What a library does differently here, by its environment."""
 
     def task(self, contestant: Peer, seed: int) -> dict[str, Any]:
         """The settings as `peers/task.py` reads them."""
@@ -65,7 +67,7 @@ class Workload:
             "n_envs": self.n_envs,
             "image": self.image,
             "ppo": SHARED,
-            "variant": contestant.variant,
+            "variant": {**contestant.variant, **self.variants.get(contestant.venv, {})},
             "seed": seed,
             "solve_at": None,
             "config": None,
@@ -83,6 +85,7 @@ WORKLOADS = {
         env_kwargs={"cpu_ms": 0.0, "sleep_ms": 2.0},
         window_s=6.0,
         target=3.0,
+        variants={"paceline": {"num_workers": "auto"}},  # envs that wait want more workers than cores: auto knows
     ),
     "atari": Workload(
         title="Atari Breakout 84x84x4, NatureCNN, 8 envs, one minibatch of 1024",
@@ -114,10 +117,14 @@ class Peer:
 
 PEERS: dict[str, Peer] = {
     OURS: Peer(
-        label="paceline, 2 workers", script="run_paceline.py", venv="paceline", variant={"num_workers": 2}, solves=True
+        label="paceline, parallel", script="run_paceline.py", venv="paceline", variant={"num_workers": 2}, solves=True
     ),
     "paceline-sequential": Peer(
-        label="paceline, sequential", script="run_paceline.py", venv="paceline", variant={"num_workers": 0}
+        label="paceline, sequential",
+        script="run_paceline.py",
+        venv="paceline",
+        variant={"num_workers": 0},
+        only=("cartpole", "busy", "atari"),
     ),
     "sb3-dummy": Peer(label="SB3 Dummy", script="run_sb3.py", venv="sb3", solves=True),
     "sb3-dummy-1": Peer(
