@@ -60,17 +60,17 @@ def train(it: TrainConfig, *, interrupt_in: int | None = None) -> Summary:
     """Run to the end, or press Ctrl-C in the middle of an iteration."""
     folder = open_folder(it) if it.run.output_dir else None
     with Run(it, folder=folder) as run:
-        rollouts, collect = run.training.rollouts, run.training.rollouts.collect
+        rollouts, begin = run.training.rollouts, run.training.rollouts.begin
         count = 0
 
-        def interrupting(version: int) -> Any:
+        def interrupting(version: int) -> None:
             nonlocal count
             count += 1
             if count == interrupt_in:
                 signal.raise_signal(signal.SIGINT)
-            return collect(version)
+            begin(version)
 
-        rollouts.collect = interrupting  # type: ignore[method-assign]
+        rollouts.begin = interrupting  # type: ignore[method-assign]
         return run.go()
 
 

@@ -68,6 +68,8 @@ class PPOLearner:
         self._config, self._seed, self._clock = config, seed, clock
         self._obs_norm, self._reward_norm = obs_norm, reward_norm
         self._adam = FlatAdam(vector)
+        self.lag = 0
+        """Updates between the weights that collected the last batch and those that began to learn from it."""
         self.n_updates = 0
         self.bad_updates = 0
         self._bad_in_a_row = 0
@@ -81,12 +83,13 @@ class PPOLearner:
         """Learn from one batch and publish the result.
 
         Args:
-            batch: What the newest weights collected.
+            batch: What the newest weights collected, or in a pipeline the ones before.
             progress: Share of the budget that is spent, for schedules.
 
         Returns:
             Statistics by the names of the `train/` tags.
         """
+        self.lag = self.version - batch.version
         with self._clock.phase("learn"):
             stats = self._learn(batch, progress)
         with self._clock.phase("sync"):
@@ -105,7 +108,7 @@ class PPOLearner:
         terms, done = torch.empty(cfg.n_epochs * pieces, len(TERMS)), 0
         for epoch in range(cfg.n_epochs):
             order = self._shards.order[: len(rows)]
-            order.copy_(torch.from_numpy(self._stream(batch.version, epoch).permutation(rows)))
+            order.copy_(torch.from_numpy(self._stream(self.version, epoch).permutation(rows)))
             shuffled = advantage[order]
             for start, stop in itertools.pairwise(cuts):
                 terms[done] = self._step(start, stop, shuffled[start:stop], lr)

@@ -48,6 +48,8 @@ class PPOConfig:
     grad_shards: int | None = None
     """Pieces of a minibatch whose gradients workers compute side by side. None takes 2, for images 8. Part of the
     result: other counts round differently."""
+    pipeline: bool = False
+    """Collect the next batch while learning from this one. Every batch is then one update old: part of the result."""
     learner_threads: int = 1
     """Torch threads of the learner. Part of the result: other counts round differently."""
 

@@ -7,7 +7,7 @@ action [T, B, ...]     g0 g1 g2 | g3 g4 g5 | g6 g7           a worker owns the c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,12 @@ class SlotShape:
         """Envs, and so columns (B)."""
         return self.groups * self.group_size
 
-    def fields(self) -> Iterator[Field]:
-        """What an arena must hold for one set of slots."""
+    def fields(self, name: str = "") -> Iterator[Field]:
+        """What an arena must hold for the set of slots of this name."""
+        for field in self._fields():
+            yield replace(field, name=name + field.name)
+
+    def _fields(self) -> Iterator[Field]:
         steps, envs, spec = self.n_steps, self.n_envs, self.spec
         for leaf in spec.obs:
             yield Field.of(f"obs/{leaf.name}", (steps + 1, envs, *leaf.shape), leaf.dtype)
@@ -57,11 +61,17 @@ class SlotShape:
 
 
 class Slots:
-    """One set of slots in an arena."""
+    """One set of slots in an arena.
 
-    def __init__(self, arena: Arena, shape: SlotShape) -> None:
+    Args:
+        arena: Shared memory.
+        shape: Sizes.
+        name: Of the set, as given to `SlotShape.fields`.
+    """
+
+    def __init__(self, arena: Arena, shape: SlotShape, name: str = "") -> None:
         self.shape = shape
-        self._arena = arena
+        self._arena = {field.name: arena[name + field.name] for field in shape.fields()}
 
     def rows(self, first_group: int, groups: int) -> list[Row]:
         """The T+1 rows of a worker's own columns."""
@@ -96,6 +106,32 @@ class Slots:
     def array(self, name: str) -> NDArray[Any]:
         """A whole field, all columns: for statistics in the driver."""
         return self._arena[name]
+
+    def take_over(self, other: Slots) -> None:
+        """Copy a whole rollout from another set."""
+        for name, field in self._arena.items():
+            if not name.startswith("final"):
+                np.copyto(field, other.array(name))
+        for group, count in enumerate(other.array("final_count")):
+            for name in self._final_names():
+                self._arena[name][group, :count] = other.array(name)[group, :count]
+        self._arena["final_count"][:] = other.array("final_count")
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The rollout as plain arrays, for a checkpoint."""
+        longest = int(self._arena["final_count"].max())
+        finals = set(self._final_names())
+        return {name: field[:, :longest].copy() if name in finals else field for name, field in self._arena.items()}
+
+    def load(self, state: dict[str, NDArray[Any]]) -> None:
+        """Take over `state()`."""
+        finals = set(self._final_names())
+        for name, value in state.items():
+            field = self._arena[name]
+            np.copyto(field[:, : value.shape[1]] if name in finals else field, value)
+
+    def _final_names(self) -> list[str]:
+        return ["final_at", "final_value", *(f"final_obs/{leaf.name}" for leaf in self.shape.spec.obs)]
 
     def trajectory(self, version: int) -> Trajectory:
         """The rollout as the learner reads it: views, except for the few final observations."""

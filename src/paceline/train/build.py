@@ -42,7 +42,7 @@ from paceline.train.checkpoint import Arrays, Snapshot
 from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.program import PRELOAD, WorkerProgram, env_recipe, identity, policy_recipe
-from paceline.train.rollouts import SyncRollouts
+from paceline.train.rollouts import Rollouts
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Training:
     weights: Weights
     learner: Any
     runtime: Runtime
-    rollouts: SyncRollouts
+    rollouts: Rollouts
     predictor: Predictor
     reward_norm: RewardNormaliser | None
     obs_norm: ObsNormaliser | None
@@ -83,6 +83,7 @@ class Training:
             "group_size": self.layout.group_size,
             "n_steps": self.config.training.n_steps,
             "grad_shards": self.program.shards,
+            "pipeline": self.config.training.pipeline,
             "compiled": self.compiled,
             "normalize_reward": self.config.env.normalize_reward,
         }
@@ -199,7 +200,11 @@ def _assemble(
 ) -> Training:
     """The driver's own parts, around an arena and workers that are there already."""
     run, training, spec = config.run, config.training, program.shape.spec
-    weights, shards, slots = Weights(arena), Shards(arena), Slots(arena, program.shape)
+    weights, shards, slots = Weights(arena), Shards(arena), program.slots(arena)
+    collected = Slots(arena, program.shape)
+    pipelined: dict[str, Any] = {}
+    if training.pipeline:
+        pipelined = {"learning": slots, "freeze": partial(program.freeze, arena)}
     obs_norm = program.obs_normaliser(arena)
     reward_norm = RewardNormaliser(config.n_envs, gamma=training.gamma) if config.env.normalize_reward else None
     mirror = program.policy.build(spec)  # acts on the CPU with the published weights, wherever learning happens
@@ -236,12 +241,13 @@ def _assemble(
         weights=weights,
         learner=learner,
         runtime=runtime,
-        rollouts=SyncRollouts(
+        rollouts=Rollouts(
             runtime,
-            slots,
+            collected,
             tracker,
-            EpisodeHistory(slots, arena["episode"]),
+            EpisodeHistory(collected, arena["episode"]),
             clock,
+            **pipelined,
             trust_env_state=run.trust_env_state,
         ),
         predictor=Predictor(mirror, spec, obs_norm, seed=run.seed),

@@ -19,6 +19,7 @@ from paceline.batch import Trajectory
 from paceline.errors import CallbackError, ConfigError, nearest
 from paceline.measure.episodes import WINDOW, Episodes
 from paceline.measure.record import Evaluation
+from paceline.train.loops import Collector
 
 HOOKS = ("on_rollout", "on_update", "on_evaluation", "on_checkpoint", "on_stop")
 """What a callback may have, in the order in which they are called."""
@@ -149,12 +150,24 @@ class Callbacks:
 class AnnouncedRollouts:
     """A collector that says so after each rollout."""
 
-    def __init__(self, collect: Callable[[int], Trajectory], announce: Callable[[], None]) -> None:
-        self._collect, self._announce = collect, announce
+    def __init__(self, collector: Collector, announce: Callable[[], None]) -> None:
+        self._collector, self._announce = collector, announce
+        self.begin = collector.begin
+
+    def first(self, version: int) -> Trajectory:
+        """The batch to begin with, then call."""
+        batch = self._collector.first(version)
+        self._announce()
+        return batch
 
     def collect(self, version: int) -> Trajectory:
         """Collect, then call."""
-        batch = self._collect(version)
+        self.begin(version)
+        return self.finish()
+
+    def finish(self) -> Trajectory:
+        """Wait, then call."""
+        batch = self._collector.finish()
         self._announce()
         return batch
 

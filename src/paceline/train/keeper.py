@@ -52,6 +52,7 @@ class Keeper:
         self._progress: Progress | None = None
         self._callbacks = Callbacks()
         self._stats: dict[str, float] = {}
+        self._lags: list[int] = []
         self._last_episode: tuple[float, int] | None = None
         self._stopped = False
         self.last_checkpoint: Path | None = None
@@ -86,6 +87,7 @@ class Keeper:
         """Take in one iteration."""
         self._iterations += 1
         self._stats = stats
+        self._lags.append(self._training.learner.lag)
         run = self._training.config.run
         self._tell("on_update")
         evaluate = run.n_eval_episodes and _due(run.eval_freq, self._steps, self._tracker.steps)
@@ -225,8 +227,8 @@ class Keeper:
             train=stats,
             evaluation=evaluation,
             parallel={
-                "policy_lag_mean": 0.0,
-                "policy_lag_max": 0.0,
+                "policy_lag_mean": float(self._lags[-1]),
+                "policy_lag_max": float(self._lags[-1]),
                 "worker_idle_frac": max(0.0, 1.0 - busy_s / iteration_s) if workers else 0.0,
                 "learner_idle_frac": 1.0 - spent.get("learn", 0.0) / iteration_s,
                 "workers_alive": float(workers),
@@ -285,7 +287,7 @@ class Keeper:
             best_eval=self._best,
             phases=phases,
             peak_memory_mb=self._system.peak_memory_mb,
-            lag={"mean": 0.0, "max": 0.0},
+            lag={"mean": sum(self._lags) / max(1, len(self._lags)), "max": float(max(self._lags, default=0))},
             restarts=0,
             weights_sha256=training.weights.sha256(),
             compiled=training.compiled,

@@ -3,6 +3,9 @@
     envs -> collect ---- slot(version n) ----> Learner.update --+
               ^------------- weights(version n+1) <-------------+
 
+    train_sync       collect, learn, collect, learn: no lag
+    train_pipeline   both at once: every batch is one update old
+
 Data goes one way, weights come back, statistics leave by return value.
 """
 
@@ -18,6 +21,15 @@ class Collector(Protocol):
 
     def collect(self, version: int) -> Trajectory:
         """Collect one rollout with the weights of `version`. Blocks until all workers are done."""
+
+    def first(self, version: int) -> Trajectory:
+        """The same, unless a checkpoint kept a batch that was not learned from: then that one."""
+
+    def begin(self, version: int) -> None:
+        """The first half of `collect`: returns at once."""
+
+    def finish(self) -> Trajectory:
+        """The second half: waits."""
 
 
 class Learner(Protocol):
@@ -52,3 +64,17 @@ def train_sync(collector: Collector, learner: Learner, budget: Budget, record: R
         progress = budget.progress()
         batch = collector.collect(learner.version)
         record(learner.update(batch, progress))
+
+
+def train_pipeline(collector: Collector, learner: Learner, budget: Budget, record: Record) -> None:
+    """Collect the next batch while learning from this one: every batch is exactly one update old.
+
+    The batch that is under way when the budget is spent stays for a run that goes on from here.
+    """
+    batch = collector.first(learner.version)
+    while not budget.spent():
+        progress = budget.progress()
+        collector.begin(learner.version)
+        stats = learner.update(batch, progress)
+        batch = collector.finish()
+        record(stats)

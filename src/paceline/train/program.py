@@ -32,6 +32,9 @@ from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec, Leaf
 from paceline.train.config import TrainConfig
 
+LEARNING, ACTING = "learning/", "acting/"
+"""In a pipeline: the batch that is learned from, and the weights that are acted with, beside the originals."""
+
 PRELOAD = (__name__,)
 """Imported once by the fork server."""
 
@@ -102,20 +105,39 @@ class WorkerProgram:
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Everything that workers and driver share."""
         steps = self.shape.n_steps * self.shape.n_envs
+        pipelined = (*self.shape.fields(LEARNING), *self._acting(weights)) if self.training.pipeline else ()
         return [
             *self.shape.fields(),
+            *pipelined,
             *ShardShape(steps, self.shards, weights, len(TERMS)).fields(),
             *Weights.fields(weights),
-            *(Field.of(f"norm/{leaf.name}", (2, *leaf.shape), np.float32) for leaf in self._normalised()),
+            *self._norms(),
             Field.of("episode", (self.shape.n_envs,), np.int64),
             heartbeat_field(workers),
         ]
 
-    def obs_normaliser(self, arena: Arena, *, attach: bool = False) -> ObsNormaliser | None:
+    def _norms(self) -> list[Field]:
+        return [Field.of(f"norm/{leaf.name}", (2, *leaf.shape), np.float32) for leaf in self._normalised()]
+
+    def _acting(self, weights: int) -> list[Field]:
+        """What workers act with while the learner changes the original."""
+        originals = (Field.of("weights", (weights,), np.float32), *self._norms())
+        return [replace(field, name=ACTING + field.name) for field in originals]
+
+    def freeze(self, arena: Arena) -> None:
+        """Have workers act with what is newest now, until the next call."""
+        for name in ("weights", *(field.name for field in self._norms())):
+            arena[ACTING + name][...] = arena[name]
+
+    def slots(self, arena: Arena) -> Slots:
+        """Where the learner finds a batch."""
+        return Slots(arena, self.shape, LEARNING if self.training.pipeline else "")
+
+    def obs_normaliser(self, arena: Arena, *, attach: bool = False, prefix: str = "") -> ObsNormaliser | None:
         """The normaliser whose statistics live in the arena, if there is one; a worker attaches to it."""
         if not self.normalize_obs:
             return None
-        arrays = {leaf.name: arena[f"norm/{leaf.name}"] for leaf in self._normalised()}
+        arrays = {leaf.name: arena[f"{prefix}norm/{leaf.name}"] for leaf in self._normalised()}
         return ObsNormaliser(self.shape.spec, arrays, attach=attach)
 
     def actor(self, policy: nn.Module, groups: int, normaliser: ObsNormaliser | None = None) -> Actor:
@@ -138,14 +160,15 @@ class WorkerProgram:
         gradient = PPOGradient(
             policy, head_for(spec.action), spec, self.training, normaliser, compiled_rows=self.compiled_rows
         )
-        return ShardedGradient(gradient, Slots(arena, self.shape), Shards(arena))
+        return ShardedGradient(gradient, self.slots(arena), Shards(arena))
 
     def collector(self, arena: Arena, share: Share) -> RolloutCollector:
         """The worker's part of collecting."""
         spec, size = self.shape.spec, self.shape.group_size
         policy = self.policy.build(spec)
-        bind(policy, torch.from_numpy(arena["weights"]))
-        normaliser = self.obs_normaliser(arena, attach=True)
+        prefix = ACTING if self.training.pipeline else ""
+        bind(policy, torch.from_numpy(arena[prefix + "weights"]))
+        normaliser = self.obs_normaliser(arena, attach=True, prefix=prefix)
         mine = slice(share.first_group * size, (share.first_group + share.groups) * size)
         return RolloutCollector(
             make_block(

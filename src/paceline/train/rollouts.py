@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -18,8 +19,8 @@ from paceline.memory.slots import Slots
 from paceline.runtime.protocol import Runtime
 
 
-class SyncRollouts:
-    """One rollout of every group, with a barrier at its end."""
+class Rollouts:
+    """One rollout of every group at a time, with a barrier at its end."""
 
     def __init__(
         self,
@@ -29,6 +30,8 @@ class SyncRollouts:
         history: EpisodeHistory,
         clock: Clock,
         *,
+        learning: Slots | None = None,
+        freeze: Callable[[], None] = lambda: None,
         trust_env_state: bool = False,
     ) -> None:
         """Collect with these workers.
@@ -39,11 +42,16 @@ class SyncRollouts:
             tracker: Counts steps and episodes.
             history: Keeps the actions of episodes under way.
             clock: Books the time as `env`, `inference`, `wait` and `sync`.
+            learning: In a pipeline, where the learner finds a copy of the rollout while workers write the next.
+            freeze: In a pipeline, has workers act with the newest weights until it is called again.
             trust_env_state: Keep pickled envs in checkpoints, and load them: loading runs what is in them.
         """
         self._trust_env_state = trust_env_state
         self._runtime, self._slots, self._clock = runtime, slots, clock
         self._tracker, self._history = tracker, history
+        self._learning, self._freeze = learning, freeze
+        self._version = 0
+        self._pending = False
         self.step = 0
         """Rows collected so far: the step each env is at."""
         self.times: list[CollectTimes] = []
@@ -53,15 +61,24 @@ class SyncRollouts:
 
     def collect(self, version: int) -> Trajectory:
         """Have every group collect T steps with the weights of `version`."""
+        self.begin(version)
+        return self.finish()
+
+    def first(self, version: int) -> Trajectory:
+        """The batch that a checkpoint kept because it was not learned from, or else a new one."""
+        return self._trajectory() if self._pending else self.collect(version)
+
+    def begin(self, version: int) -> None:
+        """The first half of `collect`: returns at once."""
+        self._version, self._pending = version, False
+        self._freeze()
+        self._runtime.start("collect", self.step)
+
+    def finish(self) -> Trajectory:
+        """The second half: waits."""
         began = perf_counter()
-        self.times = times = self._runtime.run("collect", self.step)
-        wall_s = perf_counter() - began
-        env_s = sum(t.env_s for t in times) / len(times)
-        inference_s = sum(t.inference_s for t in times) / len(times)
-        self._clock.add("env", env_s)
-        self._clock.add("inference", inference_s)
-        # Whatever the mean worker was not busy: the barrier, hand-over, and cores that others had.
-        self._clock.add("wait", max(0.0, wall_s - env_s - inference_s))
+        self.times = self._runtime.finish()
+        self._book(perf_counter() - began)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
             array = self._slots.array
@@ -69,7 +86,10 @@ class SyncRollouts:
                 array("reward"), array("terminated"), array("truncated"), array("valid")
             )
             self._history.extend()
-            return self._slots.trajectory(version)
+            if self._learning is not None:
+                self._learning.take_over(self._slots)
+                self._pending = True
+            return self._trajectory()
 
     def reset(self) -> None:
         """Begin the first episodes."""
@@ -82,16 +102,39 @@ class SyncRollouts:
             pickled = [entry for part in self._runtime.run("dump") for entry in part]
             state["pickled"] = np.frombuffer(b"".join(pickled), np.uint8)
             state["pickled_length"] = np.array([len(entry) for entry in pickled])
+        if self._learning is not None and self._pending:
+            state["version"] = np.array(self._version)
+            state |= {f"pending/{name}": value for name, value in self._learning.state().items()}
         return state
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
         """Put every env back where it was; returns the envs that could not be and began a new episode."""
         self.step = int(state["step"])
-        own = {key.removeprefix("history/"): value for key, value in state.items() if key.startswith("history/")}
-        histories = self._history.load(own)
+        if self._learning is not None and "version" in state:
+            self._version, self._pending = int(state["version"]), True
+            self._learning.load(_part(state, "pending/"))
+        histories = self._history.load(_part(state, "history/"))
         if self._trust_env_state and "pickled" in state:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
         restarted = [env for part in self._runtime.run("restore", histories) for env in part]
         self._history.forget(restarted)
         return restarted
+
+    def _trajectory(self) -> Trajectory:
+        return (self._learning or self._slots).trajectory(self._version)
+
+    def _book(self, wall_s: float) -> None:
+        """Where the time went that the driver waited."""
+        env_s = sum(t.env_s for t in self.times) / len(self.times)
+        inference_s = sum(t.inference_s for t in self.times) / len(self.times)
+        # In a pipeline part of it was hidden by learning, and has been booked as that.
+        seen = min(1.0, wall_s / (env_s + inference_s))
+        self._clock.add("env", seen * env_s)
+        self._clock.add("inference", seen * inference_s)
+        # Whatever the mean worker was not busy: the barrier, hand-over, and cores that others had.
+        self._clock.add("wait", max(0.0, wall_s - env_s - inference_s))
+
+
+def _part(state: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}

@@ -166,7 +166,7 @@ class Run:
         callbacks = all_callbacks(self.config) if callbacks is None else callbacks
         rollouts: loops.Collector = training.rollouts
         if "on_rollout" in callbacks:
-            rollouts = AnnouncedRollouts(training.rollouts.collect, keeper.on_rollout)
+            rollouts = AnnouncedRollouts(training.rollouts, keeper.on_rollout)
         tracker, clock, run = training.tracker, training.clock, self.config.run
         clock.restart("startup")
         if steps is episodes is seconds is None:
@@ -186,7 +186,8 @@ class Run:
             self.notes = []
             keeper.begin(budget, progress, callbacks)
             try:
-                loops.train_sync(rollouts, training.learner, budget, keeper)
+                topology = loops.train_pipeline if self.config.training.pipeline else loops.train_sync
+                topology(rollouts, training.learner, budget, keeper)
                 return keeper.finish()
             except PacelineError as error:
                 if log is not None:

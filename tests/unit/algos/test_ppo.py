@@ -234,7 +234,10 @@ def test_minibatches_are_every_step_once_in_an_order_of_seed_version_and_epoch(m
     first, second = orders(make(), batch())
     assert sorted(first) == list(range(T * B))
     assert orders(make(), batch(seed=5)) == [first, second], "what is in the batch does not matter"
-    for other in (second, orders(make(), batch(version=1))[0], orders(make(seed=2), batch())[0]):
+    assert orders(make(), batch(version=-1)) == [first, second], "nor by whom it was collected"
+    twice = make()
+    orders(twice, batch())
+    for other in (second, orders(twice, batch())[0], orders(make(seed=2), batch())[0]):
         assert sorted(other) == list(range(T * B))
         assert other != first
 

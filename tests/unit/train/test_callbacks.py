@@ -177,9 +177,28 @@ def test_what_could_never_be_called_is_refused_before_anything_starts(callback: 
 
 def test_rollouts_are_announced_after_they_were_collected() -> None:
     order: list[Any] = []
-    rollouts = AnnouncedRollouts(lambda version: order.append(version) or "batch", lambda: order.append("told"))  # type: ignore[func-returns-value, arg-type, return-value]
-    assert rollouts.collect(7) == "batch"  # type: ignore[comparison-overlap]
-    assert order == [7, "told"]
+
+    class Collector:
+        def first(self, version: int) -> Any:
+            order.append(("first", version))
+            return "batch 0"
+
+        def begin(self, version: int) -> None:
+            order.append(("begin", version))
+
+        def finish(self) -> Any:
+            order.append("finish")
+            return "batch"
+
+        def collect(self, version: int) -> Any:
+            raise AssertionError(version)
+
+    rollouts: Any = AnnouncedRollouts(Collector(), lambda: order.append("told"))
+    assert rollouts.collect(7) == "batch"
+    assert order == [("begin", 7), "finish", "told"]
+    order.clear()
+    assert rollouts.first(3) == "batch 0"
+    assert order == [("first", 3), "told"]
 
 
 def test_score_by_episodes_waits_for_a_hundred_of_them() -> None:
