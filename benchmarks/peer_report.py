@@ -28,9 +28,10 @@ def page(found: Found) -> str:
         parts += ["## Not measured", *(f"- {name}: {why}" for name, why in sorted(found["not_installed"].items()))]
     parts.append(
         "Steps/s: median of the windows ± half the range between the quartiles. Ratio: paceline in parallel (2 "
-        "workers; auto where envs sleep) over the row, median of the rounds. Memory: highest proportional set size of all its processes, seen between "
-        "windows. Start-up: from starting the process to the end of the first iteration. Cores: CPU time of all its "
-        "processes by the time of its windows. A ratio whose spread is above 10 % is inconclusive: run again."
+        "workers; auto where envs sleep) over the row, median of the rounds. Memory: highest proportional set size "
+        "of all its processes, seen between windows. Start-up: from starting the process to the end of the first "
+        "iteration. Cores: CPU time of all its processes by the time of its windows. A ratio whose spread is above "
+        "10 % is inconclusive: run again."
     )
     return "\n\n".join(parts) + "\n"
 

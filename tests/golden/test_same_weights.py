@@ -22,6 +22,7 @@ COMMON: dict[str, Any] = {
     "n_steps": 16,
     "batch_size": 64,
     "n_epochs": 2,
+    "grad_shards": 3,
     "learning_rate": 3e-3,
     "n_eval_episodes": 0,
     "quiet": True,

@@ -25,6 +25,8 @@ from paceline.train.sections import DEFAULT_N_ENVS, EnvConfig, ParallelConfig, P
 
 LARGEST_GROUP = 8
 LARGEST_DEFAULT_BATCH = 1024
+SHARD_ROWS, IMAGE_SHARD_ROWS = 256, 64
+"""The fewest rows of a shard, where the number of shards is not given."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,8 +90,15 @@ class TrainConfig:
         return self.n_envs // self.group_size(image=image)
 
     def grad_shards(self, *, image: bool) -> int:
-        """Shards of a minibatch: as given, else by the kind of network, so that it is the same on every machine."""
-        return self.training.grad_shards or (8 if image else 2)
+        """Shards of a minibatch: as given, else by network and minibatch, so that it is the same on every machine.
+
+        A shard of few rows costs more than it shares out (docs/explain/performance.md).
+        """
+        if self.training.grad_shards is not None:
+            return self.training.grad_shards
+        rows = min(self.training.batch_size or self.batch_steps, self.batch_steps)
+        fewest, most = (IMAGE_SHARD_ROWS, 8) if image else (SHARD_ROWS, 2)
+        return max(1, min(most, rows // fewest))
 
     def shard_rows(self, shards: int) -> int:
         """Steps in the largest of the shards of a minibatch."""
