@@ -163,10 +163,11 @@ def picture(found: Found, path: Path) -> None:
 def _bars(axis: Any, values: Mapping[str, tuple[float, float]], title: str, unit: str, *, best: Any) -> None:
     labels: Sequence[str] = sorted(values, key=lambda label: values[label][0], reverse=best is min)
     colours = ["tab:orange" if label.startswith("paceline") else "tab:blue" for label in labels]
-    middles = [values[label][0] for label in labels]
-    axis.barh(labels, middles, xerr=[values[label][1] for label in labels], color=colours, height=0.7)
-    for row, middle in enumerate(middles):
-        axis.text(middle, row, f" {middle:,.0f}" if middle >= 100 else f" {middle:.1f}", va="center", fontsize=8)
+    middles, spreads = zip(*(values[label] for label in labels), strict=True)
+    axis.barh(labels, middles, xerr=spreads, color=colours, height=0.7, error_kw={"elinewidth": 1.0, "ecolor": "0.4"})
+    for row, (middle, spread) in enumerate(zip(middles, spreads, strict=True)):
+        text = f" {middle:,.0f}" if middle >= 100 else f" {middle:.1f}"
+        axis.text(middle + spread, row, text, va="center", fontsize=8)  # beside the bar of its spread
     axis.set_title(title, loc="left", fontsize=10)
     axis.set_xlabel(unit)
     axis.margins(x=0.15)
