@@ -166,6 +166,16 @@ def test_without_pipes_to_poll_items_are_dealt_out_in_turn(monkeypatch: pytest.M
         assert it.arena["items"][:, :5].tolist() == [[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
 
 
+def test_without_pipes_to_poll_the_driver_does_what_comes_within_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.runtime.tickets.AVAILABLE", False)
+    by_hand: list[int] = []
+    with running("forkserver", hand=by_hand.append) as it:
+        it.runtime.start("slowest_first")
+        it.runtime.work(3)
+        assert by_hand == [0, 1, 2]
+        assert it.runtime.finish() == [0, 1]
+
+
 def test_groups_are_shared_out_whole_and_in_order(shared: Running) -> None:
     expected = [(0, 0, 5)] if shared.kind == "inline" else [(0, 0, 3), (1, 3, 2)]
     assert shared.runtime.run("share") == expected

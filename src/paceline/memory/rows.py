@@ -42,17 +42,3 @@ class Row:
             log_prob=np.zeros(n, np.float32),
             value=np.zeros(n, np.float32),
         )
-
-    def part(self, columns: slice) -> Row:
-        """Some of its envs; the same memory."""
-        return Row(
-            obs={name: leaf[columns] for name, leaf in self.obs.items()},
-            mask=None if self.mask is None else self.mask[columns],
-            action=self.action[columns],
-            reward=self.reward[columns],
-            terminated=self.terminated[columns],
-            truncated=self.truncated[columns],
-            valid=self.valid[columns],
-            log_prob=self.log_prob[columns],
-            value=self.value[columns],
-        )

@@ -121,6 +121,15 @@ class ProcessRuntime:
 
     def work(self, count: int) -> None:
         """Offer the items as tickets, do some by hand, and wait until all are done."""
+        if self._tickets is None and self._asked:
+            # Workers are busy, and an answer to this could not be told from one to the command.
+            if self._hand is None:
+                raise WorkerError(
+                    f"work: needs a hand of the driver's own while `{self._asked}` is under way. Give one."
+                )
+            for own in range(count):
+                self._hand(own)
+            return
         if self._tickets is None:
             for first in range(0, count, self.num_workers):
                 items = range(first, min(count, first + self.num_workers))

@@ -21,15 +21,15 @@ MOST = 255
 
 LINGER_S = 0.001
 """How long to look out for more before going to sleep. Longer than an optimiser step, so that a worker is awake
-for the next minibatch: waking a process takes a tenth of a millisecond, as long as a tenth of a shard."""
+for the next minibatch: waking a process takes about a tenth of a millisecond (benchmarks/round_trip.py)."""
 
 AVAILABLE = os.name == "posix"
 """Whether pipes can be polled here."""
 
 
-def linger(poll: select.poll, seconds: float = LINGER_S) -> list[tuple[int, int]]:
+def linger(poll: select.poll) -> list[tuple[int, int]]:
     """What is ready now or soon; empty if nothing is. Lets others have the core whenever they want it."""
-    end = perf_counter() + seconds
+    end = perf_counter() + LINGER_S
     while not (ready := poll.poll(0)) and perf_counter() < end:
         os.sched_yield()
     return ready

@@ -52,7 +52,7 @@ class Keeper:
         self._progress: Progress | None = None
         self._callbacks = Callbacks()
         self._stats: dict[str, float] = {}
-        self._lags: list[int] = []
+        self._lag_sum = self._lag_max = self._lag_count = 0
         self._last_episode: tuple[float, int] | None = None
         self._stopped = False
         self.last_checkpoint: Path | None = None
@@ -87,7 +87,12 @@ class Keeper:
         """Take in one iteration."""
         self._iterations += 1
         self._stats = stats
-        self._lags.append(self._training.learner.lag)
+        lag = self._training.learner.lag
+        self._lag_sum, self._lag_max, self._lag_count = (
+            self._lag_sum + lag,
+            max(self._lag_max, lag),
+            self._lag_count + 1,
+        )
         run = self._training.config.run
         self._tell("on_update")
         evaluate = run.n_eval_episodes and _due(run.eval_freq, self._steps, self._tracker.steps)
@@ -227,8 +232,8 @@ class Keeper:
             train=stats,
             evaluation=evaluation,
             parallel={
-                "policy_lag_mean": float(self._lags[-1]),
-                "policy_lag_max": float(self._lags[-1]),
+                "policy_lag_mean": float(training.learner.lag),
+                "policy_lag_max": float(training.learner.lag),
                 "worker_idle_frac": max(0.0, 1.0 - busy_s / iteration_s) if workers else 0.0,
                 "learner_idle_frac": 1.0 - spent.get("learn", 0.0) / iteration_s,
                 "workers_alive": float(workers),
@@ -287,7 +292,7 @@ class Keeper:
             best_eval=self._best,
             phases=phases,
             peak_memory_mb=self._system.peak_memory_mb,
-            lag={"mean": sum(self._lags) / max(1, len(self._lags)), "max": float(max(self._lags, default=0))},
+            lag={"mean": self._lag_sum / max(1, self._lag_count), "max": float(self._lag_max)},
             restarts=0,
             weights_sha256=training.weights.sha256(),
             compiled=training.compiled,
