@@ -222,3 +222,19 @@ def test_a_script_without_a_main_guard_works_and_runs_once(tmp_path: Path) -> No
     assert done.stdout.splitlines() == ["imported", "spawn 128 9.0", "forkserver 128 9.0", "fork 128 9.0"]
     assert "Traceback" not in done.stderr
     assert "resource_tracker" not in done.stderr
+
+
+@pytest.mark.parametrize("method", ["forkserver", "fork"])
+def test_a_script_that_closes_nothing_ends_all_the_same(method: str, tmp_path: Path) -> None:
+    script = tmp_path / "forgetful.py"
+    script.write_text(SCRIPT.replace("    agent.close()\n", ""))
+    done = subprocess.run(
+        [sys.executable, "forgetful.py", method],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["imported", f"{method} 128 9.0"]

@@ -9,10 +9,12 @@ worker may fail, but it may not vanish.
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import select
 import signal
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import connection
@@ -82,6 +84,8 @@ class ProcessRuntime:
         self._asked = ""
         method = start_method or default_start_method()
         packed = pack(program)
+        # multiprocessing ends its daemons at exit by a SIGTERM, which workers leave to the driver, and waits for ever.
+        atexit.register(_close_forgotten, weakref.ref(self))
         try:
             if method == "forkserver":
                 start_fork_server(preload)
@@ -305,6 +309,11 @@ class _Worker:
             self.process.join(1.0)
         self.conn.close()
         self._alive.close()
+
+
+def _close_forgotten(runtime: weakref.ref[ProcessRuntime]) -> None:
+    if (forgotten := runtime()) is not None:
+        forgotten.close()
 
 
 def _forked_main(order: WorkerOrder, foreign: list[Any]) -> None:
