@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: train-sequential train-parallel compare tensorboard
 .PHONY: help setup demo test check format lint types layers unit test-slow bench docs clean
-.PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-docs
+.PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
 .PHONY: bench-sb3 bench-weights bench-workers bench-peers bench-solve
 
 PYTHON ?= python3
@@ -112,6 +112,12 @@ bench-waterfall: setup ## Where each microsecond of a step goes
 
 bench-ceiling: setup ## What two cores are worth here: two trainings at once against one on two workers
 	@$(BIN)/python benchmarks/ceiling.py $(ARGS)
+
+bench-modes: setup ## Barrier, pipeline and asynchronous modes where envs are slow or uneven
+	@$(BIN)/python benchmarks/modes.py $(ARGS)
+
+bench-lag: setup ## Policy lag of real runs
+	@$(BIN)/python benchmarks/lag.py $(ARGS)
 
 bench-docs: setup ## Put the newest results into the figures of the docs
 	@$(BIN)/python benchmarks/figures.py

@@ -24,8 +24,8 @@ from paceline.ops.returns import gae, next_values
 from paceline.ops.scores import score
 from paceline.ops.surrogate import surrogate
 from paceline.runtime.protocol import Share
-from paceline.train.build import Training
 from paceline.train.program import WorkerProgram
+from paceline.train.training import Training
 
 
 class Stopwatch:

@@ -29,9 +29,10 @@ from paceline.memory.shared import Arena
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime
-from paceline.train.build import Training, build
+from paceline.train.build import build
 from paceline.train.config import TrainConfig
 from paceline.train.program import PRELOAD
+from paceline.train.training import Training
 
 SIDES = {"sequential": 0, "2 workers": 2}
 PHASES = ("env", "inference", "wait", "learn", "sync")

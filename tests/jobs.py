@@ -25,7 +25,7 @@ def fields(workers: int) -> list[Field]:
     return [
         Field.of("log", (max(1, workers), 16), np.int64),
         Field.of("closed", (max(1, workers),), np.int64),
-        Field.of("items", (max(1, workers), 255), np.int64),
+        Field.of("items", (max(1, workers), 127), np.int64),
         Field.of("mode", (1,), np.int64),
         heartbeat_field(workers),
     ]

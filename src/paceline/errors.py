@@ -49,7 +49,16 @@ class WorkerError(PacelineError):
 
 
 class WorkerDied(WorkerError):
-    """A worker ended without sending anything: killed, crashed or exited."""
+    """A worker ended without sending anything: killed, crashed or exited.
+
+    Args:
+        text: What happened.
+        worker: Its number.
+    """
+
+    def __init__(self, text: str, worker: int = 0) -> None:
+        super().__init__(text)
+        self.worker = worker
 
 
 class WorkerHung(WorkerError):

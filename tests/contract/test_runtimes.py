@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -97,7 +100,7 @@ def test_a_failure_between_the_halves_of_a_command_is_noticed_in_work_or_after(h
             _work_and_finish(it.runtime)
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 255])
+@pytest.mark.parametrize("count", [1, 2, 7, 127])
 def test_every_item_is_done_once_by_whoever_is_free(count: int, shared: Running) -> None:
     shared.arena["items"][...] = 0
     shared.arena["mode"][0] = 0
@@ -157,6 +160,93 @@ def test_a_worker_that_dies_or_hangs_in_its_work_is_noticed() -> None:
         it.arena["mode"][0] = HANG
         with pytest.raises(WorkerHung, match="`work`"):
             it.runtime.work(4)
+
+
+def test_with_a_hand_of_its_own_the_driver_does_what_a_dead_worker_had_claimed() -> None:
+    by_hand: list[int] = []
+
+    def slowly(item: int) -> None:
+        time.sleep(0.01)  # the worker gets some
+        by_hand.append(item)
+
+    with running("forkserver", hand=slowly) as it:
+        it.arena["mode"][0] = DIE
+        for _ in range(10):  # in one of them a worker claims item 1, and dies
+            by_hand.clear()
+            it.arena["items"][...] = 0
+            it.runtime.work(4)
+            done = it.arena["items"].sum(0)[:4] + [by_hand.count(item) for item in range(4)]
+            assert (done >= 1).all()
+        it.arena["mode"][0] = 0
+        it.runtime.start("echo", 5)
+        with pytest.raises(WorkerDied) as caught:
+            it.runtime.finish()
+        assert it.runtime.respawn(caught.value.worker, "echo", 1) == (1,)
+        assert it.runtime.finish() == [(5,)] * 2, "the new one does what was asked of the old one"
+        it.runtime.work(4)
+
+
+@pytest.mark.parametrize("kind", ["forkserver", "spawn", "fork"])
+def test_a_dead_worker_is_replaced_and_what_the_others_said_is_kept(kind: str) -> None:
+    with running(kind, workers=3) as it:
+        before = it.runtime.pids()
+        os.kill(before[1], signal.SIGKILL)
+        it.runtime.start("note", 7)
+        with pytest.raises(WorkerDied, match="SIGKILL") as caught:
+            it.runtime.finish()
+        assert caught.value.worker == 1
+        assert it.runtime.respawn(1, "echo", "first") == ("first",)
+        assert it.runtime.finish() == [1, 1, 1]
+        after = it.runtime.pids()
+        assert (after[0], after[2]) == (before[0], before[2])
+        assert after[1] != before[1]
+        assert it.runtime.run("share") == [(0, 0, 2), (1, 2, 2), (2, 4, 1)]
+
+
+def test_what_is_posted_is_done_in_order_and_taken_from_whoever_is_first(shared: Running) -> None:
+    for number in range(3):
+        for worker in range(shared.jobs):
+            shared.runtime.post(worker, "echo", worker, number)
+    answers: list[Any] = []
+    while len(answers) < 3 * shared.jobs:
+        answers += shared.runtime.take(5.0)
+    for worker in range(shared.jobs):
+        assert [answer for who, answer in answers if who == worker] == [(worker, number) for number in range(3)]
+    assert shared.runtime.take(0.0) == []
+
+
+def _take_all(runtime: Runtime, answers: list[Any]) -> None:
+    for _ in range(100):
+        answers += runtime.take(0.1)
+
+
+def test_a_death_is_found_by_take_after_all_that_was_said_before() -> None:
+    with running("forkserver") as it:
+        it.runtime.post(0, "echo", "last words")
+        it.runtime.post(0, "fail", 0, "kill")
+        it.runtime.post(0, "echo", "never")
+        it.runtime.post(1, "echo", "alive")
+        answers: list[Any] = []
+        with pytest.raises(WorkerDied, match="SIGKILL") as caught:
+            _take_all(it.runtime, answers)
+        assert sorted(answers) == [(0, ("last words",)), (1, ("alive",))]
+        it.runtime.post(0, "echo", "to the dead")
+        assert it.runtime.respawn(caught.value.worker, "echo") == ()
+        it.runtime.post(0, "echo", "again")
+        assert it.runtime.take(5.0) == [(0, ("again",))], "what was posted to the old one is forgotten"
+
+
+def test_a_worker_that_rests_is_not_taken_for_hung() -> None:
+    with running("forkserver", step_timeout_s=1.0, start_timeout_s=1.0) as it:
+        it.runtime.post(0, "beat", 1, 0.0)
+        assert it.runtime.take(5.0) == [(0, 1)]
+        time.sleep(1.5)
+        it.runtime.post(0, "beat", 2, 0.3)
+        assert it.runtime.take(0.1) == []
+        assert it.runtime.take(5.0) == [(0, 2)]
+        it.runtime.post(0, "fail", 0, "sleep")
+        with pytest.raises(WorkerHung):
+            _take_all(it.runtime, [])
 
 
 def test_without_pipes_to_poll_items_are_dealt_out_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
-import signal
 import socket
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
@@ -150,28 +146,6 @@ def test_a_worker_that_hangs_is_called_hung_and_does_not_outlive_the_run(mode: s
 def test_a_slow_first_reset_is_not_a_hang() -> None:
     kwargs = {"mode": "slow_reset", "env_index": 3, "run_seed": 5, "hang_s": 1.5}
     train(config(env_kwargs=kwargs, env_timeout_s=0.75, total_timesteps=128))
-
-
-def test_a_killed_worker_is_reported_and_the_others_stop(tmp_path: Path) -> None:
-    it = config("CartPole-v1", total_timesteps=10**9, output_dir=tmp_path / "run")
-    with Run(it, folder=open_folder(it)) as run:
-        pids = run.training.runtime.pids()
-
-        def kill() -> None:
-            while run.training.tracker.steps < 256:
-                time.sleep(0.01)
-            os.kill(pids[0], signal.SIGKILL)
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        said = rf"worker 0 \(pid {pids[0]}, groups 0-3\) ended in `(collect|work)`.*SIGKILL"
-        with pytest.raises(WorkerDied, match=said):
-            run.go()
-        killer.join()
-        run.close()
-        run.close()
-        assert not [pid for pid in pids if psutil.pid_exists(pid)]
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["stop_reason"] == "WorkerDied"
 
 
 def local_class() -> Callable[[], gym.Env[Any, Any]]:

@@ -71,7 +71,7 @@ def train(it: TrainConfig, *, interrupt_in: int | None = None) -> Summary:
                 signal.raise_signal(signal.SIGINT)
             begin(version)
 
-        rollouts.begin = interrupting  # type: ignore[method-assign]
+        rollouts.begin = interrupting
         return run.go()
 
 

@@ -18,12 +18,18 @@ class Target:
     mean_return: float
 
 
+def target(name: str, mean_return: float) -> Target:
+    """What a config file promises."""
+    return Target(
+        config=TrainConfig.from_yaml(CONFIGS / f"{name}.yaml", quiet=True, n_eval_episodes=0), mean_return=mean_return
+    )
+
+
 LEARNING = {
-    "CartPole-v1": Target(
-        config=TrainConfig.from_yaml(CONFIGS / "cartpole.yaml", quiet=True, n_eval_episodes=0), mean_return=475.0
-    ),
-    "Pendulum-v1": Target(
-        config=TrainConfig.from_yaml(CONFIGS / "pendulum.yaml", quiet=True, n_eval_episodes=0), mean_return=-250.0
-    ),
+    "cartpole": target("cartpole", 475.0),
+    "cartpole_impala": target("cartpole_impala", 475.0),
+    "cartpole_appo": target("cartpole_appo", 475.0),
+    "cartpole_a3c": target("cartpole_a3c", 475.0),
+    "pendulum": target("pendulum", -250.0),
 }
-"""The targets, by env."""
+"""The targets, by config."""

@@ -46,7 +46,8 @@ def test_sequential_and_parallel_differ_in_who_does_the_work_only() -> None:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_each_trains(path: Path, tmp_path: Path) -> None:
     config = TrainConfig.from_yaml(path, total_timesteps=1, num_workers=0, output_dir=tmp_path / "run", quiet=True)
-    config = config.merge(n_envs=8, n_steps=16, batch_size=64, n_eval_episodes=1)
+    minibatches = {} if config.run.algo == "a3c" else {"batch_size": 64}
+    config = config.merge(n_envs=8, n_steps=16, n_eval_episodes=1, **minibatches)
     assert train(config).steps == 8 * 16
 
 

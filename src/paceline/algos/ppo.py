@@ -8,7 +8,8 @@ The learner prepares and decides; the gradient itself is computed by `ppo_gradie
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,15 +17,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paceline.algos.ppo_gradient import Gradients
-from paceline.algos.settings import PPOConfig
+from paceline.algos.settings import Settings
+from paceline.algos.targets import Targets
 from paceline.batch import Trajectory
 from paceline.errors import LearnerError
 from paceline.measure.clock import Clock
 from paceline.memory.shards import Shards
-from paceline.memory.weights import Weights
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
-from paceline.ops.adam import FlatAdam
-from paceline.ops.returns import explained_variance, gae, next_values
+from paceline.ops.returns import explained_variance
 from paceline.ops.surrogate import TERMS
 
 MAX_BAD_UPDATES = 10
@@ -35,16 +35,41 @@ _MINIBATCHES = 0x3B47C4
 """Keeps the stream of minibatch orders apart from every other use of the seed."""
 
 
+class Optimiser(Protocol):
+    """Changes the parameters, and remembers what it needs for that."""
+
+    def step(self, grad: Tensor, lr: float) -> None:
+        """Take one step along a gradient `[P]`."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What it remembers."""
+
+    def load(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Remember that."""
+
+
+class PublishedWeights(Protocol):
+    """Where new weights go."""
+
+    vector: Tensor
+    version: int
+
+    def publish(self, flat: Tensor) -> int:
+        """Make them the newest; returns their version."""
+
+
 class PPOLearner:
-    """Turns batches into new weights. Lives in the driver."""
+    """Turns batches into new weights. Lives in the driver; in A3C, one in each worker."""
 
     def __init__(
         self,
         vector: Tensor,
-        weights: Weights,
+        weights: PublishedWeights,
         gradients: Gradients,
         shards: Shards,
-        config: PPOConfig,
+        targets: Targets,
+        optimiser: Optimiser,
+        config: Settings,
         *,
         seed: int,
         clock: Clock,
@@ -58,6 +83,8 @@ class PPOLearner:
             weights: Where new weights are published.
             gradients: Who computes them.
             shards: Where the prepared batch goes.
+            targets: Judges batches.
+            optimiser: Changes `vector`.
             config: Hyper-parameters.
             seed: Of the minibatch order.
             clock: Books the time as `learn` and `sync`.
@@ -65,9 +92,10 @@ class PPOLearner:
             reward_norm: Normaliser of rewards, likewise.
         """
         self._vector, self._weights, self._gradients, self._shards = vector, weights, gradients, shards
+        self._targets = targets
         self._config, self._seed, self._clock = config, seed, clock
         self._obs_norm, self._reward_norm = obs_norm, reward_norm
-        self._adam = FlatAdam(vector)
+        self._optimiser = optimiser
         self.lag = 0
         """Updates between the weights that collected the last batch and those that began to learn from it."""
         self.n_updates = 0
@@ -120,20 +148,12 @@ class PPOLearner:
 
     def _prepare(self, batch: Trajectory) -> tuple[Tensor, Tensor]:
         """Advantages and returns by row, and everything about the rows to where the gradient finds it."""
-        cfg, finals, value = self._config, batch.finals, batch.value[:-1]
-        advantage, returns = gae(
-            batch.reward if self._reward_norm is None else self._reward_norm.apply(batch.reward),
-            value,
-            next_values(batch.value, finals.t, finals.env, finals.value),
-            batch.terminated,
-            batch.terminated | batch.truncated,
-            gamma=cfg.gamma,
-            lam=cfg.gae_lambda,
-        )
-        columns = [batch.log_prob, advantage, returns, value]
+        reward = batch.reward if self._reward_norm is None else self._reward_norm.apply(batch.reward)
+        target = self._targets(batch, reward)
+        columns = [target.log_prob, target.advantage, target.returns, target.value]
         torch.stack([column.flatten() for column in columns], 1, out=self._shards.samples)
         self._gradients.begin()
-        return advantage.flatten(), returns.flatten()
+        return target.advantage.flatten(), target.returns.flatten()
 
     def _stream(self, version: int, epoch: int) -> np.random.Generator:
         """The order of minibatches depends on seed, version and epoch alone."""
@@ -152,7 +172,7 @@ class PPOLearner:
         self._bad_in_a_row = 0
         if norm > cfg.max_grad_norm > 0:
             grad.mul_(cfg.max_grad_norm / (norm + 1e-6))
-        self._adam.step(grad, lr)
+        self._optimiser.step(grad, lr)
         self.n_updates += 1
         return terms
 
@@ -194,7 +214,7 @@ class PPOLearner:
             "version": np.array(self._weights.version),
             "n_updates": np.array(self.n_updates),
             "bad_updates": np.array([self.bad_updates, self._bad_in_a_row]),
-            **{f"adam/{key}": value for key, value in self._adam.state().items()},
+            **{f"optimiser/{key}": value for key, value in self._optimiser.state().items()},
         }
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
@@ -203,8 +223,10 @@ class PPOLearner:
         self._weights.version = int(state["version"])
         self.n_updates = int(state["n_updates"])
         self.bad_updates, self._bad_in_a_row = (int(n) for n in state["bad_updates"])
-        prefix = "adam/"
-        self._adam.load({key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)})
+        prefix = "optimiser/"
+        self._optimiser.load(
+            {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+        )
 
     def load_weights(self, weights: NDArray[np.float32]) -> None:
         """Take over weights alone: a warm start."""

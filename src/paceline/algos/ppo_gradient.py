@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from paceline.algos.settings import PPOConfig
+from paceline.algos.settings import Settings
 from paceline.memory.shards import Shards
 from paceline.memory.slots import Samples, Slots
 from paceline.nets.compiled import CompiledForward
@@ -50,7 +50,7 @@ class PPOGradient:
         policy: nn.Module,
         head: ActionHead,
         spec: EnvSpec,
-        config: PPOConfig,
+        config: Settings,
         obs_norm: ObsNormaliser | None,
         *,
         compiled_rows: int | None = None,
@@ -127,6 +127,11 @@ class ShardedGradient:
         began = perf_counter()
         self._compute(shard)
         self._busy_s += perf_counter() - began
+
+    def all(self, count: int) -> None:
+        """Compute so many, one after another: for whoever learns alone."""
+        for shard in range(count):
+            self(shard)
 
     def busy_s(self) -> float:
         """Seconds spent computing since this was last asked."""

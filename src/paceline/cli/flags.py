@@ -23,7 +23,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from paceline.errors import ConfigError, nearest
 from paceline.measure.folder import CONFIG
 from paceline.train.coerce import coerce
-from paceline.train.config import ALIASES, HOME, SECTIONS, TrainConfig
+from paceline.train.config import ALIASES, TrainConfig, home, section_types
 from paceline.train.sections import RunConfig
 
 Extra = TypeVar("Extra")
@@ -58,18 +58,19 @@ def parse(
         ConfigError: An unknown flag (the nearest is suggested) or a bad value.
         SystemExit: With 0 after --help, with 2 for a flag that lacks its value.
     """
-    groups: dict[str, Any] = {"options": _group(extra), **{name: _group(cls) for name, cls in SECTIONS.items()}}
+    sections = {name: _group(cls) for name, cls in section_types(algo).items()}
+    groups: dict[str, Any] = {"options": _group(extra), **sections}
     groups["config"] = _flag(str, "YAML file of sections env, parallel, training, policy, run; flags win.", "")
     given, strays = tyro.cli(
         _dict_type("Flags", groups),
         prog=prog,
         description=description,
-        args=_without_no(argv, extra),
+        args=_without_no(argv, [*section_types(algo).values(), extra]),
         config=(tyro.conf.OmitArgPrefixes,),
         return_unknown_args=True,
     )
     if strays:
-        raise ConfigError(_about(strays, extra))
+        raise ConfigError(_about(strays, [*home(algo), *get_type_hints(extra)]))
     own, path = given.pop("options", {}), given.pop("config", None)
     flat = {name: value for section in given.values() for name, value in section.items()}
     config = _config(algo, path, flat)
@@ -98,8 +99,10 @@ def _resumed(flat: dict[str, Any]) -> Path | None:
 
 def field_help(cls: type[Any]) -> dict[str, str]:
     """The docstring under each field of a dataclass, on one line."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     found: dict[str, str] = {}
+    for base in cls.__mro__[1:-1]:
+        found |= field_help(base)
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     name = ""
     for node in getattr(body, "body", []):
         match node:
@@ -190,9 +193,9 @@ def _aliases(name: str) -> tuple[str, ...]:
     return tuple(f"--{alias.replace('_', '-')}" for alias, meant in ALIASES.items() if meant == name)
 
 
-def _without_no(argv: Sequence[str], extra: type[Any]) -> list[str]:
+def _without_no(argv: Sequence[str], types: Sequence[type[Any]]) -> list[str]:
     """`--no-quiet` as `--quiet false`, for every switch."""
-    hints = [hint for cls in [*SECTIONS.values(), extra] for hint in get_type_hints(cls).items()]
+    hints = [hint for cls in types for hint in get_type_hints(cls).items()]
     switches = {f"--no-{name.replace('_', '-')}": f"--{name}" for name, annotation in hints if annotation is bool}
     return [part for word in argv for part in _expanded(word, switches)]
 
@@ -202,12 +205,12 @@ def _expanded(word: str, switches: dict[str, str]) -> list[str]:
     return [word] if switch is None else [switch, "false"]
 
 
-def _about(strays: Sequence[str], extra: type[Any]) -> str:
+def _about(strays: Sequence[str], names: Sequence[str]) -> str:
     """The error text for words that no flag takes."""
     flags = [word for word in strays if word.startswith("-")]
     if not flags:
         return f"{strays[0]}: not expected here. A value follows its flag, as in --env CartPole-v1."
     word = flags[0].partition("=")[0]
-    names = [*(name for name in HOME if name not in ELSEWHERE), *ALIASES, *(item.name for item in fields(extra))]
-    known = [f"--{name.replace('_', '-')}" for name in [*names, "config"]]
+    flagged = [name for name in [*names, *ALIASES, "config"] if name not in ELSEWHERE]
+    known = [f"--{name.replace('_', '-')}" for name in flagged]
     return f"{word}: no such flag. {nearest(word.replace('_', '-'), known)}"

@@ -6,6 +6,7 @@ episode and replaying these actions.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,20 @@ from numpy.typing import NDArray
 
 from paceline.envs.group import History
 from paceline.memory.slots import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class _Border:
+    """What all envs show between two rollouts."""
+
+    episode: NDArray[np.int64]  # [B]
+    obs: dict[str, NDArray[Any]]  # [B, *leaf]
+    mask: NDArray[np.bool_] | None  # [B, M]
+
+    def copy(self) -> _Border:
+        """One that stays."""
+        obs = {name: leaf.copy() for name, leaf in self.obs.items()}
+        return _Border(self.episode.copy(), obs, None if self.mask is None else self.mask.copy())
 
 
 class EpisodeHistory:
@@ -27,6 +42,7 @@ class EpisodeHistory:
         """
         self._slots, self._episode = slots, episode
         self._parts: list[list[NDArray[Any]]] = [[] for _ in range(slots.shape.n_envs)]
+        self._marked = self._now()
 
     def extend(self) -> None:
         """Take in the rollout that was just collected."""
@@ -44,18 +60,35 @@ class EpisodeHistory:
                 column = action[start:, env]
                 parts.append(column.copy() if all_valid else column[valid[start:, env]])
 
+    def mark(self) -> None:
+        """A rollout begins: keep what its workers will write over."""
+        self._marked = self._now().copy()
+
+    def marked(self) -> list[History]:
+        """Each env's episode when the rollout under way began."""
+        return self._histories(self._marked)
+
     def snapshot(self) -> list[History]:
         """Each env's episode so far, and the observation it ends with."""
+        return self._histories(self._now())
+
+    def _now(self) -> _Border:
         shape = self._slots.shape
-        empty = np.empty((0, *shape.spec.action.shape), shape.spec.action.dtype)
-        obs = {leaf.name: self._slots.array(f"obs/{leaf.name}")[-1] for leaf in shape.spec.obs}
-        mask = self._slots.array("mask")[-1] if shape.spec.masked else None
+        return _Border(
+            self._episode,
+            {leaf.name: self._slots.array(f"obs/{leaf.name}")[-1] for leaf in shape.spec.obs},
+            self._slots.array("mask")[-1] if shape.spec.masked else None,
+        )
+
+    def _histories(self, border: _Border) -> list[History]:
+        action = self._slots.shape.spec.action
+        empty = np.empty((0, *action.shape), action.dtype)
         return [
             History(
-                episode=int(self._episode[env]),
+                episode=int(border.episode[env]),
                 actions=np.concatenate([empty, *parts]),
-                obs={name: leaf[env].copy() for name, leaf in obs.items()},
-                mask=None if mask is None else mask[env].copy(),
+                obs={name: leaf[env].copy() for name, leaf in border.obs.items()},
+                mask=None if border.mask is None else border.mask[env].copy(),
             )
             for env, parts in enumerate(self._parts)
         ]

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from paceline.collect import noise
 from paceline.envs.group import EnvBlock, History
-from paceline.memory.slots import Slots
+from paceline.memory.rows import Row
+from paceline.memory.slots import FinalSlot, Slots
 from paceline.nets.actor import Actor
 from paceline.ops.distributions import ActionHead
 
@@ -32,6 +33,15 @@ class CollectTimes:
     learn_s: float = 0.0
     """Computing gradients, since the rollout before."""
 
+    def plus(self, other: CollectTimes) -> CollectTimes:
+        """Both together."""
+        return CollectTimes(
+            self.env_s + other.env_s,
+            self.inference_s + other.inference_s,
+            self.total_s + other.total_s,
+            self.learn_s + other.learn_s,
+        )
+
 
 class RolloutCollector:
     """Collects T steps of `groups` groups at a time. Owns the envs; the slots are the arena's."""
@@ -39,7 +49,7 @@ class RolloutCollector:
     def __init__(
         self,
         envs: EnvBlock,
-        slots: Slots,
+        slots: Sequence[Slots],
         actor: Actor,
         group_actor: Actor,
         head: ActionHead,
@@ -53,7 +63,7 @@ class RolloutCollector:
 
         Args:
             envs: The envs of all the groups.
-            slots: Where every group of the run is written; this collector keeps to its own columns.
+            slots: Sets of slots for every group of the run; this collector keeps to its own columns.
             actor: The policy over all its groups.
             group_actor: The policy over one group, for final observations.
             head: Turns policy outputs and noise into actions.
@@ -62,17 +72,22 @@ class RolloutCollector:
             groups: How many it owns.
             heartbeat: One counter, moved on by the first reset and by every row: proof of life for the supervisor.
         """
-        shape = slots.shape
+        shape = slots[0].shape
         self._envs, self._actor, self._group_actor, self._head = envs, actor, group_actor, head
         self._seed, self._first_group, self._size = seed, first_group, shape.group_size
-        self._rows = slots.rows(first_group, groups)
-        self._finals = [slots.final_slot(first_group + g) for g in range(groups)]
-        self._noise = np.empty((shape.n_steps, groups * self._size, shape.spec.action.noise_size), np.float32)
+        self._sets = [
+            (one.rows(first_group, groups), [one.final_slot(first_group + g) for g in range(groups)]) for one in slots
+        ]
+        # What the envs show between rollouts. With several sets any of them may be waiting to be learned from, so that
+        # a reset must not write there.
+        count = groups * self._size
+        self._between = self._sets[0][0][-1] if len(slots) == 1 else Row.blank(shape.spec, count)
+        self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
         self._heartbeat = heartbeat
 
     def reset(self) -> None:
         """Begin every env's first episode."""
-        self._envs.reset(self._rows[-1])
+        self._envs.reset(self._between)
         self._heartbeat[0] += 1
 
     def restore(self, histories: Sequence[History]) -> list[int]:
@@ -83,7 +98,7 @@ class RolloutCollector:
         """
         first = self._first_group * self._size
         mine = histories[first : first + self._noise.shape[1]]
-        strayed = self._envs.restore(mine, self._rows[-1])
+        strayed = self._envs.restore(mine, self._between)
         self._heartbeat[0] += 1
         return [first + i for i in strayed]
 
@@ -91,11 +106,11 @@ class RolloutCollector:
         """The envs as they are, pickled; one entry per env."""
         return self._envs.dump()
 
-    def collect(self, step: int) -> CollectTimes:
-        """Fill this collector's slots with the rollout that begins at `step` (of each env)."""
-        rows, actor, sample, envs = self._rows, self._actor, self._head.sample, self._envs
+    def collect(self, step: int, into: int = 0) -> CollectTimes:
+        """Fill this collector's slots of set `into` with the rollout that begins at `step` (of each env)."""
+        (rows, finals_of), actor, sample, envs = self._sets[into], self._actor, self._head.sample, self._envs
         began = perf_counter()
-        self._begin(step)
+        self._begin(step, into)
         env_s = 0.0
         for t, (row, after, row_noise) in enumerate(zip(rows, rows[1:], self._noise, strict=False)):
             params, value = actor(row.obs)
@@ -107,9 +122,11 @@ class RolloutCollector:
             finals = envs.step(action, row, after)
             env_s += perf_counter() - before_step
             for i, obs in finals:
-                self._finals[i // self._size].add(t, self._first_group * self._size + i, obs)
+                finals_of[i // self._size].add(t, self._first_group * self._size + i, obs)
             self._heartbeat[0] += 1
-        self._bootstrap()
+        self._bootstrap(rows[-1], finals_of)
+        if self._between is not rows[-1]:
+            self._between.show(rows[-1])
         total_s = perf_counter() - began
         return CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s)
 
@@ -117,14 +134,11 @@ class RolloutCollector:
         """Close the envs."""
         self._envs.close()
 
-    def _begin(self, step: int) -> None:
-        """Carry the last row over, draw the noise, forget old finals."""
-        first, last = self._rows[0], self._rows[-1]
-        for name, leaf in first.obs.items():
-            leaf[...] = last.obs[name]
-        if first.mask is not None and last.mask is not None:
-            first.mask[...] = last.mask
-        for final in self._finals:
+    def _begin(self, step: int, into: int) -> None:
+        """Go on from what the envs show, draw the noise, forget old finals."""
+        rows, finals = self._sets[into]
+        rows[0].show(self._between)
+        for final in finals:
             final.count[0] = 0
         noise.draw(
             self._head,
@@ -135,11 +149,10 @@ class RolloutCollector:
             step=step,
         )
 
-    def _bootstrap(self) -> None:
+    def _bootstrap(self, last: Row, finals: Sequence[FinalSlot]) -> None:
         """Values of the row after the last, and of the last real observations of truncated episodes."""
-        last = self._rows[-1]
         last.value[...] = self._actor(last.obs)[1]
-        for final in self._finals:
+        for final in finals:
             # In whole groups: a forward's last bits depend on its batch size.
             count = int(final.count[0])
             for start in range(0, count, self._size):

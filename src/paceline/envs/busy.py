@@ -10,10 +10,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from paceline.envs.seeding import episode_seed
 from paceline.errors import ConfigError
 
 SLOW_FACTOR = 20
 """How much longer a step takes that jitter has picked."""
+SLOW_ENV_FACTOR = 10
+"""How much longer every step of the slow env takes."""
 
 
 class Busy(gym.Env[NDArray[np.float32], np.int64]):
@@ -26,6 +29,9 @@ class Busy(gym.Env[NDArray[np.float32], np.int64]):
         cpu_ms: CPU milliseconds that a step burns.
         sleep_ms: Milliseconds that it then waits, as for a device or a network.
         jitter: Probability that a step takes 20 times as long.
+        slow_env: An env of the run whose steps all take 10 times as long; none for no such env. It knows itself by the
+            seed of its first episode.
+        run_seed: The run's seed, needed with `slow_env`.
         obs_size: Length of the observation.
         episode_length: Steps until the episode is truncated.
         render_mode: Accepted for Gymnasium's sake; there is nothing to see.
@@ -37,6 +43,8 @@ class Busy(gym.Env[NDArray[np.float32], np.int64]):
         cpu_ms: float = 1.0,
         sleep_ms: float = 0.0,
         jitter: float = 0.0,
+        slow_env: int | None = None,
+        run_seed: int = 0,
         obs_size: int = 4,
         episode_length: int = 100,
         render_mode: str | None = None,
@@ -51,6 +59,8 @@ class Busy(gym.Env[NDArray[np.float32], np.int64]):
         self.action_space = spaces.Discrete(2)
         self.render_mode = render_mode
         self._cpu_s, self._sleep_s, self._jitter = cpu_ms / 1e3, sleep_ms / 1e3, jitter
+        self._slow_seed = None if slow_env is None else episode_seed(run_seed, slow_env, 0)
+        self._factor = 1
         self._length, self._elapsed = episode_length, 0
         self._obs = np.zeros(obs_size, np.float32)
 
@@ -59,13 +69,17 @@ class Busy(gym.Env[NDArray[np.float32], np.int64]):
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Begin an episode; costs nothing."""
         super().reset(seed=seed, options=options)
+        if seed is not None and seed == self._slow_seed:
+            self._factor = SLOW_ENV_FACTOR  # and so it stays
         self._elapsed = 0
         self._obs = self._look()
         return self._obs, {}
 
     def step(self, action: int | np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Work for the configured time and judge the action."""
-        factor = SLOW_FACTOR if self._jitter and self.np_random.random() < self._jitter else 1
+        factor = self._factor
+        if self._jitter and self.np_random.random() < self._jitter:
+            factor *= SLOW_FACTOR
         burn(self._cpu_s * factor)
         if self._sleep_s:
             time.sleep(self._sleep_s * factor)

@@ -19,9 +19,10 @@ from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share
-from paceline.train.build import Training, build
+from paceline.train.build import build
 from paceline.train.config import TrainConfig
 from paceline.train.program import PRELOAD, WorkerProgram
+from paceline.train.training import Training
 
 PHASES = ("env", "inference", "wait", "learn", "sync")
 

@@ -7,8 +7,8 @@ the arrays that the learner trains on are the one source.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,14 @@ class Episodes:
         """No episodes."""
         nothing = np.empty(0, np.int64)
         return cls(nothing, nothing, nothing, np.empty(0, np.float64), nothing)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Episodes]) -> Episodes:
+        """Several one after another."""
+        if not parts:
+            return cls.none()
+        columns = ([getattr(part, item.name) for part in parts] for item in fields(cls))
+        return cls(*(np.concatenate(column) for column in columns))
 
 
 class EpisodeTracker:

@@ -184,6 +184,11 @@ class Summary:
     peak_memory_mb: float | None
     """Of the whole process tree."""
     lag: Mapping[str, float]
+    """Updates between the weights that collected a slot and those that learned from it."""
+    lag_counts: Mapping[str, int] = field(default_factory=dict)
+    """How many slots had which lag."""
+    dropped_steps: int = 0
+    """Collected and not learned from."""
     restarts: int
     weights_sha256: str
     compiled: bool = False

@@ -42,3 +42,10 @@ class Row:
             log_prob=np.zeros(n, np.float32),
             value=np.zeros(n, np.float32),
         )
+
+    def show(self, other: Row) -> None:
+        """Take over what another row's envs show."""
+        for name, leaf in self.obs.items():
+            leaf[...] = other.obs[name]
+        if self.mask is not None and other.mask is not None:
+            self.mask[...] = other.mask

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.memory.shared import Arena, Field
+from paceline.memory.shared import Arrays, Field
 
 SAMPLE = ("log_prob", "advantage", "returns", "value")
 """Columns of `samples`: packed, so that a minibatch is one gather instead of four."""
@@ -42,7 +42,7 @@ class ShardShape:
 class Shards:
     """The arrays, as tensors."""
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, arena: Arrays) -> None:
         self.samples: Tensor = torch.from_numpy(arena["samples"])  # [N, 4]
         self.order: Tensor = torch.from_numpy(arena["order"])  # [N]  rows of the batch, shuffled
         self._minibatch = arena["minibatch"]

@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from multiprocessing import context, reduction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import psutil
@@ -50,6 +50,13 @@ class Field:
     def nbytes(self) -> int:
         """Bytes the array takes."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+class Arrays(Protocol):
+    """Arrays by name: those of an arena, or of one process alone."""
+
+    def __getitem__(self, name: str, /) -> NDArray[Any]:
+        """The array of that name."""
 
 
 class Arena:

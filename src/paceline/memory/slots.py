@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from paceline.batch import Finals, Trajectory
 from paceline.memory.rows import Row
-from paceline.memory.shared import Arena, Field
+from paceline.memory.shared import Arrays, Field
 from paceline.spec import EnvSpec
 
 
@@ -69,7 +69,7 @@ class Slots:
         name: Of the set, as given to `SlotShape.fields`.
     """
 
-    def __init__(self, arena: Arena, shape: SlotShape, name: str = "") -> None:
+    def __init__(self, arena: Arrays, shape: SlotShape, name: str = "") -> None:
         self.shape = shape
         self._arena = {field.name: arena[name + field.name] for field in shape.fields()}
 
@@ -116,6 +116,21 @@ class Slots:
             for name in self._final_names():
                 self._arena[name][group, :count] = other.array(name)[group, :count]
         self._arena["final_count"][:] = other.array("final_count")
+
+    def put(self, other: Slots, columns: slice, at: int) -> int:
+        """Copy some columns of another set to column `at` of this one; returns the column after them."""
+        size = self.shape.group_size
+        end = at + int(columns.stop - columns.start)
+        for name, field in self._arena.items():
+            if not name.startswith("final"):
+                field[:, at:end] = other.array(name)[:, columns]
+        for group, source in enumerate(range(columns.start // size, columns.stop // size), at // size):
+            count = int(other.array("final_count")[source])
+            for name in self._final_names():
+                self._arena[name][group, :count] = other.array(name)[source, :count]
+            self._arena["final_at"][group, :count, 1] += at - columns.start
+            self._arena["final_count"][group] = count
+        return end
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The rollout as plain arrays, for a checkpoint."""

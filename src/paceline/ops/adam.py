@@ -22,13 +22,22 @@ class FlatAdam:
         vector: `[P]` float32, the parameters.
         eps: Added to the denominator.
         betas: Decay of the mean and of the mean square of gradients.
+        moments: `[2, P]` where mean and mean square are kept; None for memory of its own.
+        steps: `[]` where steps are counted, likewise.
     """
 
-    def __init__(self, vector: Tensor, *, eps: float = 1e-5, betas: tuple[float, float] = (0.9, 0.999)) -> None:
+    def __init__(
+        self,
+        vector: Tensor,
+        *,
+        eps: float = 1e-5,
+        betas: tuple[float, float] = (0.9, 0.999),
+        moments: Tensor | None = None,
+        steps: Tensor | None = None,
+    ) -> None:
         self._vector, self._eps, self._betas = vector, eps, betas
-        self._mean = torch.zeros_like(vector)
-        self._square = torch.zeros_like(vector)
-        self._steps = torch.zeros((), device=vector.device)
+        self._mean, self._square = torch.zeros(2, *vector.shape, device=vector.device) if moments is None else moments
+        self._steps = torch.zeros((), device=vector.device) if steps is None else steps
 
     def step(self, grad: Tensor, lr: float) -> None:
         """Take one step along `grad` `[P]`."""

@@ -4,7 +4,7 @@
     c[t]      = lam min(c_clip, pi(a|x) / mu(a|x))        how far what comes later reaches back
     delta[t]  = rho[t] (reward[t] + gamma V(x[t+1]) - V(x[t]))
     vs[t]     = V(x[t]) + delta[t] + gamma c[t] (vs[t+1] - V(x[t+1]))
-    advantage[t] = rho[t] (reward[t] + gamma vs[t+1] - V(x[t]))
+    advantage[t] = reward[t] + gamma vs[t+1] - V(x[t])    weighted with rho[t] in the policy gradient
 
 With data of the policy itself and clips at one it is the n-step return (times lam, its exponential mixture).
 """
@@ -29,7 +29,7 @@ class VTrace:
     vs: Floats
     """Targets of the value function."""
     advantage: Floats
-    """What the policy gradient is weighted with; the importance weight is in it."""
+    """How much better than expected each action was. The importance weight is not in it."""
     rho: Floats
     """Clipped importance weights."""
 
@@ -73,5 +73,5 @@ def vtrace(
     # What the step after this one is worth by then; the last row and ends of episodes have only the network's word.
     vs_after = after.copy()
     vs_after[:-1] = np.where(ended[:-1], after[:-1], vs[1:])
-    advantage: Floats = rho * (reward + discount * vs_after - value)
+    advantage: Floats = reward + discount * vs_after - value
     return VTrace(vs, advantage, rho)

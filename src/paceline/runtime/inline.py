@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from paceline.memory.shared import Arena
@@ -17,6 +18,7 @@ class InlineRuntime:
         self._job: Any = program(arena, Share(0, 0, groups))
         self._closed = False
         self._asked: tuple[str, tuple[Any, ...]] = "", ()
+        self._posted: deque[tuple[str, tuple[Any, ...]]] = deque()
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Do it now, here."""
@@ -30,6 +32,25 @@ class InlineRuntime:
         """Do what was remembered."""
         command, args = self._asked
         return self.run(command, *args)
+
+    def post(self, worker: int, command: str, *args: Any) -> None:  # noqa: ARG002 - there is one job
+        """Remember it too."""
+        self._posted.append((command, args))
+
+    def take(self, timeout_s: float) -> list[tuple[int, Any]]:  # noqa: ARG002 - it takes as long as it takes
+        """Do the first of what was posted."""
+        if not self._posted:
+            return []
+        command, args = self._posted.popleft()
+        return [(0, *self.run(command, *args))]
+
+    def respawn(self, worker: int, command: str, *args: Any) -> Any:  # noqa: ARG002 - the protocol's
+        """There is nothing to replace.
+
+        Raises:
+            RuntimeError: Always.
+        """
+        raise RuntimeError(f"worker {worker}: runs in this process, which cannot be replaced.")
 
     def work(self, count: int) -> None:
         """One item after another."""

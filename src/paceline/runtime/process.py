@@ -36,6 +36,10 @@ from paceline.runtime.worker import WorkerOrder, worker_main
 CLOSE_TIMEOUT_S = 5.0
 POLL_S = 1.0
 """How often a wait looks at heartbeats."""
+GRACE_S = 1.0
+"""How long to wait for pieces of work after a worker died, before doing them by hand: much longer than one takes."""
+NOTHING: tuple[str, tuple[Any, ...]] = "", ()
+"""No command is under way."""
 
 
 def heartbeat_field(workers: int) -> Field:
@@ -81,32 +85,36 @@ class ProcessRuntime:
         self._tickets: tickets.Tickets | None = None
         self._closed = False
         self._hand = hand
-        self._asked = ""
-        method = start_method or default_start_method()
-        packed = pack(program)
+        self._asked: tuple[str, tuple[Any, ...]] = NOTHING
+        self._results: dict[int, Any] = {}
+        self._posted = [0] * num_workers
+        self._method = start_method or default_start_method()
+        self._packed, self._arena, self._cores = pack(program), arena, cores
+        # With the driver's own hand, this many keep every core busy; more would only take turns.
+        self._hands = num_workers if hand is None else max(1, threads.core_budget() - 1)
         # multiprocessing ends its daemons at exit by a SIGTERM, which workers leave to the driver, and waits for ever.
         atexit.register(_close_forgotten, weakref.ref(self))
         try:
-            if method == "forkserver":
+            if self._method == "forkserver":
                 start_fork_server(preload)
             if tickets.AVAILABLE:
-                self._tickets = tickets.Tickets(multiprocessing.get_context(method))
-            # With the driver's own hand, this many keep every core busy; more would only take turns.
-            hands = num_workers if hand is None else max(1, threads.core_budget() - 1)
-            with child_environment():
-                for share in shares(groups, num_workers):
-                    core = cores[share.worker % len(cores)] if cores else None
-                    theirs = self._tickets.theirs if self._tickets and share.worker < hands else None
-                    foreign = [end for other in self._workers for end in other.ours]
-                    foreign += self._tickets.ours if self._tickets else ()
-                    self._workers.append(_Worker(method, share, packed, arena, core, theirs, foreign))
-            self._gather(self._workers, "start")
-            if self._tickets is not None:
-                self._tickets.started()
-                self._watch(self._tickets)
+                self._tickets = tickets.Tickets(multiprocessing.get_context(self._method))
+            for share in shares(groups, num_workers):
+                self._workers.append(self._new(share))
+            self._gather(self._workers, "start", {})
+            self._watch()
         except BaseException:
             self.close()
             raise
+
+    def _new(self, share: Share) -> _Worker:
+        """Start the process of one worker; it answers when it has built its job."""
+        core = self._cores[share.worker % len(self._cores)] if self._cores else None
+        theirs = self._tickets.theirs if self._tickets and share.worker < self._hands else None
+        foreign = [end for other in self._workers if other.share != share for end in other.ours]
+        foreign += self._tickets.ours if self._tickets else ()
+        with child_environment():
+            return _Worker(self._method, share, self._packed, self._arena, core, theirs, foreign)
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Send the command to all, wait for all."""
@@ -114,61 +122,120 @@ class ProcessRuntime:
         return self.finish()
 
     def start(self, command: str, *args: Any) -> None:
-        """Send the command to all."""
-        self._send(self._workers, command, [args] * len(self._workers))
-        self._asked = command
+        """Send the command to all; one that is gone is found by `finish`."""
+        self._asked, self._results = (command, args), {}
+        for worker in self._workers:
+            worker.send(command, args)
 
     def finish(self) -> list[Any]:
-        """Wait for all."""
-        command, self._asked = self._asked, ""
-        return self._gather(self._workers, command)
+        """Wait for all; what has arrived is kept while one that died is replaced."""
+        self._gather(self._workers, self._asked[0], self._results)
+        self._asked = NOTHING
+        return [self._results[worker.share.worker] for worker in self._workers]
+
+    def post(self, worker: int, command: str, *args: Any) -> None:
+        """Send the command to one worker, which does what it was sent in order."""
+        if not self._posted[worker]:
+            self._patience.begin(worker)
+        self._posted[worker] += 1
+        self._workers[worker].send(command, args)
+
+    def take(self, timeout_s: float) -> list[tuple[int, Any]]:
+        """Answers to what was posted, from whoever has one."""
+        busy = [worker for worker in self._workers if self._posted[worker.share.worker]]
+        handles = {handle: worker for worker in busy for handle in (worker.conn, worker.process.sentinel)}
+        ready = connection.wait(list(handles), timeout=timeout_s)
+        answers: list[tuple[int, Any]] = []
+        for worker in {handles[handle].share.worker: handles[handle] for handle in ready}.values():
+            try:
+                answers.append((worker.share.worker, worker.receive("post")))
+            except WorkerDied:
+                if answers:
+                    break  # what others said must not be lost, and the next call finds it dead as well
+                raise
+            self._posted[worker.share.worker] -= 1
+        self._patience.check([worker for worker in busy if self._posted[worker.share.worker]], "post")
+        return answers
+
+    def respawn(self, worker: int, command: str, *args: Any) -> Any:
+        """A new process with the same share; what was posted to the old one is forgotten."""
+        old = self._workers[worker]
+        old.end(perf_counter())
+        self._posted[worker] = 0
+        self._heartbeat[worker] = 0
+        new = self._workers[worker] = self._new(old.share)
+        self._watch()
+        self._gather([new], "start", {})
+        first: dict[int, Any] = {}
+        new.send(command, args)
+        self._gather([new], command, first)
+        if self._asked is not NOTHING and worker not in self._results:
+            new.send(*self._asked)
+        return first[worker]
 
     def work(self, count: int) -> None:
         """Offer the items as tickets, do some by hand, and wait until all are done."""
-        if self._tickets is None and self._asked:
-            # Workers are busy, and an answer to this could not be told from one to the command.
-            if self._hand is None:
-                raise WorkerError(
-                    f"work: needs a hand of the driver's own while `{self._asked}` is under way. Give one."
-                )
-            for own in range(count):
-                self._hand(own)
-            return
-        if self._tickets is None:
+        if self._tickets is not None:
+            self._offer(self._tickets, count)
+        elif self._asked is NOTHING and not any(self._posted):
             for first in range(0, count, self.num_workers):
                 items = range(first, min(count, first + self.num_workers))
-                self._send(self._workers[: len(items)], "work", [(item,) for item in items])
-                self._gather(self._workers[: len(items)], "work")
-            return
-        self._tickets.put(count)
-        while self._hand is not None and (item := self._tickets.take()) is not None:
+                for worker, item in zip(self._workers, items, strict=False):
+                    worker.send("work", (item,))
+                self._gather(self._workers[: len(items)], "work", {})
+        elif self._hand is not None:
+            # Workers are busy, and an answer to this could not be told from one to the command.
+            for own in range(count):
+                self._hand(own)
+        else:
+            raise WorkerError("work: needs a hand of the driver's own while a command is under way. Give one.")
+
+    def _offer(self, offered: tickets.Tickets, count: int) -> None:
+        """Work by tickets. A worker's death costs a moment: by then the driver does by hand what it may have held."""
+        pending = offered.put(count)
+        while self._hand is not None and (item := offered.take()) is not None:
             self._hand(item)
-            count -= 1
+            pending.discard(item)
         # While a command is under way its answers wait in the pipes: then only the death of a worker counts.
-        poll = self._deaths if self._asked else self._failures
-        moved = perf_counter()
-        while count:
+        poll = self._failures if self._asked is NOTHING else self._deaths
+        moved, died = perf_counter(), False
+        while pending:
             ready = {fd for fd, _ in tickets.linger(poll) or poll.poll(1000 * POLL_S)}
-            if self._tickets.done_fd in ready:
-                count -= self._tickets.finished(count)
-                ready.remove(self._tickets.done_fd)
+            if offered.done_fd in ready:
+                pending -= offered.finished()
+                ready.remove(offered.done_fd)
                 moved = perf_counter()
             for worker in self._workers:
-                if count and not ready.isdisjoint((worker.conn.fileno(), worker.process.sentinel)):
-                    worker.receive(self._asked or "work")
-                    raise worker.died("work")  # it had answered the command, and nobody replies to a ticket
-            if count and perf_counter() - moved > self._step_timeout_s:
+                if pending and not ready.isdisjoint(worker.handles):
+                    self._look_into(worker)
+                    died = True
+            silent_s = perf_counter() - moved
+            if died and self._hand is not None and silent_s > GRACE_S:
+                # Also what the living are slow with: both compute the same, and an answer that is late is not counted.
+                for item in pending:
+                    self._hand(item)
+                return
+            if pending and silent_s > self._step_timeout_s:
                 raise WorkerHung(
-                    f"workers: {count} pieces of `work` are not done and nothing was for {self._step_timeout_s:g} s. "
+                    f"workers: {len(pending)} pieces of `work` are not done and nothing was for "
+                    f"{self._step_timeout_s:g} s. "
                     "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
                 )
 
-    def _send(self, asked: list[_Worker], command: str, args: list[tuple[Any, ...]]) -> None:
-        for worker, arguments in zip(asked, args, strict=True):
-            try:
-                worker.conn.send((command, arguments))
-            except OSError:
-                raise worker.died(command) from None
+    def _look_into(self, worker: _Worker) -> None:
+        """What a worker said in the middle of `work`, where only errors are said; its death may be got over."""
+        command = self._asked[0] or "work"
+        try:
+            worker.receive(command)
+            raise worker.died("work")  # it had answered the command, and nobody replies to a ticket
+        except WorkerDied:
+            if self._hand is None:
+                raise
+        # The next command finds it dead. Until then nothing more is to be heard of it.
+        for poll in (self._failures, self._deaths):
+            for handle in worker.handles:
+                with suppress(KeyError):
+                    poll.unregister(handle)
 
     def pids(self) -> list[int]:
         """Process ids, in worker order."""
@@ -191,23 +258,26 @@ class ProcessRuntime:
     def __del__(self) -> None:
         self.close()
 
-    def _watch(self, offered: tickets.Tickets) -> None:
+    def _watch(self) -> None:
         """All that a wait for tickets listens to, with and without what workers say."""
+        self._patience = _Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
+        if self._tickets is None:
+            return
         self._failures, self._deaths = select.poll(), select.poll()
         for poll in (self._failures, self._deaths):
-            poll.register(offered.done_fd, select.POLLIN)
+            poll.register(self._tickets.done_fd, select.POLLIN)
             for worker in self._workers:
                 poll.register(worker.process.sentinel, select.POLLIN)
         for worker in self._workers:
             self._failures.register(worker.conn.fileno(), select.POLLIN)
 
-    def _gather(self, asked: list[_Worker], command: str) -> list[Any]:
-        """One reply from each worker asked, which may take `step_timeout_s` since its last heartbeat.
+    def _gather(self, asked: list[_Worker], command: str, results: dict[int, Any]) -> None:
+        """Put one reply of each worker asked into `results`, except of those whose reply is there already.
 
-        Until its first one, which ends the first reset, it may take `start_timeout_s`.
+        It may take `step_timeout_s` since its last heartbeat; until its first one, which ends the first reset, it may
+        take `start_timeout_s`.
         """
-        results: dict[int, Any] = {}
-        waiting = {worker.share.worker: worker for worker in asked}
+        waiting = {worker.share.worker: worker for worker in asked if worker.share.worker not in results}
         patience = _Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
         while waiting:
             by_handle: dict[Any, _Worker] = {}
@@ -218,7 +288,6 @@ class ProcessRuntime:
                 results[worker.share.worker] = worker.receive(command)
                 del waiting[worker.share.worker]
             patience.check(list(waiting.values()), command)
-        return [results[worker.share.worker] for worker in asked]
 
 
 class _Patience:
@@ -228,6 +297,10 @@ class _Patience:
         self._heartbeat, self._start_s, self._step_s = heartbeat, start_timeout_s, step_timeout_s
         self._beat = heartbeat.copy()
         self._moved = np.full(len(heartbeat), perf_counter())
+
+    def begin(self, worker: int) -> None:
+        """It has rested, and begins now."""
+        self._moved[worker] = perf_counter()
 
     def check(self, waiting: Sequence[_Worker], command: str) -> None:
         """Raise WorkerHung if one of them has been silent for too long."""
@@ -278,10 +351,20 @@ class _Worker:
         return self.conn, self._alive
 
     @property
+    def handles(self) -> tuple[int, int]:
+        """What becomes readable when it says something or ends."""
+        return self.conn.fileno(), self.process.sentinel
+
+    @property
     def name(self) -> str:
         """How messages call it."""
         last = self.share.first_group + self.share.groups - 1
         return f"worker {self.share.worker} (pid {self.process.pid}, groups {self.share.first_group}-{last})"
+
+    def send(self, command: str, args: tuple[Any, ...]) -> None:
+        """Have it do something; whoever waits for the reply will find out if it is gone."""
+        with suppress(OSError):
+            self.conn.send((command, args))
 
     def receive(self, command: str) -> Any:
         """The reply; raises what went wrong there."""
@@ -299,7 +382,8 @@ class _Worker:
     def died(self, command: str) -> WorkerDied:
         """The error for a worker that is gone: what ended it."""
         self.process.join(1.0)
-        return WorkerDied(f"{self.name} ended in `{command}`: {describe_exit(self.process.exitcode)}")
+        what = f"{self.name} ended in `{command}`: {describe_exit(self.process.exitcode)}"
+        return WorkerDied(what, self.share.worker)
 
     def end(self, deadline: float) -> None:
         """Wait until `deadline`, then kill (workers leave SIGTERM to the driver); close our ends."""

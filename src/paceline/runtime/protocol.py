@@ -47,17 +47,32 @@ class Runtime(Protocol):
         """
 
     def start(self, command: str, *args: Any) -> None:
-        """The first half of `run`: have every job begin. Only `work` may come before `finish`.
-
-        Raises:
-            WorkerError: As `run`.
-        """
+        """The first half of `run`: have every job begin. Only `work` and `respawn` may come before `finish`."""
 
     def finish(self) -> list[Any]:
         """The second half: wait for all; results in worker order.
 
         Raises:
-            WorkerError: As `run`.
+            WorkerError: As `run`. After `WorkerDied`, `respawn` the worker it names and call this again.
+        """
+
+    def post(self, worker: int, command: str, *args: Any) -> None:
+        """Have one job do `command(*args)` after all that was posted to it before. Does not wait."""
+
+    def take(self, timeout_s: float) -> list[tuple[int, Any]]:
+        """Results of what was posted, with the worker's number, from whoever has one by then.
+
+        Raises:
+            WorkerError: As `run`; `WorkerDied` names the worker, which may be replaced by `respawn`.
+        """
+
+    def respawn(self, worker: int, command: str, *args: Any) -> Any:
+        """Replace a worker that died by a new one, whose job does `command(*args)` first of all; returns the result.
+
+        It then does the command that was started, if it has not; what was posted is forgotten.
+
+        Raises:
+            WorkerError: As `run`, for the new one.
         """
 
     def work(self, count: int) -> None:

@@ -16,8 +16,9 @@ from multiprocessing.connection import Connection
 from time import perf_counter
 from typing import Any
 
-MOST = 255
-"""A ticket is one byte, because reads and writes of one byte cannot be torn."""
+MOST = 127
+"""A ticket is one byte, because reads and writes of one byte cannot be torn; its highest bit tells one round of work
+from the next, so that an answer that comes late is not taken for a newer one."""
 
 LINGER_S = 0.001
 """How long to look out for more before going to sleep. Longer than an optimiser step, so that a worker is awake
@@ -81,6 +82,7 @@ class Tickets:
         theirs_work, self._work = context.Pipe(duplex=False)
         self._done, theirs_done = context.Pipe(duplex=False)
         os.set_blocking(theirs_work.fileno(), False)
+        self._round = 0
         self.theirs = WorkerTickets(theirs_work, theirs_done)
 
     @property
@@ -94,20 +96,20 @@ class Tickets:
         return self._done.fileno()
 
     def take(self) -> int | None:
-        """Claim a ticket for the driver itself; None if there is none left."""
-        return self.theirs.take()
+        """Claim an item for the driver itself; None if there is none left."""
+        ticket = self.theirs.take()
+        return None if ticket is None else ticket & MOST
 
-    def put(self, count: int) -> None:
-        """Offer the tickets 0 to count - 1."""
-        os.write(self._work.fileno(), bytes(range(count)))
+    def put(self, count: int) -> set[int]:
+        """Offer the items 0 to count - 1; returns them."""
+        self._round ^= MOST + 1
+        os.write(self._work.fileno(), bytes(self._round | item for item in range(count)))
+        return set(range(count))
 
-    def finished(self, most: int) -> int:
-        """How many were finished since; at least one must be."""
-        return len(os.read(self._done.fileno(), most))
-
-    def started(self) -> None:
-        """All workers have their ends: close ours of the one that only they use."""
-        self.theirs.done.close()
+    def finished(self) -> set[int]:
+        """The items of this round that were finished since; something must have been."""
+        tickets = os.read(self._done.fileno(), MOST)
+        return {ticket & MOST for ticket in tickets if ticket & ~MOST == self._round}
 
     def close(self) -> None:
         """Close everything."""

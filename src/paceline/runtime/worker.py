@@ -28,7 +28,7 @@ from paceline.errors import PacelineError
 from paceline.memory.shared import Arena
 from paceline.runtime import threads
 from paceline.runtime.protocol import Share
-from paceline.runtime.tickets import WorkerTickets, linger
+from paceline.runtime.tickets import MOST, WorkerTickets, linger
 
 if sys.platform != "win32":
     import fcntl
@@ -96,9 +96,9 @@ def _work(conn: Connection, tickets: WorkerTickets, job: Any) -> None:
     poll = tickets.poll_with(conn.fileno())
     ready: list[tuple[int, int]] = []
     while all(fd != conn.fileno() for fd, _ in ready or poll.poll()):
-        while (item := tickets.take()) is not None:
-            job.work(item)
-            tickets.finish(item)
+        while (ticket := tickets.take()) is not None:
+            job.work(ticket & MOST)
+            tickets.finish(ticket)
         ready = linger(poll)
 
 

@@ -155,3 +155,21 @@ class PPO(Agent):
     """Proximal policy optimisation."""
 
     algo = "ppo"
+
+
+class IMPALA(Agent):
+    """Workers that never wait, and V-trace (Espeholt et al. 2018)."""
+
+    algo = "impala"
+
+
+class APPO(Agent):
+    """IMPALA with PPO's clipped surrogate."""
+
+    algo = "appo"
+
+
+class A3C(Agent):
+    """Workers that learn by themselves, on weights that all share (Mnih et al. 2016)."""
+
+    algo = "a3c"

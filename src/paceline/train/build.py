@@ -8,137 +8,48 @@ from __future__ import annotations
 import threading
 import warnings
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from paceline.algos.ppo_gradient import DeviceGradients, Gradients, PPOGradient, WorkersGradients
-from paceline.algos.table import LEARNERS
+from paceline.algos.a3c import A3CLearner
+from paceline.algos.ppo import PPOLearner
+from paceline.algos.ppo_gradient import DeviceGradients, Gradients, PPOGradient, ShardedGradient, WorkersGradients
+from paceline.algos.settings import A3CConfig, ImpalaConfig, PPOConfig, Settings
+from paceline.algos.targets import targets_for
 from paceline.collect.history import EpisodeHistory
-from paceline.envs.make import EnvRecipe
 from paceline.errors import ConfigError
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
 from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots, SlotShape
-from paceline.memory.weights import Weights
+from paceline.memory.weights import LiveWeights
 from paceline.nets.compiled import usable_rows
 from paceline.nets.flat import FlatParameters, bind, size_of
-from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
+from paceline.nets.normalise import RewardNormaliser
+from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.runtime import threads
 from paceline.runtime.forkserver import StartMethod, default_start_method
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Runtime
-from paceline.spec import EnvSpec
+from paceline.runtime.protocol import Runtime, shares
 from paceline.train import layout as layouts
-from paceline.train.checkpoint import Arrays, Snapshot
+from paceline.train.a3c_program import A3CProgram
+from paceline.train.async_program import AsyncProgram
+from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.config import TrainConfig
-from paceline.train.evaluate import Evaluator, Predictor
-from paceline.train.program import PRELOAD, WorkerProgram, env_recipe, identity, policy_recipe
+from paceline.train.evaluate import Predictor
+from paceline.train.orders import Orders
+from paceline.train.program import PRELOAD, WorkerProgram, env_recipe, policy_recipe
 from paceline.train.rollouts import Rollouts
+from paceline.train.training import Training
 
-
-@dataclass(slots=True)
-class Training:
-    """The parts of one training. Owns the workers and the shared memory: close it."""
-
-    config: TrainConfig
-    spec: EnvSpec
-    recipe: EnvRecipe
-    program: WorkerProgram
-    layout: layouts.Layout
-    clock: Clock
-    tracker: EpisodeTracker
-    arena: Arena
-    weights: Weights
-    learner: Any
-    runtime: Runtime
-    rollouts: Rollouts
-    predictor: Predictor
-    reward_norm: RewardNormaliser | None
-    obs_norm: ObsNormaliser | None
-    device: torch.device
-    compiled: bool
-    """Whether gradients are compiled: asked for, and possible here."""
-    resumed_meta: dict[str, Any] = field(default_factory=dict)
-    """The manifest of the checkpoint this training goes on from."""
-
-    def identity(self) -> dict[str, Any]:
-        """What a snapshot must agree on for its weights to be of use here."""
-        return identity(self.config, self.spec, len(self.weights.vector))
-
-    def schedule(self) -> dict[str, Any]:
-        """What a bit-exact continuation must agree on besides."""
-        return {
-            "env": self.recipe.name,
-            "seed": self.config.run.seed,
-            "n_envs": self.config.n_envs,
-            "group_size": self.layout.group_size,
-            "n_steps": self.config.training.n_steps,
-            "grad_shards": self.program.shards,
-            "pipeline": self.config.training.pipeline,
-            "compiled": self.compiled,
-            "normalize_reward": self.config.env.normalize_reward,
-        }
-
-    def model_state(self) -> Arrays:
-        """What prediction needs: weights and observation statistics."""
-        state: Arrays = {"learner/weights": self.weights.vector.numpy()}
-        if self.obs_norm is not None:
-            state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
-        return state
-
-    def snapshot(self) -> Snapshot:
-        """The same as a snapshot that was never on disk."""
-        copied = {key: value.copy() for key, value in self.model_state().items()}
-        return Snapshot(Path("memory"), copied, {"identity": self.identity()})
-
-    def state(self) -> Arrays:
-        """All that a bit-exact resume needs."""
-        parts = {"learner": self.learner, "rollouts": self.rollouts, "tracker": self.tracker}
-        if self.reward_norm is not None:
-            parts["reward_norm"] = self.reward_norm
-        state = self.model_state()
-        for prefix, part in parts.items():
-            state |= {f"{prefix}/{key}": value for key, value in part.state().items()}
-        return state
-
-    def load_model(self, snapshot: Snapshot) -> None:
-        """A warm start: weights and observation statistics, nothing else."""
-        self.learner.load_weights(snapshot.arrays["learner/weights"])
-        if self.obs_norm is not None and (state := snapshot.part("obs_norm")):
-            self.obs_norm.load(state)
-
-    def resume(self, snapshot: Snapshot) -> list[int]:
-        """Continue exactly; returns the envs that could not be restored and began a new episode."""
-        self.resumed_meta = snapshot.meta
-        self.clock.load(snapshot.meta["clock"])
-        self.load_model(snapshot)
-        self.learner.load(snapshot.part("learner"))
-        self.tracker.load(snapshot.part("tracker"))
-        if self.reward_norm is not None:
-            self.reward_norm.load(snapshot.part("reward_norm"))
-        restarted = self.rollouts.load(snapshot.part("rollouts"))
-        self.tracker.forget(restarted)
-        if self.reward_norm is not None:
-            self.reward_norm.forget(restarted)
-        return restarted
-
-    def evaluator(self) -> Evaluator:
-        """An env of its own for the newest weights."""
-        return Evaluator(self.recipe, self.predictor, seed=self.config.run.seed)
-
-    def close(self) -> None:
-        """End the workers, free the memory. Idempotent."""
-        self.runtime.close()
-        self.arena.close()
+AnyProgram = WorkerProgram | AsyncProgram | A3CProgram
 
 
 def build(config: TrainConfig, clock: Clock | None = None) -> Training:
@@ -149,91 +60,118 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         WorkerError: A worker could not build its envs; everything was stopped again.
     """
     clock = clock or Clock()
-    env, training, run = config.env, config.training, config.run
     recipe = env_recipe(config)
     spec = recipe.probe()
     image = any(leaf.kind == "image" for leaf in spec.obs)
     config.check_groups(image=image)
-    group_size = config.group_size(image=image)
-    shape = SlotShape(spec, training.n_steps, config.n_envs // group_size, group_size)
     threads.limit(1)  # acting must round the same here and in workers; the learner asks for more while it learns
     network = policy_recipe(config)
     policy = network.build(spec)
-    program = WorkerProgram(
+    group_size, training = config.group_size(image=image), config.training
+    base = WorkerProgram(
         env=recipe,
         policy=network,
-        shape=shape,
-        seed=run.seed,
-        normalize_obs=env.normalize_obs,
+        shape=SlotShape(spec, training.n_steps, config.n_envs // group_size, group_size),
+        seed=config.run.seed,
+        normalize_obs=config.env.normalize_obs,
         training=training,
         shards=config.grad_shards(image=image),
+        pipeline=isinstance(training, PPOConfig) and training.pipeline,
         env_threads=config.parallel.env_threads,
     )
-    device = pick_device(run.device)
-    layout = _layout(config, program, size_of(policy))
-    program = replace(program, env_threads=layout.env_threads)
+    device = _device(config)
+    layout = _layout(config, base, size_of(policy))
+    program = _program(replace(base, env_threads=layout.env_threads), training, layout)
     arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
     with ExitStack() as undo:
         undo.callback(arena.close)
-        weights = Weights(arena)
+        weights = program.weights(arena)
         vector = weights.vector if device.type == "cpu" else torch.empty_like(weights.vector, device=device)
         FlatParameters(policy.to(device), vector)
-        weights.vector.copy_(vector)
-        if config.policy.compile and device.type == "cpu":
-            program = _compiled(program, arena, policy, rows=config.shard_rows(program.shards))
-        runtime = _runtime(config, program, arena, layout)
+        weights.begin(vector)
+        if config.policy.compile and device.type == "cpu" and not isinstance(program, A3CProgram):
+            program = _compiled(program, arena, policy, rows=config.shard_rows(base.shards))
+        hand = None if isinstance(program, A3CProgram) else program.gradient(arena)
+        runtime = _runtime(config, program, arena, layout, hand)
         undo.callback(runtime.close)
-        made = _assemble(config, program, layout, arena, runtime, policy, vector, clock)
+        made = _assemble(config, program, layout, arena, runtime, hand, policy, vector, clock)
         undo.pop_all()
     return made
 
 
+def _program(base: WorkerProgram, training: Settings, layout: layouts.Layout) -> AnyProgram:
+    """What workers are handed, by algorithm."""
+    if isinstance(training, PPOConfig):
+        return base
+    owned = shares(layout.groups, layout.num_workers)
+    batch_slots = training.batch_slots or len(owned)
+    plan = AsyncProgram(
+        base=base,
+        sets=training.slots_per_worker,
+        sync_every=training.sync_every,
+        batch_slots=batch_slots,
+        batch_groups=batch_slots * max(share.groups for share in owned),
+    )
+    return A3CProgram(plan, training, len(owned)) if isinstance(training, A3CConfig) else plan
+
+
 def _assemble(
     config: TrainConfig,
-    program: WorkerProgram,
+    program: AnyProgram,
     layout: layouts.Layout,
     arena: Arena,
     runtime: Runtime,
+    hand: ShardedGradient | None,
     policy: nn.Module,
     vector: Tensor,
     clock: Clock,
 ) -> Training:
     """The driver's own parts, around an arena and workers that are there already."""
-    run, training, spec = config.run, config.training, program.shape.spec
-    weights, shards, slots = Weights(arena), Shards(arena), program.slots(arena)
-    collected = Slots(arena, program.shape)
-    pipelined: dict[str, Any] = {}
-    if training.pipeline:
-        pipelined = {"learning": slots, "freeze": partial(program.freeze, arena)}
-    obs_norm = program.obs_normaliser(arena)
+    training, base, spec = config.training, program.base, program.base.shape.spec
+    head, weights, shards = head_for(spec.action), program.weights(arena), Shards(arena)
+    obs_norm = base.obs_normaliser(arena.__getitem__)
     reward_norm = RewardNormaliser(config.n_envs, gamma=training.gamma) if config.env.normalize_reward else None
-    mirror = program.policy.build(spec)  # acts on the CPU with the published weights, wherever learning happens
+    mirror = base.policy.build(spec)  # acts on the CPU with the published weights, wherever learning happens
     bind(mirror, weights.vector)
     tracker = EpisodeTracker(config.n_envs)
-    rows = program.compiled_rows
-    if vector.device.type == "cpu":
-        gradients: Gradients = WorkersGradients(runtime.work, shards)
+    rollouts: Any
+    if isinstance(program, WorkerProgram):
+        rollouts = _sync_rollouts(config, program, arena, runtime, tracker, clock, reward_norm)
     else:
-        whole = partial(PPOGradient, policy, head_for(spec.action), spec, training, obs_norm)
-        if config.policy.compile:
-            rows = usable_rows(policy, config.shard_rows(1), lambda rows: whole(compiled_rows=rows))
-        gradients = DeviceGradients(whole(compiled_rows=rows), slots, shards, vector.device)
-    learner = LEARNERS[run.algo](
-        vector,
-        weights,
-        gradients,
-        shards,
-        training,
-        seed=run.seed,
-        clock=clock,
-        obs_norm=obs_norm,
-        reward_norm=reward_norm,
-    )
+        rollouts = _async_rollouts(program, arena, runtime, tracker, clock)
+    rows = base.compiled_rows
+    learner: Any
+    if isinstance(program, A3CProgram):
+        optimiser, progress = program.optimiser(arena), arena["progress"]
+        learner = A3CLearner(LiveWeights(arena), weights, optimiser, rollouts.said, progress, clock, obs_norm)
+    else:
+        if vector.device.type == "cpu":
+            # In async modes the workers have better things to do than shards.
+            work = runtime.work if program is base or hand is None else hand.all
+            gradients: Gradients = WorkersGradients(work, shards)
+        else:
+            whole = partial(PPOGradient, policy, head, spec, training, obs_norm)
+            if config.policy.compile:
+                rows = usable_rows(policy, config.shard_rows(1), lambda rows: whole(compiled_rows=rows))
+            gradients = DeviceGradients(whole(compiled_rows=rows), program.slots(arena), shards, vector.device)
+        learner = PPOLearner(
+            vector,
+            weights,
+            gradients,
+            shards,
+            targets_for(training, mirror, head, spec, obs_norm),
+            FlatAdam(vector),
+            training,
+            seed=config.run.seed,
+            clock=clock,
+            obs_norm=obs_norm,
+            reward_norm=reward_norm,
+        )
     return Training(
         config=config,
         spec=spec,
-        recipe=program.env,
-        program=program,
+        recipe=base.env,
+        program=base,
         layout=layout,
         clock=clock,
         tracker=tracker,
@@ -241,16 +179,8 @@ def _assemble(
         weights=weights,
         learner=learner,
         runtime=runtime,
-        rollouts=Rollouts(
-            runtime,
-            collected,
-            tracker,
-            EpisodeHistory(collected, arena["episode"]),
-            clock,
-            **pipelined,
-            trust_env_state=run.trust_env_state,
-        ),
-        predictor=Predictor(mirror, spec, obs_norm, seed=run.seed),
+        rollouts=rollouts,
+        predictor=Predictor(mirror, spec, obs_norm, seed=config.run.seed),
         reward_norm=reward_norm,
         obs_norm=obs_norm,
         device=vector.device,
@@ -258,10 +188,63 @@ def _assemble(
     )
 
 
-def _compiled(program: WorkerProgram, arena: Arena, policy: nn.Module, *, rows: int) -> WorkerProgram:
+def _sync_rollouts(
+    config: TrainConfig,
+    program: WorkerProgram,
+    arena: Arena,
+    runtime: Runtime,
+    tracker: EpisodeTracker,
+    clock: Clock,
+    reward_norm: RewardNormaliser | None,
+) -> Rollouts:
+    collected = Slots(arena, program.shape)
+    return Rollouts(
+        runtime,
+        collected,
+        tracker,
+        EpisodeHistory(collected, arena["episode"]),
+        clock,
+        reward_norm=reward_norm,
+        learning=program.slots(arena) if program.pipeline else None,
+        freeze=partial(program.freeze, arena) if program.pipeline else None,
+        trust_env_state=config.run.trust_env_state,
+    )
+
+
+def _async_rollouts(
+    program: AsyncProgram | A3CProgram, arena: Arena, runtime: Runtime, tracker: EpisodeTracker, clock: Clock
+) -> AsyncRollouts:
+    plan, training = program.plan, program.base.training
+    orders = Orders(
+        runtime,
+        plan.slot_sets(arena),
+        shares(plan.base.shape.groups, runtime.num_workers),
+        arena["begun_version"],
+        arena["episode"],
+        tracker,
+    )
+    batches = partial(AsyncRollouts, orders, plan.slots(arena), clock, batch_slots=plan.batch_slots)
+    if isinstance(training, ImpalaConfig):
+        return batches(max_lag=training.max_lag, on_lag=training.on_lag)
+    return batches()
+
+
+def _compiled(
+    program: WorkerProgram | AsyncProgram, arena: Arena, policy: nn.Module, *, rows: int
+) -> WorkerProgram | AsyncProgram:
     """The program with compiled gradients if that works here: then it will in workers, and take them less time."""
-    usable = usable_rows(policy, rows, lambda rows: replace(program, compiled_rows=rows).gradient(arena))
-    return replace(program, compiled_rows=usable)
+    usable = usable_rows(policy, rows, lambda rows: program.compiled(rows).gradient(arena))
+    return program.compiled(usable)
+
+
+def _device(config: TrainConfig) -> torch.device:
+    if config.run.algo != "a3c":
+        return pick_device(config.run.device)
+    if config.run.device not in ("auto", "cpu"):
+        raise ConfigError(
+            f"device={config.run.device!r}: in a3c the workers learn, each on its core. Use --device cpu, or impala."
+        )
+    return torch.device("cpu")
 
 
 def pick_device(name: str) -> torch.device:
@@ -299,7 +282,9 @@ def _layout(config: TrainConfig, program: WorkerProgram, weights: int) -> layout
     return layouts.Layout(num_workers=config.num_workers, env_threads=env_threads, why="asked for", **common)
 
 
-def _runtime(config: TrainConfig, program: WorkerProgram, arena: Arena, layout: layouts.Layout) -> Runtime:
+def _runtime(
+    config: TrainConfig, program: AnyProgram, arena: Arena, layout: layouts.Layout, hand: ShardedGradient | None
+) -> Runtime:
     if layout.num_workers == 0:
         return InlineRuntime(program, arena, layout.groups)
     method: StartMethod = config.parallel.start_method or default_start_method()
@@ -324,5 +309,5 @@ def _runtime(config: TrainConfig, program: WorkerProgram, arena: Arena, layout: 
         cores=None if cores is None else threads.pinned_cores(cores),
         start_timeout_s=config.env.start_timeout_s,
         step_timeout_s=config.env.env_timeout_s,
-        hand=program.gradient(arena),
+        hand=hand if isinstance(program, WorkerProgram) else None,
     )

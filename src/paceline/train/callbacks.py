@@ -19,7 +19,6 @@ from paceline.batch import Trajectory
 from paceline.errors import CallbackError, ConfigError, nearest
 from paceline.measure.episodes import WINDOW, Episodes
 from paceline.measure.record import Evaluation
-from paceline.train.loops import Collector
 
 HOOKS = ("on_rollout", "on_update", "on_evaluation", "on_checkpoint", "on_stop")
 """What a callback may have, in the order in which they are called."""
@@ -150,13 +149,26 @@ class Callbacks:
 class AnnouncedRollouts:
     """A collector that says so after each rollout."""
 
-    def __init__(self, collector: Collector, announce: Callable[[], None]) -> None:
+    def __init__(self, collector: Any, announce: Callable[[], None]) -> None:
         self._collector, self._announce = collector, announce
-        self.begin = collector.begin
+
+    def begin(self, version: int) -> None:
+        """As the collector's own."""
+        self._collector.begin(version)
+
+    def next_batch(self, version: int) -> Trajectory:
+        """Take what is ready, then call."""
+        batch: Trajectory = self._collector.next_batch(version)
+        self._announce()
+        return batch
+
+    def release(self) -> None:
+        """As the collector's own."""
+        self._collector.release()
 
     def first(self, version: int) -> Trajectory:
         """The batch to begin with, then call."""
-        batch = self._collector.first(version)
+        batch: Trajectory = self._collector.first(version)
         self._announce()
         return batch
 
@@ -167,7 +179,7 @@ class AnnouncedRollouts:
 
     def finish(self) -> Trajectory:
         """Wait, then call."""
-        batch = self._collector.finish()
+        batch: Trajectory = self._collector.finish()
         self._announce()
         return batch
 

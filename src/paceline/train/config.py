@@ -10,19 +10,20 @@ sections here. Free of torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import yaml
 
-from paceline.algos.settings import PPOConfig
+from paceline.algos.settings import ASYNC, SETTINGS, A3CConfig, PPOConfig, Settings
 from paceline.errors import ConfigError, nearest
 from paceline.train.coerce import coerce
 from paceline.train.plain_yaml import load_file
 from paceline.train.sections import DEFAULT_N_ENVS, EnvConfig, ParallelConfig, PolicyConfig, RunConfig
 
+DEFAULT_ALGO = "ppo"
 LARGEST_GROUP = 8
 LARGEST_DEFAULT_BATCH = 1024
 SHARD_ROWS, IMAGE_SHARD_ROWS = 256, 64
@@ -39,7 +40,7 @@ class TrainConfig:
 
     env: EnvConfig
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
-    training: PPOConfig = field(default_factory=PPOConfig)
+    training: Settings = field(default_factory=PPOConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
@@ -48,8 +49,16 @@ class TrainConfig:
         n_envs = _n_envs(self.env, self.parallel)
         object.__setattr__(self, "env", replace(self.env, n_envs=n_envs))
         object.__setattr__(self, "parallel", replace(self.parallel, num_envs_per_worker=None))
-        object.__setattr__(self, "training", replace(self.training, batch_size=self._batch_size()))
+        if not isinstance(self.training, A3CConfig):
+            object.__setattr__(self, "training", replace(self.training, batch_size=self._batch_size()))
         self.check_groups(image=False)
+        if self.policy.compile and self.run.algo == "a3c":
+            raise ConfigError("compile: the small batches of a3c's workers gain nothing by it. Leave it out.")
+        if self.env.normalize_reward and self.run.algo in ASYNC:
+            raise ConfigError(
+                f"normalize_reward: needs every env's steps in order, and batches of {self.run.algo} are of whatever "
+                "is ready. Scale rewards in a wrapper, or use ppo."
+            )
 
     @property
     def n_envs(self) -> int:
@@ -147,7 +156,7 @@ class TrainConfig:
         Raises:
             ConfigError: An unknown name (the nearest is suggested), a bad value, or settings that do not fit together.
         """
-        return _build(_sections(settings))
+        return _build(_sections(settings, settings.get("algo", DEFAULT_ALGO)))
 
     @classmethod
     def from_yaml(cls, path: str | Path, **overrides: Any) -> TrainConfig:
@@ -156,7 +165,9 @@ class TrainConfig:
         Raises:
             ConfigError: As `from_flat`, and for YAML that is damaged or asks for Python objects; names file and key.
         """
-        return _build(_over(_sections_of_file(Path(path)), _sections(overrides)))
+        below = _sections_of_file(Path(path), overrides.get("algo"))
+        algo = overrides.get("algo") or below["run"].get("algo", DEFAULT_ALGO)
+        return _build(_over(below, _sections(overrides, algo)))
 
     @classmethod
     def from_run(cls, folder: Path, **overrides: Any) -> TrainConfig:
@@ -171,7 +182,7 @@ class TrainConfig:
     def merge(self, **overrides: Any) -> TrainConfig:
         """A copy with some settings changed, by flag name."""
         mine = {name: _values(getattr(self, name)) for name in SECTIONS}
-        return _build(_over(mine, _sections(overrides)))
+        return _build(_over(mine, _sections(overrides, self.run.algo)))
 
     def to_yaml(self) -> str:
         """The whole config as YAML that `from_yaml` reads back. Python objects become a readable placeholder."""
@@ -182,14 +193,25 @@ class TrainConfig:
         return {name: {key: _plain(value) for key, value in _values(getattr(self, name)).items()} for name in SECTIONS}
 
 
-SECTIONS: dict[str, type[Any]] = {
-    "env": EnvConfig,
-    "parallel": ParallelConfig,
-    "training": PPOConfig,
-    "policy": PolicyConfig,
-    "run": RunConfig,
-}
-"""The sections of a YAML file, in order. `training` holds what the chosen algorithm defines."""
+SECTIONS = ("env", "parallel", "training", "policy", "run")
+"""The sections of a YAML file, in order."""
+
+
+def section_types(algo: str) -> dict[str, type[Any]]:
+    """What each section holds. `training` is what the algorithm defines.
+
+    Raises:
+        ConfigError: There is no such algorithm.
+    """
+    if algo not in SETTINGS:
+        raise ConfigError(f"algo={algo!r}: no such algorithm. {nearest(algo, SETTINGS)}")
+    return dict(zip(SECTIONS, (EnvConfig, ParallelConfig, SETTINGS[algo], PolicyConfig, RunConfig), strict=True))
+
+
+def home(algo: str) -> dict[str, str]:
+    """The section of each setting. Names are unique over sections: flags carry no prefix."""
+    return {item.name: section for section, cls in section_types(algo).items() for item in fields(cls)}
+
 
 ALIASES = {
     "num_episodes": "total_episodes",
@@ -198,9 +220,6 @@ ALIASES = {
     "num_envs": "n_envs",
 }
 """Other names in use for a setting."""
-
-HOME = {item.name: section for section, cls in SECTIONS.items() for item in fields(cls)}
-"""The section of each setting. Names are unique over sections: flags carry no prefix."""
 
 
 def _n_envs(env: EnvConfig, parallel: ParallelConfig) -> int:
@@ -229,17 +248,24 @@ def _divisors(number: int) -> list[int]:
 Sections = dict[str, dict[str, Any]]
 
 
-def _sections(flat: Mapping[str, Any]) -> Sections:
+def _sections(flat: Mapping[str, Any], algo: str) -> Sections:
     """Flat names sorted into sections, aliases resolved."""
     result: Sections = {name: {} for name in SECTIONS}
+    known = home(algo)
     for given, value in flat.items():
         name = _canonical(given)
-        if name not in HOME:
-            raise ConfigError(f"{given}: no such setting. {nearest(name, [*HOME, *ALIASES])}")
-        if name in result[HOME[name]]:
+        if name not in known:
+            raise ConfigError(f"{given}: no such setting. {_hint(name, algo, [*known, *ALIASES])}")
+        if name in result[known[name]]:
             raise ConfigError(f"{given}: given twice (it means {name}). Give it once.")
-        result[HOME[name]][name] = value
+        result[known[name]][name] = value
     return result
+
+
+def _hint(name: str, algo: str, known: Iterable[str]) -> str:
+    """Where an unknown setting belongs, or what was probably meant."""
+    others = [other for other in SETTINGS if other != algo and name in home(other)]
+    return f"It is a setting of {', '.join(others)}, not of {algo}." if others else nearest(name, list(known))
 
 
 def _canonical(name: str) -> str:
@@ -247,17 +273,20 @@ def _canonical(name: str) -> str:
     return ALIASES.get(name, name)
 
 
-def _sections_of_file(path: Path) -> Sections:
-    """The sections of a YAML file, every name checked."""
+def _sections_of_file(path: Path, algo: str | None) -> Sections:
+    """The sections of a YAML file, every name checked; `algo` wins over the one that the file names."""
     content = load_file(path)
     where = f"config {str(path)!r}"
     if not isinstance(content, Mapping):
         raise ConfigError(f"{where}: must be sections of settings ({', '.join(SECTIONS)}). Start with `env:`.")
+    run = content.get("run")
+    algo = algo or str((run.get("algo") if isinstance(run, Mapping) else None) or DEFAULT_ALGO)
+    types, known = section_types(algo), home(algo)
     flat: dict[str, Any] = {}
     for section, settings in content.items():
         if section not in SECTIONS:
             name = _canonical(str(section))
-            hint = f"It belongs in section {HOME[name]!r}." if name in HOME else nearest(str(section), SECTIONS)
+            hint = f"It belongs in section {known[name]!r}." if name in known else nearest(str(section), SECTIONS)
             raise ConfigError(f"{where}: no section {section!r}. {hint}")
         if not isinstance(settings, Mapping | None):
             raise ConfigError(
@@ -265,14 +294,14 @@ def _sections_of_file(path: Path) -> Sections:
             )
         for given, value in (settings or {}).items():
             name = _canonical(str(given))
-            if HOME.get(name) != section:
-                known = [item.name for item in fields(SECTIONS[section])]
-                hint = f"It belongs in section {HOME[name]!r}." if name in HOME else nearest(name, known)
+            if known.get(name) != section:
+                here = [item.name for item in fields(types[section])]
+                hint = f"It belongs in section {known[name]!r}." if name in known else _hint(name, algo, here)
                 raise ConfigError(f"{where}: section {section!r} has no setting {given!r}. {hint}")
             if name in flat:
                 raise ConfigError(f"{where}: {given!r} given twice (it means {name}). Give it once.")
             flat[name] = value
-    return _sections(flat)
+    return _sections(flat, algo)
 
 
 def _over(below: Sections, above: Sections) -> Sections:
@@ -290,7 +319,7 @@ def _build(sections: Sections) -> TrainConfig:
     if "env" not in sections["env"]:
         raise ConfigError("env: must be named (nothing given). Use --env CartPole-v1, say, or a --config that has one.")
     built = {}
-    for section, cls in SECTIONS.items():
+    for section, cls in section_types(sections["run"].get("algo", DEFAULT_ALGO)).items():
         hints = get_type_hints(cls)
         built[section] = cls(**{name: coerce(value, hints[name], name) for name, value in sections[section].items()})
     return TrainConfig(**built)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+import numpy as np
 
 from paceline.errors import CallbackError
 from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
@@ -16,9 +19,9 @@ from paceline.measure.system import SystemSampler, Usage
 from paceline.measure.tracking import Tracking
 from paceline.train import checkpoint
 from paceline.train.budget import RunBudget
-from paceline.train.build import Training
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.evaluate import Evaluator
+from paceline.train.training import Training
 
 TRAINING = ("env", "inference", "wait", "learn", "sync", "record", "callback")
 """The phases that steps per second are counted over: all but start-up, evaluation and checkpoints."""
@@ -52,7 +55,8 @@ class Keeper:
         self._progress: Progress | None = None
         self._callbacks = Callbacks()
         self._stats: dict[str, float] = {}
-        self._lag_sum = self._lag_max = self._lag_count = 0
+        self._lags: list[int] = []
+        self._lag_counts: Counter[int] = Counter()
         self._last_episode: tuple[float, int] | None = None
         self._stopped = False
         self.last_checkpoint: Path | None = None
@@ -87,12 +91,9 @@ class Keeper:
         """Take in one iteration."""
         self._iterations += 1
         self._stats = stats
-        lag = self._training.learner.lag
-        self._lag_sum, self._lag_max, self._lag_count = (
-            self._lag_sum + lag,
-            max(self._lag_max, lag),
-            self._lag_count + 1,
-        )
+        self._lags = self._training.rollouts.lags or [self._training.learner.lag]
+        self._lag_counts.update(self._lags)
+        self._tell_restarts()
         run = self._training.config.run
         self._tell("on_update")
         evaluate = run.n_eval_episodes and _due(run.eval_freq, self._steps, self._tracker.steps)
@@ -158,6 +159,7 @@ class Keeper:
     def finish(self) -> Summary:
         """The last checkpoint and evaluation, then the summary. After a signal there is no time for an evaluation."""
         run = self._training.config.run
+        self._tell_restarts()
         if self._saved_at != self._tracker.steps:
             self.save()
         signalled = self._budget is not None and self._budget.stop_reason in SIGNALS
@@ -178,6 +180,7 @@ class Keeper:
             # What went wrong first is what the user has to hear of.
             with suppress(CallbackError):
                 self._tell("on_stop")
+        self._tell_restarts()
         self._sum_up(failure=reason)
 
     def _tell(self, hook: str, *, iteration: int | None = None) -> None:
@@ -232,13 +235,13 @@ class Keeper:
             train=stats,
             evaluation=evaluation,
             parallel={
-                "policy_lag_mean": float(training.learner.lag),
-                "policy_lag_max": float(training.learner.lag),
+                "policy_lag_mean": sum(self._lags) / len(self._lags),
+                "policy_lag_max": float(max(self._lags)),
                 "worker_idle_frac": max(0.0, 1.0 - busy_s / iteration_s) if workers else 0.0,
                 "learner_idle_frac": 1.0 - spent.get("learn", 0.0) / iteration_s,
                 "workers_alive": float(workers),
-                "worker_restarts": 0.0,
-                "dropped_steps": 0.0,
+                "worker_restarts": float(training.rollouts.restarts.count),
+                "dropped_steps": float(training.rollouts.dropped_steps),
             },
             system=usage.scalars(),
             workers=_activity(training, usage) if workers else (),
@@ -292,8 +295,10 @@ class Keeper:
             best_eval=self._best,
             phases=phases,
             peak_memory_mb=self._system.peak_memory_mb,
-            lag={"mean": self._lag_sum / max(1, self._lag_count), "max": float(self._lag_max)},
-            restarts=0,
+            lag=_lag(self._lag_counts),
+            lag_counts={str(lag): count for lag, count in sorted(self._lag_counts.items())},
+            dropped_steps=training.rollouts.dropped_steps,
+            restarts=training.rollouts.restarts.count,
             weights_sha256=training.weights.sha256(),
             compiled=training.compiled,
             finished=failure is None and reason not in SIGNALS,
@@ -307,9 +312,26 @@ class Keeper:
             self._progress.close(summary)
         return summary
 
+    def _tell_restarts(self) -> None:
+        for note in self._training.rollouts.restarts.notes():
+            self._say(note)
+
     def _say(self, text: str) -> None:
         if self._progress is not None:
             self._progress.note(text)
+
+
+def _lag(counts: Counter[int]) -> dict[str, float]:
+    """Mean, percentiles and maximum."""
+    seen = np.repeat(sorted(counts) or [0], [counts[lag] for lag in sorted(counts)] or [1])
+    middle, high, highest = np.percentile(seen, [50, 90, 99], method="inverted_cdf")
+    return {
+        "mean": float(seen.mean()),
+        "p50": float(middle),
+        "p90": float(high),
+        "p99": float(highest),
+        "max": float(seen[-1]),
+    }
 
 
 def _activity(training: Training, usage: Usage) -> list[WorkerActivity]:

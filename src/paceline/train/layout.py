@@ -15,6 +15,7 @@ import numpy as np
 from paceline.envs.make_block import MOST_THREADS, WAITING, EnvThreads
 from paceline.measure.clock import waits_so_far
 from paceline.memory.shared import Arena
+from paceline.memory.slots import Slots
 from paceline.runtime import threads
 from paceline.runtime.protocol import Share
 from paceline.train.program import WorkerProgram
@@ -120,7 +121,7 @@ def _collect(program: WorkerProgram, weights: int, groups: int, *, env_threads: 
     cpu_s: list[float] = []
     collector = None
     try:
-        collector = small.collector(arena, Share(0, 0, groups))
+        collector = small.collector(arena, Share(0, 0, groups), [Slots(arena, small.shape)], arena.__getitem__)
         collector.reset()
         collector.collect(0)  # warm-up: first calls load kernels
         waits, began = waits_so_far(), perf_counter()

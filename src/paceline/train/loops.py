@@ -5,6 +5,7 @@
 
     train_sync       collect, learn, collect, learn: no lag
     train_pipeline   both at once: every batch is one update old
+    train_async      workers never wait: batches are as old as they happen to be, within bounds
 
 Data goes one way, weights come back, statistics leave by return value.
 """
@@ -30,6 +31,16 @@ class Collector(Protocol):
 
     def finish(self) -> Trajectory:
         """The second half: waits."""
+
+
+class AsyncCollector(Protocol):
+    """Has batches whenever they are ready."""
+
+    def next_batch(self, version: int) -> Trajectory:
+        """What is ready first, for weights of `version` to learn from. Blocks until there is enough."""
+
+    def release(self) -> None:
+        """The batch was learned from: its memory may be written again."""
 
 
 class Learner(Protocol):
@@ -77,4 +88,13 @@ def train_pipeline(collector: Collector, learner: Learner, budget: Budget, recor
         collector.begin(learner.version)
         stats = learner.update(batch, progress)
         batch = collector.finish()
+        record(stats)
+
+
+def train_async(collector: AsyncCollector, learner: Learner, budget: Budget, record: Record) -> None:
+    """Learn from whatever is ready first, while workers go on."""
+    while not budget.spent():
+        progress = budget.progress()
+        stats = learner.update(collector.next_batch(learner.version), progress)
+        collector.release()
         record(stats)

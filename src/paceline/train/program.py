@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
-from paceline.algos.settings import PPOConfig
+from paceline.algos.settings import Settings
 from paceline.collect.rollout import CollectTimes, RolloutCollector
 from paceline.envs.group import History
 from paceline.envs.make import EnvRecipe
@@ -34,6 +36,9 @@ from paceline.train.config import TrainConfig
 
 LEARNING, ACTING = "learning/", "acting/"
 """In a pipeline: the batch that is learned from, and the weights that are acted with, beside the originals."""
+
+Arrays = Callable[[str], NDArray[Any]]
+"""Arrays by name."""
 
 PRELOAD = (__name__,)
 """Imported once by the fork server."""
@@ -96,8 +101,9 @@ class WorkerProgram:
     shape: SlotShape
     seed: int
     normalize_obs: bool
-    training: PPOConfig
+    training: Settings
     shards: int
+    pipeline: bool = False
     compiled_rows: int | None = None
     """Rows of the largest shard, where gradients are compiled."""
     env_threads: EnvThreads = 1
@@ -105,40 +111,41 @@ class WorkerProgram:
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Everything that workers and driver share."""
         steps = self.shape.n_steps * self.shape.n_envs
-        pipelined = (*self.shape.fields(LEARNING), *self._acting(weights)) if self.training.pipeline else ()
+        pipelined = (*self.shape.fields(LEARNING), *self._acting(weights)) if self.pipeline else ()
         return [
             *self.shape.fields(),
             *pipelined,
             *ShardShape(steps, self.shards, weights, len(TERMS)).fields(),
             *Weights.fields(weights),
-            *self._norms(),
+            *self.norms(),
             Field.of("episode", (self.shape.n_envs,), np.int64),
             heartbeat_field(workers),
         ]
 
-    def _norms(self) -> list[Field]:
+    def norms(self) -> list[Field]:
+        """The statistics that observations are normalised by."""
         return [Field.of(f"norm/{leaf.name}", (2, *leaf.shape), np.float32) for leaf in self._normalised()]
 
     def _acting(self, weights: int) -> list[Field]:
         """What workers act with while the learner changes the original."""
-        originals = (Field.of("weights", (weights,), np.float32), *self._norms())
+        originals = (Field.of("weights", (weights,), np.float32), *self.norms())
         return [replace(field, name=ACTING + field.name) for field in originals]
 
     def freeze(self, arena: Arena) -> None:
         """Have workers act with what is newest now, until the next call."""
-        for name in ("weights", *(field.name for field in self._norms())):
+        for name in ("weights", *(field.name for field in self.norms())):
             arena[ACTING + name][...] = arena[name]
 
     def slots(self, arena: Arena) -> Slots:
         """Where the learner finds a batch."""
-        return Slots(arena, self.shape, LEARNING if self.training.pipeline else "")
+        return Slots(arena, self.shape, LEARNING if self.pipeline else "")
 
-    def obs_normaliser(self, arena: Arena, *, attach: bool = False, prefix: str = "") -> ObsNormaliser | None:
-        """The normaliser whose statistics live in the arena, if there is one; a worker attaches to it."""
+    def obs_normaliser(self, arrays: Arrays, *, attach: bool = False) -> ObsNormaliser | None:
+        """The normaliser whose statistics are among `arrays`, if there is one; a worker attaches to it."""
         if not self.normalize_obs:
             return None
-        arrays = {leaf.name: arena[f"{prefix}norm/{leaf.name}"] for leaf in self._normalised()}
-        return ObsNormaliser(self.shape.spec, arrays, attach=attach)
+        own = {leaf.name: arrays(f"norm/{leaf.name}") for leaf in self._normalised()}
+        return ObsNormaliser(self.shape.spec, own, attach=attach)
 
     def actor(self, policy: nn.Module, groups: int, normaliser: ObsNormaliser | None = None) -> Actor:
         """The policy as acting sees it, over `groups` groups at once."""
@@ -149,26 +156,49 @@ class WorkerProgram:
 
     def __call__(self, arena: Arena, share: Share) -> WorkerJob:
         """Build the envs and the policies. Runs inside the worker."""
-        return WorkerJob(self.collector(arena, share), self.gradient(arena))
+        acting = partial(_named, arena, ACTING) if self.pipeline else arena.__getitem__
+        collector = self.collector(arena, share, [Slots(arena, self.shape)], acting)
+        return WorkerJob(collector, self.gradient(arena))
 
-    def gradient(self, arena: Arena) -> ShardedGradient:
-        """The worker's part of learning, with a copy of the policy of its own."""
+    @property
+    def base(self) -> WorkerProgram:
+        """Itself: async programs are built around one of these."""
+        return self
+
+    def compiled(self, rows: int | None) -> WorkerProgram:
+        """The same, with gradients compiled for so many rows."""
+        return replace(self, compiled_rows=rows)
+
+    def weights(self, arena: Arena) -> Weights:
+        """The newest weights."""
+        return Weights(arena)
+
+    def gradient(self, arena: Arena, slots: Slots | None = None) -> ShardedGradient:
+        """A part of learning; from `slots`, where they are not its own."""
+        gradient = self.gradient_of(arena.__getitem__, self.training)
+        return ShardedGradient(gradient, slots or self.slots(arena), Shards(arena))
+
+    def gradient_of(self, learning: Arrays, training: Settings) -> PPOGradient:
+        """The gradient of a policy of its own, with the weights and observation statistics that are in `learning`."""
         spec = self.shape.spec
         policy = self.policy.build(spec)
-        bind(policy, torch.from_numpy(arena["weights"]), frozen=False)
-        normaliser = self.obs_normaliser(arena, attach=True)
-        gradient = PPOGradient(
-            policy, head_for(spec.action), spec, self.training, normaliser, compiled_rows=self.compiled_rows
-        )
-        return ShardedGradient(gradient, self.slots(arena), Shards(arena))
+        bind(policy, torch.from_numpy(learning("weights")), frozen=False)
+        normaliser = self.obs_normaliser(learning, attach=True)
+        return PPOGradient(policy, head_for(spec.action), spec, training, normaliser, compiled_rows=self.compiled_rows)
 
-    def collector(self, arena: Arena, share: Share) -> RolloutCollector:
-        """The worker's part of collecting."""
+    def collector(self, arena: Arena, share: Share, slots: Sequence[Slots], acting: Arrays) -> RolloutCollector:
+        """The worker's part of collecting.
+
+        Args:
+            arena: Shared memory.
+            share: The worker's.
+            slots: Sets to collect into.
+            acting: The weights and observation statistics to act with, by name.
+        """
         spec, size = self.shape.spec, self.shape.group_size
         policy = self.policy.build(spec)
-        prefix = ACTING if self.training.pipeline else ""
-        bind(policy, torch.from_numpy(arena[prefix + "weights"]))
-        normaliser = self.obs_normaliser(arena, attach=True, prefix=prefix)
+        bind(policy, torch.from_numpy(acting("weights")))
+        normaliser = self.obs_normaliser(acting, attach=True)
         mine = slice(share.first_group * size, (share.first_group + share.groups) * size)
         return RolloutCollector(
             make_block(
@@ -181,7 +211,7 @@ class WorkerProgram:
                 episode=arena["episode"][mine],
                 threads=self.env_threads,
             ),
-            Slots(arena, self.shape),
+            slots,
             self.actor(policy, share.groups, normaliser),
             self.actor(policy, 1, normaliser),
             head_for(spec.action),
@@ -190,6 +220,10 @@ class WorkerProgram:
             groups=share.groups,
             heartbeat=arena["heartbeat"][share.worker],
         )
+
+
+def _named(arena: Arena, prefix: str, name: str) -> NDArray[Any]:
+    return arena[prefix + name]
 
 
 def env_recipe(config: TrainConfig) -> EnvRecipe:

@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 from paceline.batch import Trajectory
 from paceline.collect.history import EpisodeHistory
 from paceline.collect.rollout import CollectTimes
+from paceline.errors import WorkerDied
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.slots import Slots
+from paceline.nets.normalise import RewardNormaliser
 from paceline.runtime.protocol import Runtime
+from paceline.train.restarts import Restarts
 
 
 class Rollouts:
@@ -30,8 +33,9 @@ class Rollouts:
         history: EpisodeHistory,
         clock: Clock,
         *,
+        reward_norm: RewardNormaliser | None = None,
         learning: Slots | None = None,
-        freeze: Callable[[], None] = lambda: None,
+        freeze: Callable[[], None] | None = None,
         trust_env_state: bool = False,
     ) -> None:
         """Collect with these workers.
@@ -42,13 +46,14 @@ class Rollouts:
             tracker: Counts steps and episodes.
             history: Keeps the actions of episodes under way.
             clock: Books the time as `env`, `inference`, `wait` and `sync`.
+            reward_norm: Keeps a return for each env's episode under way.
             learning: In a pipeline, where the learner finds a copy of the rollout while workers write the next.
             freeze: In a pipeline, has workers act with the newest weights until it is called again.
             trust_env_state: Keep pickled envs in checkpoints, and load them: loading runs what is in them.
         """
         self._trust_env_state = trust_env_state
         self._runtime, self._slots, self._clock = runtime, slots, clock
-        self._tracker, self._history = tracker, history
+        self._tracker, self._history, self._reward_norm = tracker, history, reward_norm
         self._learning, self._freeze = learning, freeze
         self._version = 0
         self._pending = False
@@ -58,6 +63,10 @@ class Rollouts:
         """Where each worker's part of the last rollout went."""
         self.finished = Episodes.none()
         """Episodes that ended in the last rollout."""
+        self.restarts = Restarts(runtime)
+        self.lags: list[int] = []
+        """Empty: all of a batch is equally old, and the learner knows how old."""
+        self.dropped_steps = 0
 
     def collect(self, version: int) -> Trajectory:
         """Have every group collect T steps with the weights of `version`."""
@@ -71,13 +80,15 @@ class Rollouts:
     def begin(self, version: int) -> None:
         """The first half of `collect`: returns at once."""
         self._version, self._pending = version, False
-        self._freeze()
+        if self._freeze is not None:
+            self._freeze()
+        self._history.mark()
         self._runtime.start("collect", self.step)
 
     def finish(self) -> Trajectory:
         """The second half: waits."""
         began = perf_counter()
-        self.times = self._runtime.finish()
+        self.times = self._wait()
         self._book(perf_counter() - began)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
@@ -90,6 +101,19 @@ class Rollouts:
                 self._learning.take_over(self._slots)
                 self._pending = True
             return self._trajectory()
+
+    def _wait(self) -> list[CollectTimes]:
+        """Wait for all workers. One that died is replaced: its envs go back to where the rollout began."""
+        while True:
+            try:
+                times: list[CollectTimes] = self._runtime.finish()
+            except WorkerDied as death:
+                _, strayed = self.restarts.replace(death, "restore", self._history.marked())
+                self._strayed(strayed)
+            else:
+                for worker in range(len(times)):
+                    self.restarts.collected(worker)
+                return times
 
     def reset(self) -> None:
         """Begin the first episodes."""
@@ -118,8 +142,14 @@ class Rollouts:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
         restarted = [env for part in self._runtime.run("restore", histories) for env in part]
-        self._history.forget(restarted)
+        self._strayed(restarted)
         return restarted
+
+    def _strayed(self, envs: list[int]) -> None:
+        """These could not be put back where they were, and began a new episode."""
+        for record in (self._history, self._tracker, self._reward_norm):
+            if record is not None:
+                record.forget(envs)
 
     def _trajectory(self) -> Trajectory:
         return (self._learning or self._slots).trajectory(self._version)

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 
+from paceline.algos.settings import ASYNC
 from paceline.errors import CheckpointError, ConfigError, PacelineError
 from paceline.measure.clock import Clock
 from paceline.measure.folder import CONFIG, LAYOUT, SYSTEM_INFO, TRAIN_LOG, RunFolder
@@ -24,10 +26,11 @@ from paceline.measure.tracking import Tracking, require_wandb
 from paceline.measure.train_log import TrainLog
 from paceline.train import checkpoint, loops
 from paceline.train.budget import RunBudget
-from paceline.train.build import Training, build
+from paceline.train.build import build
 from paceline.train.callbacks import AnnouncedRollouts, Callbacks, StopAtScore
 from paceline.train.config import TrainConfig
 from paceline.train.keeper import Keeper
+from paceline.train.training import Training
 
 
 def train(config: TrainConfig, *, argv: list[str] | None = None, callbacks: Iterable[object] = ()) -> Summary:
@@ -63,6 +66,13 @@ def all_callbacks(config: TrainConfig, callbacks: Iterable[object] = ()) -> Call
     if run.stop_at_score is not None:
         own.append(StopAtScore(run.stop_at_score, "evaluation" if run.eval_freq else "episodes"))
     return Callbacks([*own, *callbacks])
+
+
+def topology(training: Training) -> Callable[..., None]:
+    """The loop that this training runs in."""
+    if training.config.run.algo in ASYNC:
+        return loops.train_async
+    return loops.train_pipeline if training.program.pipeline else loops.train_sync
 
 
 def open_folder(config: TrainConfig) -> RunFolder:
@@ -164,9 +174,9 @@ class Run:
         """
         training, keeper, log = self.training, self._keeper, self._log
         callbacks = all_callbacks(self.config) if callbacks is None else callbacks
-        rollouts: loops.Collector = training.rollouts
+        rollouts: Any = training.rollouts
         if "on_rollout" in callbacks:
-            rollouts = AnnouncedRollouts(training.rollouts, keeper.on_rollout)
+            rollouts = AnnouncedRollouts(rollouts, keeper.on_rollout)
         tracker, clock, run = training.tracker, training.clock, self.config.run
         clock.restart("startup")
         if steps is episodes is seconds is None:
@@ -186,8 +196,7 @@ class Run:
             self.notes = []
             keeper.begin(budget, progress, callbacks)
             try:
-                topology = loops.train_pipeline if self.config.training.pipeline else loops.train_sync
-                topology(rollouts, training.learner, budget, keeper)
+                topology(training)(rollouts, training.learner, budget, keeper)
                 return keeper.finish()
             except PacelineError as error:
                 if log is not None:

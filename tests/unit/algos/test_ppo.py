@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from paceline.algos.ppo import MAX_BAD_UPDATES, PPOLearner
 from paceline.algos.ppo_gradient import DeviceGradients, Gradients, PPOGradient, ShardedGradient, WorkersGradients
 from paceline.algos.settings import PPOConfig
+from paceline.algos.targets import GAETargets
 from paceline.batch import Finals, Trajectory
 from paceline.errors import LearnerError
 from paceline.measure.clock import Clock
@@ -101,6 +102,8 @@ def make() -> Iterator[Make]:
             weights,
             gradients,
             shards,
+            GAETargets(config.gamma, config.gae_lambda),
+            FlatAdam(weights.vector),
             config,
             seed=seed,
             clock=Clock(),

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paceline.algos.settings import PPOConfig
 from paceline.cli.flags import ELSEWHERE, NoOptions, field_help, parse
 from paceline.errors import ConfigError
-from paceline.train.config import HOME, SECTIONS, TrainConfig
+from paceline.train.config import TrainConfig, home, section_types
 
 
 def read(*argv: str) -> TrainConfig:
@@ -55,7 +56,7 @@ def test_an_omitted_flag_never_overrides_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_dashes_underscores_equals_signs_and_exponents(argv: tuple[str, ...]) -> None:
-    training = read(*ENV, *argv).training
+    training: Any = read(*ENV, *argv).training
     assert (training.n_steps, training.gae_lambda) == (64, 0.9)
 
 
@@ -142,12 +143,12 @@ def test_help_lists_every_setting_with_its_text_and_default(
         read("--help")
     assert raised.value.code == 0
     shown = capsys.readouterr().out
-    assert [name for name in HOME.keys() - ELSEWHERE if f"--{name.replace('_', '-')} " not in shown] == []
+    assert [name for name in home("ppo").keys() - ELSEWHERE if f"--{name.replace('_', '-')} " not in shown] == []
     assert "(default: 128)" in shown
     assert "Steps each env takes before an update (T)." in shown
 
 
-@pytest.mark.parametrize("cls", list(SECTIONS.values()))
+@pytest.mark.parametrize("cls", list(section_types("ppo").values()))
 def test_every_field_has_a_help_text(cls: type[PPOConfig]) -> None:
     texts = field_help(cls)
     assert [item.name for item in fields(cls) if not texts.get(item.name, "").endswith(".")] == []

@@ -100,7 +100,7 @@ def bed(
                 group_size=SIZE,
                 episode=arena["episode"][first * SIZE : last * SIZE],
             ),
-            slots,
+            [slots],
             act,
             group_act,
             head_for(spec.action),

@@ -7,8 +7,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from paceline.envs.busy import SLOW_FACTOR, Busy, burn
+from paceline.envs.busy import SLOW_ENV_FACTOR, SLOW_FACTOR, Busy, burn
 from paceline.envs.make import EnvRecipe
+from paceline.envs.seeding import episode_seed
 from paceline.errors import ConfigError
 
 
@@ -98,3 +99,16 @@ def test_impossible_settings_are_refused_with_their_value(kwargs: dict[str, floa
     ((name, value),) = kwargs.items()
     with pytest.raises(ConfigError, match=f"{name}={value}"):
         EnvRecipe(source="paceline/Busy-v0", kwargs=kwargs).make()
+
+
+def test_one_env_of_a_run_may_be_slow_for_good() -> None:
+    def slept(seeds: list[int]) -> float:
+        env = Busy(cpu_ms=0.0, sleep_ms=1.0, slow_env=3, run_seed=7)
+        for seed in seeds:
+            env.reset(seed=seed)
+        return env._factor
+
+    assert slept([episode_seed(7, 3, 0)]) == SLOW_ENV_FACTOR
+    assert slept([episode_seed(7, 3, 0), episode_seed(7, 3, 1)]) == SLOW_ENV_FACTOR, "also in later episodes"
+    assert slept([episode_seed(7, 2, 0)]) == 1
+    assert slept([episode_seed(8, 3, 0)]) == 1

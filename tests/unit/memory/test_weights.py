@@ -6,11 +6,12 @@ import multiprocessing
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from paceline.memory.shared import Arena
-from paceline.memory.weights import Weights
+from paceline.memory.shared import Arena, Field
+from paceline.memory.weights import Snapshots, Weights
 
 
 @pytest.fixture
@@ -65,3 +66,78 @@ def test_another_process_reads_the_same_weights(arena: Arena) -> None:
     process.join(60)
     assert process.exitcode == 0
     assert (weights.version, weights.vector.tolist()) == (1, [1.0] * 10)
+
+
+def snapshot_arena() -> Arena:
+    parts = [Field.of("weights", (4,), np.float32), Field.of("norm/obs", (2, 3), np.float32)]
+    return Arena.create([*Weights.fields(4), parts[1], *Snapshots.fields(parts)])
+
+
+def test_a_copy_has_all_parts_of_one_version() -> None:
+    arena = snapshot_arena()
+    try:
+        snapshots = Snapshots(arena, ["weights", "norm/obs"])
+        weights = Weights(arena, snapshots)
+        weights.begin(torch.full((4,), 5.0))
+        private, parts = snapshots.private()
+        assert snapshots.copy(private) == 0
+        assert parts["weights"].tolist() == [5.0] * 4
+        arena["norm/obs"][...] = 7.0
+        weights.publish(torch.full((4,), 6.0))
+        weights.vector.fill_(99.0)  # the learner goes on
+        assert snapshots.copy(private) == 1
+        assert parts["weights"].tolist() == [6.0] * 4
+        assert parts["norm/obs"].tolist() == [[7.0] * 3] * 2
+    finally:
+        arena.close()
+
+
+def test_a_copy_that_was_overtaken_is_made_again() -> None:
+    arena = snapshot_arena()
+    try:
+        snapshots = Snapshots(arena, ["weights", "norm/obs"])
+        weights = Weights(arena, snapshots)
+        weights.begin(torch.zeros(4))
+        reads = 0
+
+        class Overtaken(np.ndarray[Any, Any]):
+            def __setitem__(self, key: Any, value: Any) -> None:
+                nonlocal reads
+                super().__setitem__(key, value)
+                reads += 1
+                if reads == 1:  # two versions appear while the first copy is being made
+                    weights.publish(torch.ones(4))
+                    weights.publish(torch.full((4,), 2.0))
+
+        private = snapshots.private()[0].view(Overtaken)
+        assert snapshots.copy(private) == 2
+        assert reads == 2
+        assert private[:4].tolist() == [2.0] * 4
+    finally:
+        arena.close()
+
+
+def _publish_for_ever(arena: Arena, stop: Any) -> None:
+    weights = Weights(arena, Snapshots(arena, ["weights", "norm/obs"]))
+    while not stop.is_set():
+        value = float(weights.version + 1)
+        arena["norm/obs"][...] = value
+        weights.publish(torch.full((4,), value))
+
+
+def test_no_copy_is_ever_torn() -> None:
+    arena = snapshot_arena()
+    context = multiprocessing.get_context("fork")
+    stop = context.Event()
+    writer = context.Process(target=_publish_for_ever, args=(arena, stop))
+    writer.start()
+    try:
+        snapshots = Snapshots(arena, ["weights", "norm/obs"])
+        private, _ = snapshots.private()
+        for _ in range(2000):
+            version = snapshots.copy(private)
+            assert (private == version).all()
+    finally:
+        stop.set()
+        writer.join(5.0)
+        arena.close()

@@ -12,8 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.algos.settings import SETTINGS
 from paceline.errors import ConfigError
-from paceline.train.config import ALIASES, HOME, SECTIONS, TrainConfig
+from paceline.train.config import ALIASES, TrainConfig, home, section_types
 
 
 def flat(**settings: Any) -> TrainConfig:
@@ -233,9 +234,11 @@ def test_a_setting_and_its_alias_together_are_refused() -> None:
 
 
 def test_flag_names_are_unique_over_sections_and_aliases_point_somewhere() -> None:
-    assert len(HOME) == sum(len(fields(cls)) for cls in SECTIONS.values())
-    assert set(ALIASES.values()) <= HOME.keys()
-    assert not ALIASES.keys() & HOME.keys()
+    for algo in SETTINGS:
+        known = home(algo)
+        assert len(known) == sum(len(fields(cls)) for cls in section_types(algo).values())
+        assert set(ALIASES.values()) <= known.keys()
+        assert not ALIASES.keys() & known.keys()
 
 
 def test_env_is_required() -> None:

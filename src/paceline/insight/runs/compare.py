@@ -110,6 +110,7 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
     rows = [
         row("state", _state),
         row("seeds" if any(len(side.runs) > 1 for side in sides) else "seed", _seeds),
+        row("mode", lambda side: " or ".join(dict.fromkeys(run.mode or MISSING for run in side.runs))),
         row("workers", lambda side: _either([run.num_workers for run in side.runs], _workers)),
         row("envs", lambda side: _either([run.n_envs for run in side.runs], "{:,}".format)),
         of("steps", lambda run: run.steps, "{:,.0f}".format),
@@ -132,6 +133,9 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
     rows += [
         of("peak memory", lambda run: run.peak_memory_mb, lambda mb: f"{mb:,.0f} MB"),
         of("CPU use (100% = a core)", lambda run: run.cpu_percent, lambda percent: f"{percent:,.0f}%"),
+        of("policy lag, mean", lambda run: run.lag_mean, "{:,.2g}".format),
+        of("policy lag, most", lambda run: run.lag_max, "{:,.0f}".format),
+        of("steps not learned from", lambda run: run.dropped_steps, "{:,.0f}".format),
         of("restarts of workers", lambda run: run.restarts, "{:,.3g}".format),
     ]
     shares = [side.shares for side in sides]

@@ -52,7 +52,9 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def differences(sides: Sequence[Side]) -> tuple[Difference, ...]:
     """Everything in which the runs differ beyond seed, workers and folders; the gravest first."""
-    facts = [[_facts(run) for run in side.runs] for side in sides]
+    # Settings of different algorithms share little more than names.
+    one_algo = len({run.algo for side in sides for run in side.runs}) == 1
+    facts = [[_facts(run, training=one_algo) for run in side.runs] for side in sides]
     names = dict.fromkeys(name for side in facts for run in side for name in run)
     found = []
     for name in names:
@@ -117,7 +119,7 @@ def machine(run: RunResult) -> str | None:
     return f"{cpu}, {count} cores" + (f" (quota {quota:g})" if isinstance(quota, int | float) else "")
 
 
-def _facts(run: RunResult) -> dict[str, tuple[Kind, str]]:
+def _facts(run: RunResult, *, training: bool = True) -> dict[str, tuple[Kind, str]]:
     """What a run was, by name; what its folder does not say is left out."""
     facts: dict[str, tuple[Kind, str]] = {}
 
@@ -126,14 +128,14 @@ def _facts(run: RunResult) -> dict[str, tuple[Kind, str]]:
 
     for name, given, kind in (
         ("env", run.env, Kind.TASK),
-        ("algo", run.algo, Kind.TASK),
+        ("algo", run.algo, Kind.SETTINGS),
         ("n_envs", run.n_envs, Kind.SETTINGS),
         ("group_size", run.group_size, Kind.SETTINGS),
         ("machine", machine(run), Kind.MACHINE),
     ):
         if given is not None:
             add(name, given, kind)
-    for section in ("env", "training", "policy", "run"):
+    for section in ("env", *(["training"] if training else []), "policy", "run"):
         settings = run.config.get(section)
         for name, value in (settings if isinstance(settings, dict) else {}).items():
             if section == "run":

@@ -50,6 +50,10 @@ class RunResult:
     startup_s: float | None = None
     cpu_percent: float | None = None
     """Mean over the run; 100 is one core."""
+    lag_mean: float | None = None
+    lag_max: float | None = None
+    """Updates between collecting and learning."""
+    dropped_steps: int | None = None
     weights_sha256: str | None = None
     config: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """config.yaml by section; empty where there is none that can be read."""
@@ -58,6 +62,11 @@ class RunResult:
     """system_info.json; empty likewise."""
     progress: Columns = field(default_factory=dict, compare=False, repr=False)
     """progress.csv; empty where a finished run has lost it."""
+
+    @property
+    def mode(self) -> str | None:
+        """The algorithm, as it is asked for on the command line."""
+        return self.algo and self.algo + (" --pipeline" if self.setting("training", "pipeline") is True else "")
 
     def setting(self, section: str, name: str) -> Any:
         """A value of config.yaml, or None."""
@@ -148,6 +157,9 @@ def _from_summary(file: Path, shared: Mapping[str, Any]) -> RunResult:
         final_eval=get("mean_reward", float, within=get("final_eval", dict) or {}),
         best_eval=get("mean_reward", float, within=get("best_eval", dict) or {}),
         peak_memory_mb=get("peak_memory_mb", float),
+        lag_mean=get("mean", float, within=get("lag", dict) or {}),
+        lag_max=get("max", float, within=get("lag", dict) or {}),
+        dropped_steps=get("dropped_steps", int),
         phases={name: get(name, float, within=phases) or 0.0 for name in phases},
         restarts=get("restarts", int),
         weights_sha256=get("weights_sha256", str) or None,

@@ -1,0 +1,167 @@
+"""What a batch says the policy and the value function should move towards: by GAE, or by V-trace for older data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from paceline.algos.settings import A3CConfig, APPOConfig, PPOConfig, Settings
+from paceline.batch import Trajectory
+from paceline.nets.features import policy_input
+from paceline.nets.normalise import ObsNormaliser
+from paceline.ops.distributions import ActionHead
+from paceline.ops.returns import gae, next_values
+from paceline.ops.scores import score
+from paceline.ops.vtrace import vtrace
+from paceline.spec import EnvSpec
+
+ROWS = 1024
+"""Rows of a forward pass over a whole batch: larger ones only take more memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """All `[T, B]`."""
+
+    advantage: Tensor
+    """What the surrogate's ratio is weighted with."""
+    returns: Tensor
+    """Targets of the value function."""
+    log_prob: Tensor
+    """What the ratio is taken to."""
+    value: Tensor
+    """What the value function said."""
+
+
+class Targets(Protocol):
+    """How a batch is judged."""
+
+    def __call__(self, batch: Trajectory, reward: Tensor) -> Target:
+        """Judge a batch.
+
+        Args:
+            batch: As it was collected.
+            reward: `[T, B]`, perhaps normalised.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class GAETargets:
+    """Generalised advantage estimation, with what was predicted while acting: for data of the newest weights."""
+
+    gamma: float
+    lam: float
+
+    def __call__(self, batch: Trajectory, reward: Tensor) -> Target:
+        """See `Targets`."""
+        finals, value = batch.finals, batch.value[:-1]
+        advantage, returns = gae(
+            reward,
+            value,
+            next_values(batch.value, finals.t, finals.env, finals.value),
+            batch.terminated,
+            batch.terminated | batch.truncated,
+            gamma=self.gamma,
+            lam=self.lam,
+        )
+        return Target(advantage, returns, batch.log_prob, value)
+
+
+class VTraceTargets:
+    """V-trace, with what the network being learned predicts now: for data of older weights.
+
+    Args:
+        policy: The network being learned, on the CPU.
+        head: The action distribution.
+        spec: What it sees.
+        obs_norm: Normaliser of observations.
+        gamma: Discount.
+        lam: Weight of longer returns.
+        rho_clip: Largest importance weight of a step's own error.
+        c_clip: Largest weight of what comes later.
+        proximal: Whether the surrogate takes its ratio to the policy that acted, and so weighs each step itself
+            (APPO); otherwise the weight is in the advantage (IMPALA).
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        head: ActionHead,
+        spec: EnvSpec,
+        obs_norm: ObsNormaliser | None,
+        *,
+        gamma: float,
+        lam: float,
+        rho_clip: float,
+        c_clip: float,
+        proximal: bool,
+    ) -> None:
+        self._policy, self._head, self._spec, self._obs_norm = policy, head, spec, obs_norm
+        self._settings = {"gamma": gamma, "lam": lam, "rho_clip": rho_clip, "c_clip": c_clip}
+        self._proximal = proximal
+
+    def __call__(self, batch: Trajectory, reward: Tensor) -> Target:
+        """See `Targets`."""
+        steps, envs = batch.reward.shape
+        params, values = self._predict({name: leaf.flatten(0, 1) for name, leaf in batch.obs.items()})
+        log_prob = score(
+            self._head,
+            params[: steps * envs],
+            batch.action.flatten(0, 1).numpy(),
+            None if batch.mask is None else batch.mask[:-1].flatten(0, 1).numpy(),
+        ).log_prob.reshape(steps, envs)
+        value = torch.from_numpy(values.reshape(steps + 1, envs))
+        finals = batch.finals
+        final_values = torch.from_numpy(self._predict(finals.obs)[1])
+        target = vtrace(
+            log_prob - batch.log_prob.numpy(),
+            reward.numpy(),
+            value[:-1].numpy(),
+            next_values(value, finals.t, finals.env, final_values).numpy(),
+            batch.terminated.numpy(),
+            (batch.terminated | batch.truncated).numpy(),
+            **self._settings,
+        )
+        returns = torch.from_numpy(target.vs)
+        if self._proximal:
+            return Target(torch.from_numpy(target.advantage), returns, batch.log_prob, value[:-1])
+        weighted = torch.from_numpy(target.rho * target.advantage)
+        return Target(weighted, returns, torch.from_numpy(log_prob), value[:-1])
+
+    @torch.no_grad()
+    def _predict(self, obs: dict[str, Tensor]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Distribution parameters and values of `[N, ...]` observations."""
+        count = len(next(iter(obs.values())))
+        params = np.empty((count, self._spec.action.param_size), np.float32)
+        values = np.empty(count, np.float32)
+        for start in range(0, count, ROWS):
+            rows = slice(start, start + ROWS)
+            part = {name: leaf[rows] for name, leaf in obs.items()}
+            seen = part if self._obs_norm is None else self._obs_norm.apply_torch(part)
+            outputs, value = self._policy(policy_input(self._spec, seen))
+            params[rows], values[rows] = outputs.numpy(), value.numpy()
+        return params, values
+
+
+def targets_for(
+    config: Settings, policy: nn.Module, head: ActionHead, spec: EnvSpec, obs_norm: ObsNormaliser | None
+) -> Targets:
+    """How an algorithm judges batches; `policy` has the newest weights."""
+    if isinstance(config, PPOConfig | A3CConfig):
+        return GAETargets(config.gamma, config.gae_lambda)
+    return VTraceTargets(
+        policy,
+        head,
+        spec,
+        obs_norm,
+        gamma=config.gamma,
+        lam=config.vtrace_lambda,
+        rho_clip=config.rho_clip,
+        c_clip=config.c_clip,
+        proximal=isinstance(config, APPOConfig),
+    )

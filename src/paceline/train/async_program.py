@@ -1,0 +1,134 @@
+"""What a worker of an asynchronous run is handed: it collects from weights of its own, renewed as it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.algos.ppo_gradient import ShardedGradient
+from paceline.collect.rollout import RolloutCollector
+from paceline.memory.shards import ShardShape
+from paceline.memory.shared import Arena, Field
+from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.weights import Snapshots, Weights
+from paceline.ops.surrogate import TERMS
+from paceline.runtime.process import heartbeat_field
+from paceline.runtime.protocol import Share
+from paceline.train.orders import Collected
+from paceline.train.program import LEARNING, WorkerProgram
+
+
+class AsyncJob:
+    """Collects into whatever set it is told to, with the newest weights at the beginning of every slot, or of some.
+
+    Args:
+        collector: Acts with `private`.
+        snapshots: The newest weights.
+        private: Its own copy of them.
+        begun: [sets] the version that each set is being collected with, for the learner to see.
+        sync_every: Slots collected with one copy.
+    """
+
+    def __init__(
+        self,
+        collector: RolloutCollector,
+        snapshots: Snapshots,
+        private: NDArray[np.float32],
+        begun: NDArray[np.int64],
+        sync_every: int,
+    ) -> None:
+        self._collector, self._snapshots, self._private = collector, snapshots, private
+        self._begun, self._sync_every = begun, sync_every
+        self._slots = self._version = 0
+
+    def reset(self) -> None:
+        """Begin every env's episode."""
+        self._collector.reset()
+
+    def collect(self, step: int, into: int) -> Collected:
+        """Fill one set of slots."""
+        if self._slots % self._sync_every == 0:
+            self._version = self._snapshots.copy(self._private)
+        self._slots += 1
+        self._begun[into] = self._version
+        return Collected(into=into, version=self._version, times=self._collector.collect(step, into))
+
+    def close(self) -> None:
+        """Close the envs."""
+        self._collector.close()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AsyncProgram:
+    """Builds the job of one worker's share of the groups."""
+
+    base: WorkerProgram
+    sets: int
+    """Slots that a worker may have filled or be filling."""
+    sync_every: int
+    batch_slots: int
+    """Slots that make a batch."""
+    batch_groups: int
+    """Groups that a batch has room for."""
+
+    def fields(self, weights: int, workers: int) -> list[Field]:
+        """Everything that workers and driver share."""
+        base, learning = self.base, self._learning()
+        acting = [*Weights.fields(weights)[:1], *base.norms()]
+        return [
+            *(field for number in range(self.sets) for field in base.shape.fields(f"{number}/")),
+            *learning.fields(LEARNING),
+            *ShardShape(learning.n_steps * learning.n_envs, base.shards, weights, len(TERMS)).fields(),
+            *Weights.fields(weights),
+            *base.norms(),
+            *Snapshots.fields(acting),
+            Field.of("begun_version", (max(1, workers), self.sets), np.int64),
+            Field.of("episode", (base.shape.n_envs,), np.int64),
+            heartbeat_field(workers),
+        ]
+
+    @property
+    def plan(self) -> AsyncProgram:
+        """Itself: the program of A3C is built around one of these."""
+        return self
+
+    def snapshots(self, arena: Arena) -> Snapshots:
+        """Where every version of the weights goes, and of the statistics of observations."""
+        return Snapshots(arena, ["weights", *(field.name for field in self.base.norms())])
+
+    def weights(self, arena: Arena) -> Weights:
+        """The newest weights."""
+        return Weights(arena, self.snapshots(arena))
+
+    def gradient(self, arena: Arena) -> ShardedGradient:
+        """A part of learning."""
+        return self.base.gradient(arena, self.slots(arena))
+
+    def compiled(self, rows: int | None) -> AsyncProgram:
+        """The same, with gradients compiled for so many rows."""
+        return replace(self, base=self.base.compiled(rows))
+
+    def slot_sets(self, arena: Arena) -> list[Slots]:
+        """Where workers collect."""
+        return [Slots(arena, self.base.shape, f"{number}/") for number in range(self.sets)]
+
+    def slots(self, arena: Arena) -> Slots:
+        """Where the learner finds a batch."""
+        return Slots(arena, self._learning(), LEARNING)
+
+    def _learning(self) -> SlotShape:
+        return replace(self.base.shape, groups=self.batch_groups)
+
+    def __call__(self, arena: Arena, share: Share) -> AsyncJob:
+        """Build the envs and the policy. Runs inside the worker."""
+        snapshots = self.snapshots(arena)
+        private, parts = snapshots.private()
+        return AsyncJob(
+            self.base.collector(arena, share, self.slot_sets(arena), parts.__getitem__),
+            snapshots,
+            private,
+            arena["begun_version"][share.worker],
+            self.sync_every,
+        )

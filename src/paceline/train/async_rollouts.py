@@ -1,0 +1,150 @@
+"""Batches of whatever is ready first, and never too old.
+
+Orders -> full slots -> enough for a batch? -> copied side by side -> learned from -> ordered anew
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.batch import Trajectory
+from paceline.measure.clock import Clock
+from paceline.measure.episodes import Episodes
+from paceline.memory.slots import Slots
+from paceline.train.orders import Full, Orders
+from paceline.train.restarts import Restarts
+
+OnLag = Literal["stall", "drop", "mask"]
+
+
+class AsyncRollouts:
+    """Collects continuously; a batch is whatever is ready first."""
+
+    def __init__(
+        self,
+        orders: Orders,
+        learning: Slots,
+        clock: Clock,
+        *,
+        batch_slots: int,
+        max_lag: int | None = None,
+        on_lag: OnLag = "stall",
+    ) -> None:
+        """Collect what is ordered.
+
+        Args:
+            orders: Has workers fill slots.
+            learning: Where a batch is put together.
+            clock: Books the time as `wait` and `sync`.
+            batch_slots: Slots that make a batch.
+            max_lag: Updates that the weights may have had since a slot was begun; None for any number.
+            on_lag: What happens to slots that would be older: the learner waits for them in time, or they are left
+                out, or they take their place in a batch without counting.
+        """
+        self._orders, self._learning, self._clock = orders, learning, clock
+        self._batch_slots, self._max_lag, self._on_lag = batch_slots, max_lag, on_lag
+        self._ready: list[Full] = []
+        self._batch: list[Full] = []
+        self._drops = 0
+        self.learned_steps = 0
+        self.lags: list[int] = []
+        """Of the slots of the last batch that were learned from."""
+        self.times = orders.times()
+        """Where each worker's time went between the last two batches."""
+        self.finished = Episodes.none()
+        """Episodes that ended between the last two batches."""
+
+    @property
+    def restarts(self) -> Restarts:
+        """Of workers."""
+        return self._orders.restarts
+
+    @property
+    def dropped_steps(self) -> int:
+        """Steps that were collected and not learned from, those that wait for a batch included."""
+        return self._drops + sum(full.steps for full in self._ready)
+
+    def reset(self) -> None:
+        """Begin the first episodes."""
+        self._orders.begin()
+
+    def next_batch(self, version: int) -> Trajectory:
+        """The slots that are ready first, once there are enough of them; the oldest first.
+
+        Args:
+            version: Of the weights that will learn from it.
+        """
+        began = perf_counter()
+        self._drop(version)
+        while len(self._ready) < self._batch_slots or self._too_old_soon(version):
+            self._ready += self._orders.receive()
+            self._drop(version)
+        self._clock.add("wait", perf_counter() - began)
+        with self._clock.phase("sync"):
+            return self._assemble(version)
+
+    def release(self) -> None:
+        """The batch was learned from: order its slots anew."""
+        for full in self._batch:
+            self._orders.order(full)
+        self._batch = []
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Where collection is, for a checkpoint."""
+        return {**self._orders.state(), "counts": np.array([self.learned_steps, self.dropped_steps])}
+
+    def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
+        """Go on with each env's next episode; returns the envs, which are all."""
+        self.learned_steps, self._drops = (int(count) for count in state["counts"])
+        return self._orders.load(state)
+
+    def _lag(self, full: Full, version: int) -> int:
+        return version - full.said.version if full.said.lag is None else full.said.lag
+
+    def _too_old(self, full: Full, version: int) -> bool:
+        return self._max_lag is not None and self._lag(full, version) > self._max_lag
+
+    def _too_old_soon(self, version: int) -> bool:
+        """Whether some slot under way would be too old for the batch after this one, and so has to be waited for."""
+        if self._on_lag != "stall" or self._max_lag is None:
+            return False
+        oldest = self._orders.oldest_under_way()
+        return oldest is not None and version + 1 - oldest > self._max_lag
+
+    def _drop(self, version: int) -> None:
+        """Leave out what is too old. While stalling that is rare: a slot that was long in the queue."""
+        old = [full for full in self._ready if self._too_old(full, version)]
+        if self._on_lag == "mask" and len(old) < self._batch_slots:
+            return  # they take their place in the next batch, beside newer ones
+        self._ready = [full for full in self._ready if not self._too_old(full, version)]
+        for full in old:
+            self._drops += full.steps
+            self._orders.order(full)
+
+    def _assemble(self, version: int) -> Trajectory:
+        """Copy the oldest slots side by side."""
+        by_age = sorted(self._ready, key=lambda full: full.said.version)
+        self._batch, self._ready = by_age[: self._batch_slots], by_age[self._batch_slots :]
+        self.lags = []
+        valid, at = self._learning.array("valid"), 0
+        for full in self._batch:
+            begin, at = at, self._learning.put(full.slots, full.columns, at)
+            if self._too_old(full, version):
+                self._drops += full.steps
+                valid[:, begin:at] = False
+            else:
+                self.learned_steps += full.steps
+                self.lags.append(self._lag(full, version))
+        # Workers may own different numbers of groups: what is left of the room counts for nothing.
+        valid[:, at:] = False
+        self._learning.array("final_count")[at // self._learning.shape.group_size :] = 0
+        self.times, self.finished = self._orders.times(), self._orders.finished()
+        return self._learning.trajectory(min(full.said.version for full in self._batch))
+
+    def said(self) -> list[dict[str, float]]:
+        """What workers that learn by themselves say of the slots of the last batch."""
+        return [dict(full.said.stats) for full in self._batch if full.said.stats is not None]

@@ -1,0 +1,162 @@
+"""Keeps workers supplied with slots to fill, takes in what they have filled, and replaces those that die.
+
+    worker: collect -> collect -> collect ...      it has its next orders in its pipe, and so never waits
+    driver: <- slot, <- slot, order that slot anew ...
+
+The orders that a worker has are its credits: with all of its slots full it has none left, and rests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.collect.rollout import CollectTimes
+from paceline.errors import WorkerDied
+from paceline.measure.episodes import Episodes, EpisodeTracker
+from paceline.memory.slots import Slots
+from paceline.runtime.protocol import Runtime, Share
+from paceline.train.restarts import Restarts
+
+POLL_S = 0.5
+NOT_BEGUN = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collected:
+    """What a worker says about a slot that it has filled."""
+
+    into: int
+    version: int
+    """Of the weights it was collected with."""
+    times: CollectTimes
+    lag: int | None = None
+    """Updates since, where the worker has learned from it itself."""
+    stats: Mapping[str, float] | None = None
+    """What came of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """A slot that its worker has filled, and that nobody writes until it is ordered anew."""
+
+    worker: int
+    columns: slice
+    slots: Slots
+    said: Collected
+
+    @property
+    def steps(self) -> int:
+        """Steps that count."""
+        return int(np.count_nonzero(self.slots.array("valid")[:, self.columns]))
+
+
+class Orders:
+    """The driver's end of workers that never wait."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sets: list[Slots],
+        shares: list[Share],
+        begun: NDArray[np.int64],
+        episode: NDArray[np.int64],
+        tracker: EpisodeTracker,
+    ) -> None:
+        """Order from these workers.
+
+        Args:
+            runtime: The workers.
+            sets: Where their slots are.
+            shares: What each worker owns.
+            begun: [workers, sets] the version each slot is being collected with; written by workers.
+            episode: [n_envs] number of each env's episode; written by workers.
+            tracker: Counts steps and episodes.
+        """
+        self._runtime, self._sets, self._shares = runtime, sets, shares
+        self._begun, self._episode, self._tracker = begun, episode, tracker
+        self._ordered: set[tuple[int, int]] = set()
+        self._steps = [0] * len(shares)
+        self._finished: list[Episodes] = []
+        self.restarts = Restarts(runtime)
+        self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
+
+    def begin(self) -> None:
+        """Begin the first episodes, and order every slot."""
+        self._runtime.run("reset")
+        for share in self._shares:
+            for into in range(len(self._sets)):
+                self._order(share.worker, into)
+
+    def order(self, full: Full) -> None:
+        """Have a slot filled anew."""
+        self._order(full.worker, full.said.into)
+
+    def receive(self) -> list[Full]:
+        """Slots that were filled, in the order of their arrival; empty after a while, or if a worker was replaced."""
+        try:
+            answers = self._runtime.take(POLL_S)
+        except WorkerDied as death:
+            self._replace(death)
+            return []
+        return [self._take_in(worker, said) for worker, said in answers]
+
+    def oldest_under_way(self) -> int | None:
+        """The oldest version that some slot is being collected with; None if none has been begun."""
+        versions = [int(self._begun[slot]) for slot in self._ordered]
+        return min((version for version in versions if version != NOT_BEGUN), default=None)
+
+    def finished(self) -> Episodes:
+        """Episodes that ended since this was last asked."""
+        ended, self._finished = self._finished, []
+        return Episodes.joined(ended)
+
+    def times(self) -> list[CollectTimes]:
+        """Where the time of each worker's slots went since this was last asked."""
+        times, self._times = self._times, [CollectTimes(0.0, 0.0, 0.0) for _ in self._shares]
+        return times
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Where collection is. Episodes under way are not kept."""
+        return {"episode": self._episode.copy(), "steps": np.array(self._steps)}
+
+    def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
+        """Go on with each env's next episode; returns the envs, which are all."""
+        self._episode[:] = state["episode"] + 1
+        self._steps = [int(max(state["steps"]))] * len(self._shares)
+        self.begin()
+        everyone = list(range(len(self._episode)))
+        self._tracker.forget(everyone)
+        return everyone
+
+    def _order(self, worker: int, into: int) -> None:
+        self._begun[worker, into] = NOT_BEGUN
+        self._ordered.add((worker, into))
+        self._runtime.post(worker, "collect", self._steps[worker], into)
+        self._steps[worker] += self._sets[into].shape.n_steps
+
+    def _take_in(self, worker: int, said: Collected) -> Full:
+        self._ordered.discard((worker, said.into))
+        self.restarts.collected(worker)
+        self._times[worker] = self._times[worker].plus(said.times)
+        full = Full(worker, self._columns(worker), self._sets[said.into], said)
+        parts = [full.slots.array(name)[:, full.columns] for name in ("reward", "terminated", "truncated", "valid")]
+        self._finished.append(self._tracker.update(*parts, first_env=full.columns.start))
+        return full
+
+    def _replace(self, death: WorkerDied) -> None:
+        """A new process for a worker that died: its envs begin new episodes, its orders are given again."""
+        columns = self._columns(death.worker)
+        self._episode[columns] += 1
+        worker, _ = self.restarts.replace(death, "reset")
+        self._tracker.forget(list(range(columns.start, columns.stop)))
+        for lost in sorted(into for owner, into in self._ordered if owner == worker):
+            self._order(worker, lost)
+
+    def _columns(self, worker: int) -> slice:
+        share, size = self._shares[worker], self._sets[0].shape.group_size
+        return slice(share.first_group * size, (share.first_group + share.groups) * size)

@@ -1,0 +1,60 @@
+"""New processes for workers that died, as long as that helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.errors import WorkerDied
+from paceline.runtime.protocol import Runtime
+
+MOST_IN_A_ROW = 3
+"""Deaths of one worker with nothing collected in between after which it is given up: it would die for ever."""
+
+
+class Restarts:
+    """Replaces workers, counts, and says so.
+
+    Args:
+        runtime: Theirs.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._in_a_row: dict[int, int] = {}
+        self.count = 0
+        self._notes: list[str] = []
+
+    def replace(self, death: WorkerDied, command: str, *args: Any) -> tuple[int, Any]:
+        """Put a new process in its place.
+
+        Args:
+            death: Whose, and of what.
+            command: What the new one does first.
+            *args: Of the command.
+
+        Returns:
+            The worker's number, and the result of the command.
+
+        Raises:
+            WorkerDied: It has died too often.
+        """
+        while True:
+            worker = death.worker
+            deaths = self._in_a_row[worker] = self._in_a_row.get(worker, 0) + 1
+            if deaths > MOST_IN_A_ROW:
+                raise WorkerDied(f"{death}\nIt was replaced {MOST_IN_A_ROW} times in a row; that is enough.", worker)
+            self._notes.append(f"{death} It is replaced, and training goes on.")
+            self.count += 1
+            try:
+                return worker, self._runtime.respawn(worker, command, *args)
+            except WorkerDied as again:
+                death = again
+
+    def collected(self, worker: int) -> None:
+        """It does its work."""
+        self._in_a_row.pop(worker, None)
+
+    def notes(self) -> list[str]:
+        """What happened since this was last asked, in words."""
+        notes, self._notes = self._notes, []
+        return notes

@@ -1,0 +1,117 @@
+"""One training: its parts, and what of them goes into checkpoints and models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from paceline.envs.make import EnvRecipe
+from paceline.measure.clock import Clock
+from paceline.measure.episodes import EpisodeTracker
+from paceline.memory.shared import Arena
+from paceline.memory.weights import Weights
+from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
+from paceline.runtime.protocol import Runtime
+from paceline.spec import EnvSpec
+from paceline.train.checkpoint import Arrays, Snapshot
+from paceline.train.config import TrainConfig
+from paceline.train.evaluate import Evaluator, Predictor
+from paceline.train.layout import Layout
+from paceline.train.program import WorkerProgram, identity
+
+
+@dataclass(slots=True)
+class Training:
+    """The parts of one training. Owns the workers and the shared memory: close it."""
+
+    config: TrainConfig
+    spec: EnvSpec
+    recipe: EnvRecipe
+    program: WorkerProgram
+    layout: Layout
+    clock: Clock
+    tracker: EpisodeTracker
+    arena: Arena
+    weights: Weights
+    learner: Any
+    runtime: Runtime
+    rollouts: Any
+    """`Rollouts`, or in async modes `AsyncRollouts`: what the loop of the topology asks for batches."""
+    predictor: Predictor
+    reward_norm: RewardNormaliser | None
+    obs_norm: ObsNormaliser | None
+    device: torch.device
+    compiled: bool
+    """Whether gradients are compiled: asked for, and possible here."""
+    resumed_meta: dict[str, Any] = field(default_factory=dict)
+    """The manifest of the checkpoint this training goes on from."""
+
+    def identity(self) -> dict[str, Any]:
+        """What a snapshot must agree on for its weights to be of use here."""
+        return identity(self.config, self.spec, len(self.weights.vector))
+
+    def schedule(self) -> dict[str, Any]:
+        """What a bit-exact continuation must agree on besides."""
+        return {
+            "env": self.recipe.name,
+            "seed": self.config.run.seed,
+            "n_envs": self.config.n_envs,
+            "group_size": self.layout.group_size,
+            "n_steps": self.config.training.n_steps,
+            "grad_shards": self.program.shards,
+            "pipeline": self.program.pipeline,
+            "compiled": self.compiled,
+            "normalize_reward": self.config.env.normalize_reward,
+        }
+
+    def model_state(self) -> Arrays:
+        """What prediction needs: weights and observation statistics."""
+        state: Arrays = {"learner/weights": self.weights.vector.numpy()}
+        if self.obs_norm is not None:
+            state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
+        return state
+
+    def snapshot(self) -> Snapshot:
+        """The same as a snapshot that was never on disk."""
+        copied = {key: value.copy() for key, value in self.model_state().items()}
+        return Snapshot(Path("memory"), copied, {"identity": self.identity()})
+
+    def state(self) -> Arrays:
+        """All that a bit-exact resume needs."""
+        parts = {"learner": self.learner, "rollouts": self.rollouts, "tracker": self.tracker}
+        if self.reward_norm is not None:
+            parts["reward_norm"] = self.reward_norm
+        state = self.model_state()
+        for prefix, part in parts.items():
+            state |= {f"{prefix}/{key}": value for key, value in part.state().items()}
+        return state
+
+    def load_model(self, snapshot: Snapshot) -> None:
+        """A warm start: weights and observation statistics, nothing else."""
+        self.learner.load_weights(snapshot.arrays["learner/weights"])
+        if self.obs_norm is not None and (state := snapshot.part("obs_norm")):
+            self.obs_norm.load(state)
+
+    def resume(self, snapshot: Snapshot) -> list[int]:
+        """Continue exactly; returns the envs that could not be restored and began a new episode."""
+        self.resumed_meta = snapshot.meta
+        self.clock.load(snapshot.meta["clock"])
+        self.load_model(snapshot)
+        self.learner.load(snapshot.part("learner"))
+        self.tracker.load(snapshot.part("tracker"))
+        if self.reward_norm is not None:
+            self.reward_norm.load(snapshot.part("reward_norm"))
+        restarted: list[int] = self.rollouts.load(snapshot.part("rollouts"))
+        return restarted
+
+    def evaluator(self) -> Evaluator:
+        """An env of its own for the newest weights."""
+        return Evaluator(self.recipe, self.predictor, seed=self.config.run.seed)
+
+    def close(self) -> None:
+        """End the workers, free the memory. Idempotent."""
+        self.runtime.close()
+        self.arena.close()

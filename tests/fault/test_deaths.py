@@ -1,0 +1,186 @@
+"""Workers that are killed in the middle of their work: training goes on, and nothing half written is learned."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paceline.batch import Trajectory
+from paceline.errors import WorkerDied
+from paceline.measure.record import Summary
+from paceline.train.async_rollouts import AsyncRollouts
+from paceline.train.config import TrainConfig
+from paceline.train.orders import Orders
+from paceline.train.rollouts import Rollouts
+from paceline.train.run import Run, open_folder
+
+ASYNC = ["impala", "appo", "a3c"]
+SYNC: dict[str, dict[str, Any]] = {"ppo": {}, "pipeline": {"pipeline": True}}
+
+
+def config(algo: str, **more: Any) -> TrainConfig:
+    settings = {
+        "algo": algo,
+        "env": "CartPole-v1",
+        "n_envs": 8,
+        "n_steps": 32,
+        "num_workers": 2,
+        "total_timesteps": 20_000,
+        "n_eval_episodes": 0,
+        "quiet": True,
+        "seed": 3,
+    }
+    return TrainConfig.from_flat(**{**settings, **more})
+
+
+@contextmanager
+def killing(run: Run, kills: int, every_s: float, seed: int = 0) -> Iterator[list[int]]:
+    """Kill random workers while the block runs; yields the pids that were killed so far."""
+    killed: list[int] = []
+    stop, chance = threading.Event(), random.Random(seed)
+
+    def kill() -> None:
+        while len(killed) < kills and not stop.wait(every_s * chance.uniform(0.5, 1.5)):
+            pid = chance.choice(run.training.runtime.pids())
+            if pid not in killed:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        stop.set()
+        thread.join()
+
+
+def poison(slots: Any, columns: slice) -> None:
+    """What a slot holds until its worker has written all of it."""
+    for name in ("reward", "log_prob", "value", "obs/obs"):
+        slots.array(name)[:, columns] = np.nan
+
+
+def check_learned_batches(run: Run) -> Callable[[], int]:
+    """Have every batch looked at before it is learned from; returns how many there were."""
+    learner, update, seen = run.training.learner, run.training.learner.update, [0]
+
+    def checked(batch: Trajectory, progress: float) -> dict[str, float]:
+        seen[0] += 1
+        valid = batch.valid
+        for tensor in (batch.reward, batch.log_prob, batch.value[:-1], batch.obs["obs"][:-1].sum(-1)):
+            assert not tensor[valid].isnan().any(), "a slot that is not whole was learned from"
+        assert not batch.value[-1][valid[-1]].isnan().any()
+        assert not batch.obs["obs"][-1][valid[-1]].isnan().any()
+        stats: dict[str, float] = update(batch, progress)
+        return stats
+
+    learner.update = checked
+    return lambda: seen[0]
+
+
+@pytest.mark.parametrize("algo", ASYNC)
+def test_async_training_goes_on_and_no_torn_slot_is_learned(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = Orders._order
+
+    def poisoned(self: Orders, worker: int, into: int) -> None:
+        poison(self._sets[into], self._columns(worker))
+        order(self, worker, into)
+
+    monkeypatch.setattr(Orders, "_order", poisoned)
+    with Run(config(algo, total_timesteps=60_000)) as run:
+        batches = check_learned_batches(run)
+        with killing(run, kills=3, every_s=0.7) as killed:
+            summary = run.go(seconds=5)
+        assert len(killed) == 3
+        assert summary.restarts == 3
+        assert batches() > 10
+        assert_counters_add_up(run, summary)
+        assert np.isfinite(run.training.weights.vector.numpy()).all()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("algo", ASYNC)
+def test_a_storm_of_twenty_kills_in_a_minute_leaves_nothing_hanging(algo: str) -> None:
+    with Run(config(algo, n_envs=16, num_workers=4)) as run:
+        check_learned_batches(run)
+        with killing(run, kills=20, every_s=2.8, seed=1) as killed:
+            summary = run.go(seconds=65)
+        assert len(killed) == 20
+        assert 19 <= summary.restarts <= 20
+        assert_counters_add_up(run, summary)
+        assert np.isfinite(run.training.weights.vector.numpy()).all()
+
+
+def assert_counters_add_up(run: Run, summary: Summary) -> None:
+    rollouts = run.training.rollouts
+    assert isinstance(rollouts, AsyncRollouts)
+    assert rollouts.learned_steps + rollouts.dropped_steps == summary.steps
+    assert summary.dropped_steps == rollouts.dropped_steps
+
+
+@pytest.mark.parametrize("mode", SYNC)
+def test_in_step_with_each_other_the_run_is_the_same_as_without_the_deaths(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = Rollouts.begin
+
+    def poisoned(self: Rollouts, version: int) -> None:
+        # All but the last row, where the envs are between rollouts.
+        for name in ("reward", "log_prob", "value", "obs/obs"):
+            self._slots.array(name)[:-1] = np.nan
+        begin(self, version)
+
+    settings = config("ppo", **SYNC[mode], total_timesteps=80_000)
+    with Run(settings) as run:
+        expected = run.go()
+    monkeypatch.setattr(Rollouts, "begin", poisoned)
+    with Run(settings) as run:
+        check_learned_batches(run)
+        with killing(run, kills=3, every_s=0.7) as killed:
+            summary = run.go()
+    assert killed
+    assert len(killed) - 1 <= summary.restarts <= len(killed)  # the last may have come too late to be missed
+    assert summary.weights_sha256 == expected.weights_sha256
+    assert (summary.steps, summary.episodes) == (expected.steps, expected.episodes)
+
+
+def test_a_worker_that_dies_again_and_again_is_given_up_with_the_count() -> None:
+    env = {"env": "paceline.envs.fault:FaultEnv", "env_kwargs": {"mode": "exit", "at_step": 5}, "env_threads": 1}
+    for algo in ("ppo", "impala"):
+        with pytest.raises(WorkerDied, match="exit code 7") as caught, Run(config(algo, **env)) as run:
+            run.go()
+        assert "replaced 3 times in a row" in str(caught.value)
+
+
+def test_a_death_is_told(tmp_path: Path) -> None:
+    settings = config("impala", output_dir=tmp_path / "run")
+    with Run(settings, folder=open_folder(settings)) as run, killing(run, kills=1, every_s=0.2):
+        run.go(seconds=2)
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "killed by SIGKILL" in log
+    assert "It is replaced, and training goes on." in log
+
+
+def test_a_worker_that_finished_its_slot_before_it_died_is_learned_from() -> None:
+    """What it wrote is whole; only what it had begun is lost."""
+    with Run(config("impala", num_workers=1, slots_per_worker=2)) as run:
+        rollouts = run.training.rollouts
+        assert isinstance(rollouts, AsyncRollouts)
+        pid = run.training.runtime.pids()[0]
+        time.sleep(1.0)  # it has filled both of its slots, and rests
+        os.kill(pid, signal.SIGKILL)
+        run.go(steps=5_000)
+        assert rollouts.restarts.count == 1
+        assert rollouts.learned_steps + rollouts.dropped_steps == run.training.tracker.steps
