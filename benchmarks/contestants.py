@@ -1,7 +1,7 @@
 """How libraries are measured in turns: the driver's half of the protocol in windows.py.
 
-A contestant is one library at work in a process of its own, with whatever processes it starts. It rests while the
-others have their windows.
+A contestant is one library at work in a process of its own, with whatever processes it starts. While the others have
+their windows all of them are stopped: some have processes that never rest, and would take time from the others.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -39,6 +40,8 @@ class Window:
     seconds: float
     cores: float
     """CPU time of all its processes, by the time of the window."""
+    said: Mapping[str, float] = field(default_factory=dict)
+    """All that it said of it."""
 
     @property
     def rate(self) -> float:
@@ -106,6 +109,7 @@ class Contestant:
         """Let it train for so long, to the end of the iteration."""
         if self._process.stdin is None:
             raise ContestantFailed("started without a pipe to it")
+        self._signal(signal.SIGCONT)
         before = self._cpu_s()
         try:
             self._process.stdin.write(f"{seconds}\n".encode())
@@ -116,7 +120,8 @@ class Contestant:
         busy_s = self._cpu_s() - before
         # It rests now: looking at its memory disturbs no measurement.
         self.look()
-        return Window(int(answer["steps"]), float(answer["seconds"]), busy_s / float(answer["seconds"]))
+        self._signal(signal.SIGSTOP)
+        return Window(int(answer["steps"]), float(answer["seconds"]), busy_s / float(answer["seconds"]), answer)
 
     def look(self) -> None:
         """Note its memory."""
@@ -127,10 +132,8 @@ class Contestant:
 
     def close(self) -> None:
         """Ask it to end, then end it and all that it started."""
-        try:
-            tree = psutil.Process(self._process.pid).children(recursive=True)
-        except psutil.Error:
-            tree = []
+        self._signal(signal.SIGCONT)
+        tree = self._tree()[1:]
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 try:
@@ -157,15 +160,25 @@ class Contestant:
     ) -> None:
         self.close()
 
+    def _tree(self) -> list[psutil.Process]:
+        """All its processes, the one that was started first; empty if that is gone."""
+        try:
+            root = psutil.Process(self._process.pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.Error:
+            return []
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self._tree():
+            try:
+                process.send_signal(number)
+            except psutil.Error:
+                continue  # it ended meanwhile
+
     def _cpu_s(self) -> float:
         """CPU time of all its processes so far."""
         total = 0.0
-        try:
-            root = psutil.Process(self._process.pid)
-            processes = [root, *root.children(recursive=True)]
-        except psutil.Error:
-            return 0.0
-        for process in processes:
+        for process in self._tree():
             try:
                 times = process.cpu_times()
             except psutil.Error:

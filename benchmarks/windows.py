@@ -35,6 +35,7 @@ class Windows:
         stream: What `answers` gave.
         rest: Called before the process waits, where the library has processes that would go on by themselves.
         wake: Called after it.
+        more: What else to say of a window.
         about: Facts for the driver: at least `library`.
     """
 
@@ -44,9 +45,10 @@ class Windows:
         *,
         rest: Callable[[], object] = lambda: None,
         wake: Callable[[], object] = lambda: None,
+        more: Callable[[], dict[str, float]] = dict,
         **about: Any,
     ) -> None:
-        self._stream, self._rest, self._wake = stream, rest, wake
+        self._stream, self._rest, self._wake, self._more = stream, rest, wake, more
         self._began = self._seconds = 0.0
         self._steps = -1
         self._say(about)
@@ -62,7 +64,7 @@ class Windows:
             if now - self._began < self._seconds:
                 return True
             self._rest()
-            self._say({"steps": steps - self._steps, "seconds": now - self._began})
+            self._say({"steps": steps - self._steps, "seconds": now - self._began, **self._more()})
         else:
             self._rest()
         line = sys.stdin.readline()

@@ -1,13 +1,12 @@
-"""Trains with Paceline, one window per line on stdin; `sb3_ppo.py` and `scaling.py` start it."""
+"""Trains with Paceline, one window per line on stdin; `sb3_ppo.py`, `scaling.py`, `modes.py` and others start it."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable
 from importlib import metadata
-from typing import Any
+from typing import Any, TextIO
 
 # As the command line does, before numpy and torch are loaded.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -16,42 +15,60 @@ for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import torch  # noqa: E402
 from windows import Windows, answers  # noqa: E402
 
-from paceline.train import loops  # noqa: E402
+from paceline.train.async_rollouts import AsyncRollouts  # noqa: E402
 from paceline.train.build import build  # noqa: E402
 from paceline.train.config import TrainConfig  # noqa: E402
 from paceline.train.keeper import Keeper  # noqa: E402
+from paceline.train.run import topology  # noqa: E402
+from paceline.train.training import Training  # noqa: E402
 
 
 class WindowBudget:
     """The budget of an endless training: asked before every iteration, it waits between windows."""
 
-    def __init__(self, windows: Windows, count: Callable[[], int]) -> None:
-        self._windows, self._count = windows, count
+    def __init__(self, training: Training, stream: TextIO) -> None:
+        library = f"paceline {metadata.version('paceline')}"
+        self._training, self._head_start, self._learn_s = training, 0, 0.0
+        self._windows = Windows(
+            stream, wake=self._wake, more=self._more, library=library, threads=torch.get_num_threads()
+        )
 
     def spent(self) -> bool:
         """Whether there are no more windows."""
-        return not self._windows.go_on(self._count())
+        return not self._windows.go_on(self._training.tracker.steps - self._head_start)
 
     def progress(self) -> float:
         """The learning rate stays."""
         return 0.0
+
+    def _wake(self) -> None:
+        """What asynchronous workers have collected while the others had their windows is not of this one."""
+        before = self._training.tracker.steps
+        if isinstance(rollouts := self._training.rollouts, AsyncRollouts):
+            while rollouts._orders._ordered:  # they can fill so many, and rest then
+                rollouts._ready += rollouts._orders.receive()
+        self._head_start += self._training.tracker.steps - before
+        self._learn_s = self._clock_learn_s()
+
+    def _more(self) -> dict[str, float]:
+        return {"learn_s": self._clock_learn_s() - self._learn_s}
+
+    def _clock_learn_s(self) -> float:
+        return self._training.clock.snapshot().seconds.get("learn", 0.0)
 
 
 def main() -> None:
     """Build the training from the settings in the first argument, say so, and obey."""
     settings: dict[str, Any] = json.loads(sys.argv[1])
     stream = answers()
-    names = ("env", "n_envs", "seed", "hidden_sizes", *settings["shared"])
-    ours = {"num_workers": 0, "quiet": True, **settings.get("ours", {})}
-    training = build(TrainConfig.from_flat(**ours, **{name: settings[name] for name in names}))
+    shared = {name: settings[name] for name in ("env", "n_envs", "seed", "hidden_sizes", *settings["shared"])}
+    training = build(TrainConfig.from_flat(**{"num_workers": 0, "quiet": True, **shared, **settings.get("ours", {})}))
     try:
         training.rollouts.reset()
-        library = f"paceline {metadata.version('paceline')}"
-        windows = Windows(stream, library=library, threads=torch.get_num_threads())
         # The loop and the bookkeeping of a real run, without its files.
         with Keeper(training) as keeper:
-            budget = WindowBudget(windows, lambda: training.tracker.steps)
-            loops.train_sync(training.rollouts, training.learner, budget, keeper)
+            budget = WindowBudget(training, stream)
+            topology(training)(training.rollouts, training.learner, budget, keeper)
     finally:
         training.close()
 
