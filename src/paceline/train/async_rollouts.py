@@ -66,7 +66,7 @@ class AsyncRollouts:
     @property
     def dropped_steps(self) -> int:
         """Steps that were collected and not learned from, those that wait for a batch included."""
-        return self._drops + sum(full.steps for full in self._ready)
+        return self._drops + sum(full.steps for full in self._ready if full.said.stats is None)
 
     def reset(self) -> None:
         """Begin the first episodes."""
@@ -81,7 +81,7 @@ class AsyncRollouts:
         began = perf_counter()
         self._drop(version)
         while len(self._ready) < self._batch_slots or self._too_old_soon(version):
-            self._ready += self._orders.receive()
+            self._receive()
             self._drop(version)
         self._clock.add("wait", perf_counter() - began)
         with self._clock.phase("sync"):
@@ -101,6 +101,11 @@ class AsyncRollouts:
         """Go on with each env's next episode; returns the envs, which are all."""
         self.learned_steps, self._drops = (int(count) for count in state["counts"])
         return self._orders.load(state)
+
+    def _receive(self) -> None:
+        arrived = self._orders.receive()
+        self._ready += arrived
+        self.learned_steps += sum(full.steps for full in arrived if full.said.stats is not None)
 
     def _lag(self, full: Full, version: int) -> int:
         return version - full.said.version if full.said.lag is None else full.said.lag
@@ -137,7 +142,7 @@ class AsyncRollouts:
                 self._drops += full.steps
                 valid[:, begin:at] = False
             else:
-                self.learned_steps += full.steps
+                self.learned_steps += full.steps if full.said.stats is None else 0
                 self.lags.append(self._lag(full, version))
         # Workers may own different numbers of groups: what is left of the room counts for nothing.
         valid[:, at:] = False

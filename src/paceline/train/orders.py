@@ -37,7 +37,7 @@ class Collected:
     lag: int | None = None
     """Updates since, where the worker has learned from it itself."""
     stats: Mapping[str, float] | None = None
-    """What came of that."""
+    """What came of that; None where the learner has yet to learn from it."""
 
 
 @dataclass(frozen=True, slots=True)
