@@ -1,4 +1,4 @@
-"""Lag of real runs: how many updates old the data of each mode was, and whether it learned.
+"""Lag of real runs: how many updates old the data of each mode was.
 
 make bench-lag
 """

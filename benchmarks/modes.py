@@ -22,8 +22,8 @@ from sb3_ppo import SETTINGS
 
 HERE = Path(__file__).parent
 SLOW = {"slow_env": 5, "run_seed": 0}
-CREW = {"num_workers": 8, "group_size": 4, "env_threads": 1}
-"""8 workers x 4 envs, stepped one after another: what a barrier suffers from."""
+CREW = {"num_workers": 8, "group_size": 4, "env_threads": 1, "n_epochs": 1}
+"""8 workers x 4 envs, stepped one after another: what a barrier suffers from. One pass over each batch in all modes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,10 +17,11 @@ import numpy as np
 import results
 import torch
 
+from paceline.memory.lines import heartbeat_field
 from paceline.memory.shared import Arena
 from paceline.memory.weights import Weights
 from paceline.runtime import threads
-from paceline.runtime.process import ProcessRuntime, heartbeat_field
+from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share
 from paceline.train.build import build
 from paceline.train.config import TrainConfig

@@ -46,7 +46,7 @@ class WindowBudget:
         before = self._training.tracker.steps
         if isinstance(rollouts := self._training.rollouts, AsyncRollouts):
             while rollouts._orders._ordered:  # they can fill so many, and rest then
-                rollouts._ready += rollouts._orders.receive()
+                rollouts._receive()
         self._head_start += self._training.tracker.steps - before
         self._learn_s = self._clock_learn_s()
 

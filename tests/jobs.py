@@ -11,8 +11,8 @@ import numpy as np
 
 from paceline.envs.fault import OddError
 from paceline.errors import EnvError
+from paceline.memory.lines import heartbeat_field
 from paceline.memory.shared import Arena, Field
-from paceline.runtime.process import heartbeat_field
 from paceline.runtime.protocol import Share
 
 GROUPS = 5

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from paceline.batch import Trajectory
@@ -171,6 +172,25 @@ def test_a_death_is_told(tmp_path: Path) -> None:
     log = (tmp_path / "run" / "train.log").read_text()
     assert "killed by SIGKILL" in log
     assert "It is replaced, and training goes on." in log
+
+
+def test_envs_that_cannot_be_put_back_begin_new_episodes_and_that_is_told(tmp_path: Path) -> None:
+    settings = config("ppo", native_vector="always", output_dir=tmp_path / "run", total_timesteps=10**9)
+    with Run(settings, folder=open_folder(settings)) as run, killing(run, kills=1, every_s=0.3):
+        run.go(seconds=2.5)
+    assert "could not be put back, and began new episodes" in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_closing_does_not_wait_for_orders_that_are_long() -> None:
+    busy = {"env": "paceline/Busy-v0", "env_kwargs": {"cpu_ms": 0.0, "sleep_ms": 50.0}, "env_threads": 1}
+    with Run(config("impala", **busy, n_steps=400)) as run:
+        pids = run.training.runtime.pids()
+        time.sleep(0.2)
+        ends = [psutil.Process(pid) for pid in pids]
+    assert not any(process.is_running() for process in ends)
+    runtime: Any = run.training.runtime
+    codes = [worker.process.exitcode for worker in runtime._workers]
+    assert codes == [0, 0], "they ended by themselves, and so closed their envs"
 
 
 def test_a_worker_that_finished_its_slot_before_it_died_is_learned_from() -> None:

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from paceline.algos.ppo import Optimiser
 from paceline.batch import Trajectory
 from paceline.measure.clock import Clock
 from paceline.memory.weights import LiveWeights, Weights
 from paceline.nets.normalise import ObsNormaliser
+from paceline.ops.optimiser import Optimiser
 
 
 class A3CLearner:

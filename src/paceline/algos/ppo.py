@@ -8,7 +8,6 @@ The learner prepares and decides; the gradient itself is computed by `ppo_gradie
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +23,7 @@ from paceline.errors import LearnerError
 from paceline.measure.clock import Clock
 from paceline.memory.shards import Shards
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
+from paceline.ops.optimiser import Optimiser
 from paceline.ops.returns import explained_variance
 from paceline.ops.surrogate import TERMS
 
@@ -33,19 +33,6 @@ MAX_BAD_UPDATES = 10
 _KL = TERMS.index("approx_kl")
 _MINIBATCHES = 0x3B47C4
 """Keeps the stream of minibatch orders apart from every other use of the seed."""
-
-
-class Optimiser(Protocol):
-    """Changes the parameters, and remembers what it needs for that."""
-
-    def step(self, grad: Tensor, lr: float) -> None:
-        """Take one step along a gradient `[P]`."""
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """What it remembers."""
-
-    def load(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Remember that."""
 
 
 class PublishedWeights(Protocol):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from paceline.collect import noise
 from paceline.envs.group import EnvBlock, History
+from paceline.memory.lines import BEAT, STOP
 from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
 from paceline.nets.actor import Actor
@@ -70,7 +71,7 @@ class RolloutCollector:
             seed: The run's seed.
             first_group: The first group it owns.
             groups: How many it owns.
-            heartbeat: One counter, moved on by the first reset and by every row: proof of life for the supervisor.
+            heartbeat: The worker's line: moved on by the first reset and by every row; says when to break off.
         """
         shape = slots[0].shape
         self._envs, self._actor, self._group_actor, self._head = envs, actor, group_actor, head
@@ -88,7 +89,7 @@ class RolloutCollector:
     def reset(self) -> None:
         """Begin every env's first episode."""
         self._envs.reset(self._between)
-        self._heartbeat[0] += 1
+        self._heartbeat[BEAT] += 1
 
     def restore(self, histories: Sequence[History]) -> list[int]:
         """Put every env where it was; returns the envs (of the run) that had to begin a new episode.
@@ -99,7 +100,7 @@ class RolloutCollector:
         first = self._first_group * self._size
         mine = histories[first : first + self._noise.shape[1]]
         strayed = self._envs.restore(mine, self._between)
-        self._heartbeat[0] += 1
+        self._heartbeat[BEAT] += 1
         return [first + i for i in strayed]
 
     def dump(self) -> list[bytes]:
@@ -123,7 +124,9 @@ class RolloutCollector:
             env_s += perf_counter() - before_step
             for i, obs in finals:
                 finals_of[i // self._size].add(t, self._first_group * self._size + i, obs)
-            self._heartbeat[0] += 1
+            self._heartbeat[BEAT] += 1
+            if self._heartbeat[STOP]:
+                break  # the run is over, and nobody will look at this
         self._bootstrap(rows[-1], finals_of)
         if self._between is not rows[-1]:
             self._between.show(rows[-1])

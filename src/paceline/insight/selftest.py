@@ -11,9 +11,10 @@ import torch
 
 from paceline.envs.make import EnvRecipe
 from paceline.errors import PacelineError
+from paceline.memory.lines import heartbeat_field
 from paceline.memory.shared import Arena, Field
 from paceline.runtime import threads
-from paceline.runtime.process import ProcessRuntime, heartbeat_field
+from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share
 from paceline.train.config import TrainConfig
 from paceline.train.run import Run

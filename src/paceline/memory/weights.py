@@ -47,9 +47,8 @@ class Weights:
     def version(self, version: int) -> None:
         self._version[0] = version
 
-    def begin(self, flat: Tensor) -> None:
-        """Set the weights of version 0."""
-        self.vector.copy_(flat)
+    def renew(self) -> None:
+        """In async modes, have readers see what is here now: before the first of them reads, and after a load."""
         if self._snapshots is not None:
             self._snapshots.write(self.version)
 

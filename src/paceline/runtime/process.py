@@ -15,6 +15,7 @@ import select
 import signal
 import types
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import connection
@@ -27,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.errors import ConfigError, WorkerDied, WorkerError, WorkerHung
-from paceline.memory.shared import Arena, Field
+from paceline.memory.lines import BEAT, CLAIM, STOP
+from paceline.memory.shared import Arena
 from paceline.runtime import threads, tickets
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
 from paceline.runtime.protocol import Program, Share, shares
@@ -40,11 +42,6 @@ GRACE_S = 1.0
 """How long to wait for pieces of work after a worker died, before doing them by hand: much longer than one takes."""
 NOTHING: tuple[str, tuple[Any, ...]] = "", ()
 """No command is under way."""
-
-
-def heartbeat_field(workers: int) -> Field:
-    """A counter per worker, each on a cache line of its own."""
-    return Field.of("heartbeat", (max(1, workers), 8), np.int64)
 
 
 class ProcessRuntime:
@@ -80,14 +77,15 @@ class ProcessRuntime:
         """
         self.num_workers = num_workers
         self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
-        self._heartbeat: NDArray[np.int64] = arena["heartbeat"][:, 0]
+        lines: NDArray[np.int64] = arena["heartbeat"]
+        self._heartbeat, self._claims, self._stop = lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
         self._workers: list[_Worker] = []
         self._tickets: tickets.Tickets | None = None
         self._closed = False
         self._hand = hand
         self._asked: tuple[str, tuple[Any, ...]] = NOTHING
         self._results: dict[int, Any] = {}
-        self._posted = [0] * num_workers
+        self._posted: list[deque[str]] = [deque() for _ in range(num_workers)]
         self._method = start_method or default_start_method()
         self._packed, self._arena, self._cores = pack(program), arena, cores
         # With the driver's own hand, this many keep every core busy; more would only take turns.
@@ -137,7 +135,7 @@ class ProcessRuntime:
         """Send the command to one worker, which does what it was sent in order."""
         if not self._posted[worker]:
             self._patience.begin(worker)
-        self._posted[worker] += 1
+        self._posted[worker].append(command)
         self._workers[worker].send(command, args)
 
     def take(self, timeout_s: float) -> list[tuple[int, Any]]:
@@ -147,22 +145,25 @@ class ProcessRuntime:
         ready = connection.wait(list(handles), timeout=timeout_s)
         answers: list[tuple[int, Any]] = []
         for worker in {handles[handle].share.worker: handles[handle] for handle in ready}.values():
+            number = worker.share.worker
             try:
-                answers.append((worker.share.worker, worker.receive("post")))
+                answers.append((number, worker.receive(self._posted[number][0])))
             except WorkerDied:
                 if answers:
                     break  # what others said must not be lost, and the next call finds it dead as well
                 raise
-            self._posted[worker.share.worker] -= 1
-        self._patience.check([worker for worker in busy if self._posted[worker.share.worker]], "post")
+            self._posted[number].popleft()
+            self._patience.begin(number)  # it may have said so long ago
+        waiting = [worker for worker in busy if self._posted[worker.share.worker]]
+        self._patience.check(waiting, "what was posted")
         return answers
 
     def respawn(self, worker: int, command: str, *args: Any) -> Any:
         """A new process with the same share; what was posted to the old one is forgotten."""
         old = self._workers[worker]
         old.end(perf_counter())
-        self._posted[worker] = 0
-        self._heartbeat[worker] = 0
+        self._posted[worker].clear()
+        self._heartbeat[worker] = self._claims[worker] = 0
         new = self._workers[worker] = self._new(old.share)
         self._watch()
         self._gather([new], "start", {})
@@ -211,16 +212,20 @@ class ProcessRuntime:
                     died = True
             silent_s = perf_counter() - moved
             if died and self._hand is not None and silent_s > GRACE_S:
-                # Also what the living are slow with: both compute the same, and an answer that is late is not counted.
-                for item in pending:
+                for item in pending - self._held_by_the_living():
                     self._hand(item)
-                return
+                    pending.discard(item)
             if pending and silent_s > self._step_timeout_s:
                 raise WorkerHung(
                     f"workers: {len(pending)} pieces of `work` are not done and nothing was for "
                     f"{self._step_timeout_s:g} s. "
                     "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
                 )
+
+    def _held_by_the_living(self) -> set[int]:
+        """Items that somebody is still at. A worker notes its claim at once, long before `GRACE_S` has passed."""
+        claims = [int(self._claims[one.share.worker]) for one in self._workers if one.process.is_alive()]
+        return {claim - 1 & tickets.MOST for claim in claims if claim}
 
     def _look_into(self, worker: _Worker) -> None:
         """What a worker said in the middle of `work`, where only errors are said; its death may be got over."""
@@ -246,6 +251,7 @@ class ProcessRuntime:
         if self._closed:
             return
         self._closed = True
+        self._stop[:] = 1
         for worker in self._workers:
             with suppress(OSError):
                 worker.conn.send(("close", ()))

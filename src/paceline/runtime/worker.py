@@ -23,8 +23,11 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
+import numpy as np
+from numpy.typing import NDArray
 
 from paceline.errors import PacelineError
+from paceline.memory.lines import CLAIM
 from paceline.memory.shared import Arena
 from paceline.runtime import threads
 from paceline.runtime.protocol import Share
@@ -68,7 +71,7 @@ def worker_main(order: WorkerOrder) -> None:
     try:
         job = cloudpickle.loads(order.program)(order.arena, order.share)
         order.conn.send(("ok", None))
-        _obey(order.conn, order.tickets, job)
+        _obey(order, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # The driver is gone; so are we.
     except BaseException as error:
@@ -79,11 +82,12 @@ def worker_main(order: WorkerOrder) -> None:
                 job.close()
 
 
-def _obey(conn: Connection, tickets: WorkerTickets | None, job: Any) -> None:
+def _obey(order: WorkerOrder, job: Any) -> None:
     """Do what comes: a command for this worker, or a piece of work for whoever is free."""
+    conn, line = order.conn, order.arena["heartbeat"][order.share.worker]
     while True:
-        if tickets is not None:
-            _work(conn, tickets, job)
+        if order.tickets is not None:
+            _work(conn, order.tickets, job, line)
         # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
         command, args = conn.recv()
         if command == "close":
@@ -91,13 +95,15 @@ def _obey(conn: Connection, tickets: WorkerTickets | None, job: Any) -> None:
         conn.send(("ok", getattr(job, command)(*args)))
 
 
-def _work(conn: Connection, tickets: WorkerTickets, job: Any) -> None:
+def _work(conn: Connection, tickets: WorkerTickets, job: Any, line: NDArray[np.int64]) -> None:
     """Do pieces of work until a command is there."""
     poll = tickets.poll_with(conn.fileno())
     ready: list[tuple[int, int]] = []
     while all(fd != conn.fileno() for fd, _ in ready or poll.poll()):
         while (ticket := tickets.take()) is not None:
+            line[CLAIM] = ticket + 1
             job.work(ticket & MOST)
+            line[CLAIM] = 0
             tickets.finish(ticket)
         ready = linger(poll)
 

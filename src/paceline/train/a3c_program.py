@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from paceline.algos.ppo import Optimiser, PPOLearner
+from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import ShardedGradient, WorkersGradients
 from paceline.algos.settings import A3CConfig
 from paceline.algos.targets import GAETargets
@@ -20,6 +20,7 @@ from paceline.memory.shared import Arena, Field
 from paceline.memory.slots import Slots
 from paceline.memory.weights import LiveWeights, Weights
 from paceline.ops.adam import FlatAdam
+from paceline.ops.optimiser import Optimiser
 from paceline.ops.rmsprop import FlatRMSProp
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
@@ -73,7 +74,7 @@ class A3CJob:
             into=into,
             version=version,
             times=replace(times, learn_s=perf_counter() - began),
-            lag=self._learner.lag,
+            lag=self._live.version - version - 1,  # without its own change
             stats=stats,
         )
 

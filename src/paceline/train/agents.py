@@ -59,9 +59,7 @@ class Agent:
         watchers = all_callbacks(self.config, callbacks)
         if self._run is None:
             folder = open_folder(self.config) if self.config.run.output_dir else None
-            self._run = Run(self.config, folder=folder)
-            if self._snapshot is not None:
-                self._run.training.load_model(self._snapshot)
+            self._run = Run(self.config, folder=folder, init=self._snapshot)
         try:
             self.summary = self._run.go(
                 steps=None if total_timesteps is None else int(total_timesteps),

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from paceline.algos.ppo_gradient import ShardedGradient
 from paceline.collect.rollout import RolloutCollector
+from paceline.memory.lines import heartbeat_field
 from paceline.memory.shards import ShardShape
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slots import Slots, SlotShape
 from paceline.memory.weights import Snapshots, Weights
 from paceline.ops.surrogate import TERMS
-from paceline.runtime.process import heartbeat_field
 from paceline.runtime.protocol import Share
 from paceline.train.orders import Collected
 from paceline.train.program import LEARNING, WorkerProgram

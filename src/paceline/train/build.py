@@ -88,9 +88,9 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         weights = program.weights(arena)
         vector = weights.vector if device.type == "cpu" else torch.empty_like(weights.vector, device=device)
         FlatParameters(policy.to(device), vector)
-        weights.begin(vector)
+        weights.vector.copy_(vector)
         if config.policy.compile and device.type == "cpu" and not isinstance(program, A3CProgram):
-            program = _compiled(program, arena, policy, rows=config.shard_rows(base.shards))
+            program = _compiled(program, arena, policy, rows=_shard_rows(config, program, arena))
         hand = None if isinstance(program, A3CProgram) else program.gradient(arena)
         runtime = _runtime(config, program, arena, layout, hand)
         undo.callback(runtime.close)
@@ -105,6 +105,12 @@ def _program(base: WorkerProgram, training: Settings, layout: layouts.Layout) ->
         return base
     owned = shares(layout.groups, layout.num_workers)
     batch_slots = training.batch_slots or len(owned)
+    if batch_slots > len(owned) * training.slots_per_worker:
+        raise ConfigError(
+            f"batch_slots={batch_slots}: {len(owned)} worker(s) with slots_per_worker={training.slots_per_worker} can "
+            f"fill {len(owned) * training.slots_per_worker} before one is learned from. Lower it, or raise "
+            "--slots-per-worker."
+        )
     plan = AsyncProgram(
         base=base,
         sets=training.slots_per_worker,
@@ -222,11 +228,19 @@ def _async_rollouts(
         arena["begun_version"],
         arena["episode"],
         tracker,
+        program.weights(arena).renew,
     )
     batches = partial(AsyncRollouts, orders, plan.slots(arena), clock, batch_slots=plan.batch_slots)
     if isinstance(training, ImpalaConfig):
         return batches(max_lag=training.max_lag, on_lag=training.on_lag)
     return batches()
+
+
+def _shard_rows(config: TrainConfig, program: WorkerProgram | AsyncProgram, arena: Arena) -> int:
+    """Rows of the largest shard of a minibatch."""
+    shape = program.slots(arena).shape
+    total = shape.n_steps * shape.n_envs
+    return -(-min(config.training.batch_size or total, total) // program.base.shards)
 
 
 def _compiled(

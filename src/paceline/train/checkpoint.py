@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import CheckpointError, nearest
 
-FORMAT = 1
+FORMAT = 2
 STATE, MANIFEST = "state.safetensors", "manifest.json"
 Arrays = dict[str, NDArray[Any]]
 

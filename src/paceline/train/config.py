@@ -54,6 +54,11 @@ class TrainConfig:
         self.check_groups(image=False)
         if self.policy.compile and self.run.algo == "a3c":
             raise ConfigError("compile: the small batches of a3c's workers gain nothing by it. Leave it out.")
+        if self.run.trust_env_state and self.run.algo in ASYNC:
+            raise ConfigError(
+                f"trust_env_state: envs of {self.run.algo} are never at rest to be kept; a resumed run begins new "
+                "episodes. Leave it out, or use ppo."
+            )
         if self.env.normalize_reward and self.run.algo in ASYNC:
             raise ConfigError(
                 f"normalize_reward: needs every env's steps in order, and batches of {self.run.algo} are of whatever "
@@ -105,6 +110,8 @@ class TrainConfig:
         """
         if self.training.grad_shards is not None:
             return self.training.grad_shards
+        if self.run.algo in ASYNC:
+            return 1  # nobody would compute them side by side
         rows = min(self.training.batch_size or self.batch_steps, self.batch_steps)
         fewest, most = (IMAGE_SHARD_ROWS, 8) if image else (SHARD_ROWS, 2)
         return max(1, min(most, rows // fewest))

@@ -8,7 +8,7 @@ The orders that a worker has are its credits: with all of its slots full it has 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,7 @@ class Orders:
         begun: NDArray[np.int64],
         episode: NDArray[np.int64],
         tracker: EpisodeTracker,
+        renew: Callable[[], None],
     ) -> None:
         """Order from these workers.
 
@@ -76,7 +77,9 @@ class Orders:
             begun: [workers, sets] the version each slot is being collected with; written by workers.
             episode: [n_envs] number of each env's episode; written by workers.
             tracker: Counts steps and episodes.
+            renew: Has workers see the weights as they are now.
         """
+        self._renew = renew
         self._runtime, self._sets, self._shares = runtime, sets, shares
         self._begun, self._episode, self._tracker = begun, episode, tracker
         self._ordered: set[tuple[int, int]] = set()
@@ -87,6 +90,7 @@ class Orders:
 
     def begin(self) -> None:
         """Begin the first episodes, and order every slot."""
+        self._renew()
         self._runtime.run("reset")
         for share in self._shares:
             for into in range(len(self._sets)):

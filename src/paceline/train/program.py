@@ -18,6 +18,7 @@ from paceline.collect.rollout import CollectTimes, RolloutCollector
 from paceline.envs.group import History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block
+from paceline.memory.lines import heartbeat_field
 from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slots import Slots, SlotShape
@@ -29,7 +30,6 @@ from paceline.nets.normalise import ObsNormaliser, normalised_leaves
 from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
 from paceline.ops.surrogate import TERMS
-from paceline.runtime.process import heartbeat_field
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec, Leaf
 from paceline.train.config import TrainConfig

@@ -8,7 +8,7 @@ from paceline.errors import WorkerDied
 from paceline.runtime.protocol import Runtime
 
 MOST_IN_A_ROW = 3
-"""Deaths of one worker with nothing collected in between after which it is given up: it would die for ever."""
+"""How often one worker is replaced with nothing collected in between. At the next death it is given up."""
 
 
 class Restarts:
@@ -53,6 +53,10 @@ class Restarts:
     def collected(self, worker: int) -> None:
         """It does its work."""
         self._in_a_row.pop(worker, None)
+
+    def note(self, text: str) -> None:
+        """Something else that the user should know of a restart."""
+        self._notes.append(text)
 
     def notes(self) -> list[str]:
         """What happened since this was last asked, in words."""

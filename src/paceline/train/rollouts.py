@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from paceline.batch import Trajectory
 from paceline.collect.history import EpisodeHistory
 from paceline.collect.rollout import CollectTimes
+from paceline.envs.group import History
 from paceline.errors import WorkerDied
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes, EpisodeTracker
@@ -88,7 +89,7 @@ class Rollouts:
     def finish(self) -> Trajectory:
         """The second half: waits."""
         began = perf_counter()
-        self.times = self._wait()
+        self.times = self._wait(self._history.marked)
         self._book(perf_counter() - began)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
@@ -102,18 +103,22 @@ class Rollouts:
                 self._pending = True
             return self._trajectory()
 
-    def _wait(self) -> list[CollectTimes]:
-        """Wait for all workers. One that died is replaced: its envs go back to where the rollout began."""
+    def _wait(self, where: Callable[[], list[History]]) -> list[Any]:
+        """Wait for all workers. One that died is replaced, and its envs go back to where they were."""
         while True:
             try:
-                times: list[CollectTimes] = self._runtime.finish()
+                answers = self._runtime.finish()
             except WorkerDied as death:
-                _, strayed = self.restarts.replace(death, "restore", self._history.marked())
+                worker, strayed = self.restarts.replace(death, "restore", where())
+                if strayed:
+                    self.restarts.note(
+                        f"worker {worker}: envs {strayed} could not be put back, and began new episodes."
+                    )
                 self._strayed(strayed)
             else:
-                for worker in range(len(times)):
+                for worker in range(len(answers)):
                     self.restarts.collected(worker)
-                return times
+                return answers
 
     def reset(self) -> None:
         """Begin the first episodes."""
@@ -123,7 +128,8 @@ class Rollouts:
         """Where collection is, for a checkpoint."""
         state = {"step": np.array(self.step), **{f"history/{k}": v for k, v in self._history.state().items()}}
         if self._trust_env_state:
-            pickled = [entry for part in self._runtime.run("dump") for entry in part]
+            self._runtime.start("dump")
+            pickled = [entry for part in self._wait(self._history.snapshot) for entry in part]
             state["pickled"] = np.frombuffer(b"".join(pickled), np.uint8)
             state["pickled_length"] = np.array([len(entry) for entry in pickled])
         if self._learning is not None and self._pending:

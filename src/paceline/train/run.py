@@ -118,13 +118,21 @@ def resume_source(config: TrainConfig) -> Path | None:
 class Run:
     """A training with its folder; `go` may be called again with a further budget. Owns the workers: close it."""
 
-    def __init__(self, config: TrainConfig, *, folder: RunFolder | None = None, argv: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        *,
+        folder: RunFolder | None = None,
+        argv: list[str] | None = None,
+        init: checkpoint.Snapshot | None = None,
+    ) -> None:
         """Start the workers and put everything where it has to begin.
 
         Args:
             config: Everything.
             folder: Where to write; None writes nothing.
             argv: The command, for `command.txt`.
+            init: A model to begin with, unless the config says to go on with a run.
         """
         self.config, self._folder = config, folder
         self._log: TrainLog | None = None
@@ -134,7 +142,7 @@ class Run:
             self.training = build(config, Clock())
             stack.callback(self.training.close)
             resume_from = resume_source(config)
-            self.notes = _begin(self.training, resume_from)
+            self.notes = _begin(self.training, resume_from, init)
             record = None
             if folder is not None:
                 self._log = stack.enter_context(TrainLog(folder / TRAIN_LOG, append=resume_from is not None))
@@ -242,7 +250,7 @@ class Run:
         )
 
 
-def _begin(training: Training, resume_from: Path | None) -> list[str]:
+def _begin(training: Training, resume_from: Path | None, init: checkpoint.Snapshot | None) -> list[str]:
     """Put everything where it has to start from; returns what the user should know."""
     run = training.config.run
     layout = training.layout
@@ -268,7 +276,9 @@ def _begin(training: Training, resume_from: Path | None) -> list[str]:
         checkpoint.require_match(snapshot, training.identity())
         training.load_model(snapshot)
         notes.append(f"weights from {snapshot.path}")
-    training.rollouts.reset()
+    if init is not None:
+        training.load_model(init)
+    training.rollouts.reset()  # workers may begin to act now
     return notes
 
 

@@ -78,7 +78,8 @@ def test_a_copy_has_all_parts_of_one_version() -> None:
     try:
         snapshots = Snapshots(arena, ["weights", "norm/obs"])
         weights = Weights(arena, snapshots)
-        weights.begin(torch.full((4,), 5.0))
+        weights.vector.fill_(5.0)
+        weights.renew()
         private, parts = snapshots.private()
         assert snapshots.copy(private) == 0
         assert parts["weights"].tolist() == [5.0] * 4
@@ -97,7 +98,7 @@ def test_a_copy_that_was_overtaken_is_made_again() -> None:
     try:
         snapshots = Snapshots(arena, ["weights", "norm/obs"])
         weights = Weights(arena, snapshots)
-        weights.begin(torch.zeros(4))
+        weights.renew()
         reads = 0
 
         class Overtaken(np.ndarray[Any, Any]):

@@ -14,7 +14,7 @@ from paceline import A3C, APPO, IMPALA
 from paceline.errors import CheckpointError, ConfigError
 from paceline.train import checkpoint
 from paceline.train.config import TrainConfig
-from paceline.train.run import train
+from paceline.train.run import Run, train
 
 ALGOS = ["impala", "appo", "a3c"]
 SMALL: dict[str, Any] = {
@@ -66,6 +66,37 @@ def test_a_resumed_run_goes_on_with_counters_weights_and_optimiser(algo: str, tm
     assert last.iterations > first.iterations
     newest = checkpoint.load(checkpoint.find(tmp_path / "run", resumable=True)).arrays
     assert any(key.startswith("learner/optimiser/") and value.any() for key, value in newest.items())
+
+
+@pytest.mark.parametrize("algo", ["impala", "appo"])
+@pytest.mark.parametrize("steps", [64, 128])
+def test_workers_of_a_resumed_or_warm_started_run_act_with_its_weights(algo: str, steps: int, tmp_path: Path) -> None:
+    """Snapshots take turns between two buffers: after an odd and after an even number of versions."""
+    small = {"num_workers": 0, "n_eval_episodes": 0, "normalize_obs": True, "env": "tests.games:Drift"}
+    first = config(algo, output_dir=tmp_path / "run", **small).merge(total_timesteps=steps)
+    train(first)
+    warm = config(algo, **small, init_from=tmp_path / "run")
+    for settings in (TrainConfig.from_run(tmp_path / "run", resume=True, total_timesteps=1280, quiet=True), warm):
+        with Run(settings) as run:
+            arena = run.training.arena
+            seen = arena["snapshots"][run.training.weights.version % 2]
+            expected = np.concatenate([arena["weights"], arena["norm/obs"].reshape(-1)])
+            assert expected.any()
+            np.testing.assert_array_equal(seen, expected)
+
+
+@pytest.mark.parametrize("agent", [IMPALA, A3C])
+def test_a_loaded_agent_goes_on_from_its_weights(agent: Any, tmp_path: Path) -> None:
+    settings = {key: value for key, value in SMALL.items() if key not in ("env", "total_timesteps")}
+    still = {**settings, "learning_rate": 1e-30}
+    with agent("CartPole-v1", **still) as one:
+        one.learn(total_timesteps=64)
+        one.save(tmp_path / "model")
+    saved = checkpoint.load(tmp_path / "model").arrays["learner/weights"]
+    with agent.load(tmp_path / "model", **{**still, "seed": 99}) as other:
+        other.learn(total_timesteps=640)
+        other.save(tmp_path / "later")
+    np.testing.assert_allclose(checkpoint.load(tmp_path / "later").arrays["learner/weights"], saved, atol=1e-20)
 
 
 def test_a_checkpoint_of_another_algorithm_is_refused(tmp_path: Path) -> None:
@@ -152,6 +183,9 @@ def test_both_optimisers_of_a3c_move_the_weights_of_all_workers(optimizer: str) 
         ("impala", {"sync_every": 9, "max_lag": 8}, "sync_every=9: must not be above max_lag=8"),
         ("impala", {"clip_range": 0.2}, "It is a setting of ppo, appo, not of impala"),
         ("impala", {"on_lag": "wait"}, "on_lag"),
+        ("impala", {"batch_slots": 5}, "batch_slots=5: 2 worker(s) with slots_per_worker=2 can fill 4"),
+        ("impala", {"num_workers": 0, "batch_slots": 3}, "batch_slots=3: 1 worker(s)"),
+        ("appo", {"trust_env_state": True}, "trust_env_state: envs of appo are never at rest"),
         ("a3c", {"batch_size": 32}, "It is a setting of ppo, impala, appo, not of a3c"),
         ("a3c", {"compile": True}, "compile: "),
         ("a3c", {"device": "cuda"}, "device='cuda': in a3c the workers learn"),

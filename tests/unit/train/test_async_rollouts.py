@@ -71,7 +71,7 @@ class Stage:
         self.tracker = EpisodeTracker(groups * SIZE)
         self.workers = Puppets(workers, self.begun, self._fill)
         runtime: Any = self.workers
-        self.orders = Orders(runtime, self.sets, owned, self.begun, self.episode, self.tracker)
+        self.orders = Orders(runtime, self.sets, owned, self.begun, self.episode, self.tracker, lambda: None)
         self.rollouts = AsyncRollouts(self.orders, _slots(room), Clock(), **settings)
         self.rollouts.reset()
         self._owned, self._filled = owned, 0

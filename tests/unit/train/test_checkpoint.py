@@ -21,7 +21,7 @@ from paceline.train.run import Run, open_folder
 
 ARRAYS = {
     "learner/weights": np.arange(6, dtype=np.float32),
-    "learner/adam/step": np.array(3.0),
+    "learner/optimiser/step": np.array(3.0),
     "rollouts/history/actions": np.zeros((0, 2), np.int64),
     "rollouts/flags": np.array([True, False]),
     "strided": np.arange(10)[::2],
