@@ -41,11 +41,12 @@ class Case:
 PPO, PIPELINE, IMPALA = {"algo": "ppo"}, {"algo": "ppo", "pipeline": True}, {"algo": "impala"}
 CASES = {
     "slow-cpu": Case(
-        title="one env in 32 takes 10 times as long, steps burn 0.2 ms",
-        env_kwargs={"cpu_ms": 0.2, **SLOW},
+        title="one env in 32 takes 10 times as long, steps burn 1 ms",
+        env_kwargs={"cpu_ms": 1.0, **SLOW},
         sides={"ppo": PPO, "impala": IMPALA},
         targets={"impala": 1.3},
         common={**CREW, "n_steps": 32},
+        window_s=8.0,
     ),
     "slow-sleep": Case(
         title="one env in 32 takes 10 times as long, steps sleep 2 ms",
