@@ -21,6 +21,7 @@ from paceline.collect.rollout import RolloutCollector
 from paceline.envs.block import History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import make_block
+from paceline.memory.lines import BEAT, STOP, heartbeat_field
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slots import Slots, SlotShape
 from paceline.ops.distributions import head_for
@@ -84,9 +85,7 @@ def bed(
     recipe = EnvRecipe(source=source)
     spec = recipe.probe()
     shape = SlotShape(spec, n_steps, groups, SIZE)
-    arena = Arena.create(
-        [*shape.fields(), Field.of("episode", (shape.n_envs,), np.int64), Field.of("beat", (8,), np.int64)]
-    )
+    arena = Arena.create([*shape.fields(), Field.of("episode", (shape.n_envs,), np.int64), heartbeat_field(groups)])
     slots = Slots(arena, shape)
     act, group_act = actor or SeeingActor(), SeeingActor()
     collectors = [
@@ -107,7 +106,7 @@ def bed(
             seed=SEED,
             first_group=first,
             groups=last - first,
-            heartbeat=arena["beat"][i:],
+            heartbeat=arena["heartbeat"][i],
         )
         for i, (first, last) in enumerate(pairwise(cuts))
     ]
@@ -201,14 +200,23 @@ def test_the_result_does_not_depend_on_who_collects_which_group() -> None:
     assert fields((0, 3)) == fields((0, 1, 3)) == fields((0, 1, 2, 3))
 
 
+def test_a_wish_to_stop_breaks_a_rollout_off() -> None:
+    with bed(counter()) as it:
+        it.reset()
+        it.arena["heartbeat"][0, STOP] = 1
+        before = int(it.arena["heartbeat"][0, BEAT])
+        it.collect()
+        assert it.arena["heartbeat"][0, BEAT] == before + 1
+
+
 def test_every_row_is_a_sign_of_life() -> None:
     with bed(counter()) as it:
-        assert it.arena["beat"][0] == 0
+        assert it.arena["heartbeat"][0, BEAT] == 0
         it.reset()
-        before = int(it.arena["beat"][0])
+        before = int(it.arena["heartbeat"][0, BEAT])
         assert before == 1, "after the first reset the time limit is that of a step"
         it.collect()
-        assert int(it.arena["beat"][0]) == before + 7
+        assert int(it.arena["heartbeat"][0, BEAT]) == before + 7
 
 
 class MaskedActor(SeeingActor):

@@ -40,7 +40,7 @@ def test_arrays_and_meta_come_back_as_they_were(tmp_path: Path) -> None:
     for name, array in ARRAYS.items():
         got = snapshot.arrays[name]
         assert (got.dtype, got.shape, got.tobytes()) == (array.dtype, array.shape, array.tobytes())
-    assert snapshot.part("learner").keys() == {"weights", "adam/step"}
+    assert snapshot.part("learner").keys() == {"weights", "optimiser/step"}
     assert sorted(os.listdir(tmp_path / "deep")) == ["one"], "no temporary directory stays"
 
 
@@ -77,7 +77,7 @@ def test_a_truncated_file_is_found_with_its_sizes(tmp_path: Path) -> None:
         ("[]", "damaged"),
         ("{}", "damaged"),
         (json.dumps({"format": 99, "files": {}, "meta": {}}), "format 99 is not known here"),
-        (json.dumps({"format": 1, "files": [], "meta": {}}), "sha256"),
+        (json.dumps({"format": checkpoint.FORMAT, "files": [], "meta": {}}), "sha256"),
     ],
 )
 def test_a_bad_manifest_is_named(content: str, said: str, tmp_path: Path) -> None:
