@@ -22,8 +22,10 @@ from paceline.envs.fault import OddError
 from paceline.errors import ConfigError, EnvError, WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena
 from paceline.runtime.inline import InlineRuntime
-from paceline.runtime.process import ProcessRuntime, describe_exit, pack
+from paceline.runtime.pack import pack
+from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Program, Runtime, shares
+from paceline.runtime.worker_handle import describe_exit
 
 KINDS = ("inline", "forkserver", "spawn", "fork")
 WORKERS = 2

@@ -206,18 +206,22 @@ for method in sys.argv[1:]:
 """
 
 
-def test_a_script_without_a_main_guard_works_and_runs_once(tmp_path: Path) -> None:
-    """Also: torch was used before, with threads of its own, and a second `learn` follows the first."""
-    script = tmp_path / "mine.py"
-    script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "mine.py", "spawn", "forkserver", "fork"],
-        cwd=tmp_path,
+def run_script(text: str, folder: Path, *methods: str) -> subprocess.CompletedProcess[str]:
+    """Run it in a folder of its own, to its end."""
+    (folder / "mine.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "mine.py", *methods],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=100,
         env=environment(),
     )
+
+
+def test_a_script_without_a_main_guard_works_and_runs_once(tmp_path: Path) -> None:
+    """Also: torch was used before, with threads of its own, and a second `learn` follows the first."""
+    done = run_script(SCRIPT, tmp_path, "spawn", "forkserver", "fork")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["imported", "spawn 128 9.0", "forkserver 128 9.0", "fork 128 9.0"]
     assert "Traceback" not in done.stderr
@@ -226,15 +230,6 @@ def test_a_script_without_a_main_guard_works_and_runs_once(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("method", ["forkserver", "fork"])
 def test_a_script_that_closes_nothing_ends_all_the_same(method: str, tmp_path: Path) -> None:
-    script = tmp_path / "forgetful.py"
-    script.write_text(SCRIPT.replace("    agent.close()\n", ""))
-    done = subprocess.run(
-        [sys.executable, "forgetful.py", method],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=environment(),
-    )
+    done = run_script(SCRIPT.replace("    agent.close()\n", ""), tmp_path, method)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["imported", f"{method} 128 9.0"]

@@ -171,7 +171,7 @@ def test_an_env_function_that_cannot_travel_is_named_before_any_worker_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started: list[Any] = []
-    monkeypatch.setattr("paceline.runtime.process._Worker", lambda *a, **k: started.append(a))
+    monkeypatch.setattr("paceline.runtime.process.WorkerHandle", lambda *a, **k: started.append(a))
     with socket.socket() as connection:
 
         def make() -> gym.Env[Any, Any]:

@@ -12,28 +12,24 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import select
-import signal
-import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing import connection
-from multiprocessing.process import BaseProcess
 from time import perf_counter
 from typing import Any
 
-import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.errors import ConfigError, WorkerDied, WorkerError, WorkerHung
+from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.lines import BEAT, CLAIM, STOP
 from paceline.memory.shared import Arena
 from paceline.runtime import threads, tickets
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
+from paceline.runtime.pack import pack
 from paceline.runtime.protocol import Program, Share, shares
-from paceline.runtime.worker import WorkerOrder, worker_main
+from paceline.runtime.worker_handle import Patience, WorkerHandle, first_ready
 
 CLOSE_TIMEOUT_S = 5.0
 POLL_S = 1.0
@@ -79,7 +75,7 @@ class ProcessRuntime:
         self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
         lines: NDArray[np.int64] = arena["heartbeat"]
         self._heartbeat, self._claims, self._stop = lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
-        self._workers: list[_Worker] = []
+        self._workers: list[WorkerHandle] = []
         self._tickets: tickets.Tickets | None = None
         self._closed = False
         self._hand = hand
@@ -90,8 +86,7 @@ class ProcessRuntime:
         self._packed, self._arena, self._cores = pack(program), arena, cores
         # With the driver's own hand, this many keep every core busy; more would only take turns.
         self._hands = num_workers if hand is None else max(1, threads.core_budget() - 1)
-        # multiprocessing ends its daemons at exit by a SIGTERM, which workers leave to the driver, and waits for ever.
-        atexit.register(_close_forgotten, weakref.ref(self))
+        _OPEN.add(self)
         try:
             if self._method == "forkserver":
                 start_fork_server(preload)
@@ -105,14 +100,14 @@ class ProcessRuntime:
             self.close()
             raise
 
-    def _new(self, share: Share) -> _Worker:
+    def _new(self, share: Share) -> WorkerHandle:
         """Start the process of one worker; it answers when it has built its job."""
         core = self._cores[share.worker % len(self._cores)] if self._cores else None
         theirs = self._tickets.theirs if self._tickets and share.worker < self._hands else None
         foreign = [end for other in self._workers if other.share != share for end in other.ours]
         foreign += self._tickets.ours if self._tickets else ()
         with child_environment():
-            return _Worker(self._method, share, self._packed, self._arena, core, theirs, foreign)
+            return WorkerHandle(self._method, share, self._packed, self._arena, core, theirs, foreign)
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Send the command to all, wait for all."""
@@ -141,10 +136,8 @@ class ProcessRuntime:
     def take(self, timeout_s: float) -> list[tuple[int, Any]]:
         """Answers to what was posted, from whoever has one."""
         busy = [worker for worker in self._workers if self._posted[worker.share.worker]]
-        handles = {handle: worker for worker in busy for handle in (worker.conn, worker.process.sentinel)}
-        ready = connection.wait(list(handles), timeout=timeout_s)
         answers: list[tuple[int, Any]] = []
-        for worker in {handles[handle].share.worker: handles[handle] for handle in ready}.values():
+        for worker in first_ready(busy, timeout_s):
             number = worker.share.worker
             try:
                 answers.append((number, worker.receive(self._posted[number][0])))
@@ -227,7 +220,7 @@ class ProcessRuntime:
         claims = [int(self._claims[one.share.worker]) for one in self._workers if one.process.is_alive()]
         return {claim - 1 & tickets.MOST for claim in claims if claim}
 
-    def _look_into(self, worker: _Worker) -> None:
+    def _look_into(self, worker: WorkerHandle) -> None:
         """What a worker said in the middle of `work`, where only errors are said; its death may be got over."""
         command = self._asked[0] or "work"
         try:
@@ -253,8 +246,7 @@ class ProcessRuntime:
         self._closed = True
         self._stop[:] = 1
         for worker in self._workers:
-            with suppress(OSError):
-                worker.conn.send(("close", ()))
+            worker.send("close", ())
         deadline = perf_counter() + CLOSE_TIMEOUT_S / 2
         for worker in self._workers:
             worker.end(deadline)
@@ -266,7 +258,7 @@ class ProcessRuntime:
 
     def _watch(self) -> None:
         """All that a wait for tickets listens to, with and without what workers say."""
-        self._patience = _Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
+        self._patience = Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
         if self._tickets is None:
             return
         self._failures, self._deaths = select.poll(), select.poll()
@@ -277,190 +269,26 @@ class ProcessRuntime:
         for worker in self._workers:
             self._failures.register(worker.conn.fileno(), select.POLLIN)
 
-    def _gather(self, asked: list[_Worker], command: str, results: dict[int, Any]) -> None:
+    def _gather(self, asked: list[WorkerHandle], command: str, results: dict[int, Any]) -> None:
         """Put one reply of each worker asked into `results`, except of those whose reply is there already.
 
         It may take `step_timeout_s` since its last heartbeat; until its first one, which ends the first reset, it may
         take `start_timeout_s`.
         """
         waiting = {worker.share.worker: worker for worker in asked if worker.share.worker not in results}
-        patience = _Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
+        patience = Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
         while waiting:
-            by_handle: dict[Any, _Worker] = {}
-            for worker in waiting.values():
-                by_handle[worker.conn] = by_handle[worker.process.sentinel] = worker
-            ready = connection.wait(list(by_handle), timeout=POLL_S)
-            for worker in {by_handle[handle].share.worker: by_handle[handle] for handle in ready}.values():
+            for worker in first_ready(list(waiting.values()), POLL_S):
                 results[worker.share.worker] = worker.receive(command)
                 del waiting[worker.share.worker]
             patience.check(list(waiting.values()), command)
 
 
-class _Patience:
-    """How long each worker has been silent, since its last heartbeat or since the wait began."""
-
-    def __init__(self, heartbeat: NDArray[np.int64], start_timeout_s: float, step_timeout_s: float) -> None:
-        self._heartbeat, self._start_s, self._step_s = heartbeat, start_timeout_s, step_timeout_s
-        self._beat = heartbeat.copy()
-        self._moved = np.full(len(heartbeat), perf_counter())
-
-    def begin(self, worker: int) -> None:
-        """It has rested, and begins now."""
-        self._moved[worker] = perf_counter()
-
-    def check(self, waiting: Sequence[_Worker], command: str) -> None:
-        """Raise WorkerHung if one of them has been silent for too long."""
-        now = perf_counter()
-        self._moved[self._heartbeat != self._beat] = now
-        self._beat[:] = self._heartbeat
-        for worker in waiting:
-            silent_s = now - self._moved[worker.share.worker]
-            timeout_s = self._step_s if self._beat[worker.share.worker] else self._start_s
-            if silent_s > timeout_s:
-                raise WorkerHung(
-                    f"{worker.name}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
-                    "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s)."
-                )
+_OPEN: weakref.WeakSet[ProcessRuntime] = weakref.WeakSet()
 
 
-class _Worker:
-    """The driver's end of one worker."""
-
-    def __init__(
-        self,
-        method: str,
-        share: Share,
-        program: bytes,
-        arena: Arena,
-        core: int | None,
-        theirs_tickets: tickets.WorkerTickets | None,
-        foreign: list[Any],
-    ) -> None:
-        ctx: Any = multiprocessing.get_context(method)
-        self.share = share
-        self.conn, theirs = ctx.Pipe()
-        guard, self._alive = ctx.Pipe(duplex=False)  # the driver holds the write end for life and writes nothing
-        order = WorkerOrder(share, program, arena, theirs, guard, theirs_tickets, core)
-        target = _forked_main if method == "fork" else worker_main
-        # A forked child inherits the driver's ends of its own pipes and of those made before it; while it holds
-        # them, nobody would see the driver die.
-        args = (order, [*self.ours, *foreign]) if method == "fork" else (order,)
-        self.process: BaseProcess = ctx.Process(target=target, args=args, name=f"paceline-worker-{share.worker}")
-        self.process.daemon = True
-        self.process.start()
-        theirs.close()
-        guard.close()
-
-    @property
-    def ours(self) -> tuple[Any, Any]:
-        """The driver's ends of its pipes."""
-        return self.conn, self._alive
-
-    @property
-    def handles(self) -> tuple[int, int]:
-        """What becomes readable when it says something or ends."""
-        return self.conn.fileno(), self.process.sentinel
-
-    @property
-    def name(self) -> str:
-        """How messages call it."""
-        last = self.share.first_group + self.share.groups - 1
-        return f"worker {self.share.worker} (pid {self.process.pid}, groups {self.share.first_group}-{last})"
-
-    def send(self, command: str, args: tuple[Any, ...]) -> None:
-        """Have it do something; whoever waits for the reply will find out if it is gone."""
-        with suppress(OSError):
-            self.conn.send((command, args))
-
-    def receive(self, command: str) -> Any:
-        """The reply; raises what went wrong there."""
-        try:
-            if not self.conn.poll():
-                raise EOFError
-            kind, value = self.conn.recv()
-        except (EOFError, OSError):
-            raise self.died(command) from None
-        if kind == "error":
-            what, trace = value
-            raise WorkerError(f"{self.name} failed in `{command}`: {what}\n\nIts traceback:\n{trace.rstrip()}")
-        return value
-
-    def died(self, command: str) -> WorkerDied:
-        """The error for a worker that is gone: what ended it."""
-        self.process.join(1.0)
-        what = f"{self.name} ended in `{command}`: {describe_exit(self.process.exitcode)}"
-        return WorkerDied(what, self.share.worker)
-
-    def end(self, deadline: float) -> None:
-        """Wait until `deadline`, then kill (workers leave SIGTERM to the driver); close our ends."""
-        self.process.join(max(0.0, deadline - perf_counter()))
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join(1.0)
-        self.conn.close()
-        self._alive.close()
-
-
-def _close_forgotten(runtime: weakref.ref[ProcessRuntime]) -> None:
-    if (forgotten := runtime()) is not None:
-        forgotten.close()
-
-
-def _forked_main(order: WorkerOrder, foreign: list[Any]) -> None:
-    for end in foreign:
-        end.close()
-    worker_main(order)
-
-
-def describe_exit(code: int | None) -> str:
-    """What an exit code means, in words."""
-    if code is None:
-        return "it does not answer but still runs."
-    if code == -signal.SIGKILL:
-        return "killed by SIGKILL. Often the kernel's out-of-memory killer: look at `dmesg`, lower --n-envs."
-    if code < 0:
-        return f"killed by {signal.Signals(-code).name}. A crash in native code: see the dump above."
-    return f"it left with exit code {code}. Something in the env called exit."
-
-
-def pack(program: Program) -> bytes:
-    """The program as bytes.
-
-    Raises:
-        ConfigError: Something in it cannot be pickled; names the attribute where it can be found.
-    """
-    try:
-        packed: bytes = cloudpickle.dumps(program)
-    except Exception as error:
-        culprit = _unpicklable(program)
-        raise ConfigError(
-            f"{culprit}: cannot be sent to workers ({type(error).__name__}: {error}). "
-            "Create it inside the env function instead of capturing it, or use --num-workers 0."
-        ) from error
-    return packed
-
-
-def _unpicklable(value: Any, path: str = "program", depth: int = 0) -> str:
-    """The path of the first part of `value` that does not pickle by itself."""
-    parts: dict[str, Any] = {}
-    if isinstance(value, dict):
-        parts = {f"[{key!r}]": item for key, item in value.items()}
-    elif isinstance(value, types.FunctionType):
-        names = value.__code__.co_freevars
-        parts = {
-            f" captured {name!r}": cell.cell_contents for name, cell in zip(names, value.__closure__ or (), strict=True)
-        }
-        # Globals of a script's own functions travel by value too.
-        used = value.__code__.co_names
-        parts |= {f" global {name!r}": value.__globals__[name] for name in used if name in value.__globals__}
-    elif hasattr(value, "__dict__"):
-        parts = {f".{key}": item for key, item in vars(value).items()}
-    elif hasattr(value, "__slots__"):
-        parts = {f".{key}": getattr(value, key) for key in value.__slots__ if hasattr(value, key)}
-    if depth < 6:
-        for suffix, part in parts.items():
-            try:
-                cloudpickle.dumps(part)
-            except Exception:
-                return _unpicklable(part, path + suffix, depth + 1)
-    return f"{path} ({type(value).__name__})"
+@atexit.register
+def _close_forgotten() -> None:
+    """Before multiprocessing ends its daemons by SIGTERM, which workers leave to the driver, and waits for ever."""
+    for runtime in list(_OPEN):
+        runtime.close()

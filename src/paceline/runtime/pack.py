@@ -1,0 +1,54 @@
+"""A worker's program as bytes, and what stands in the way where that fails."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import cloudpickle
+
+from paceline.errors import ConfigError
+from paceline.runtime.protocol import Program
+
+
+def pack(program: Program) -> bytes:
+    """The program as bytes.
+
+    Raises:
+        ConfigError: Something in it cannot be pickled; names the attribute where it can be found.
+    """
+    try:
+        packed: bytes = cloudpickle.dumps(program)
+    except Exception as error:
+        culprit = _unpicklable(program)
+        raise ConfigError(
+            f"{culprit}: cannot be sent to workers ({type(error).__name__}: {error}). "
+            "Create it inside the env function instead of capturing it, or use --num-workers 0."
+        ) from error
+    return packed
+
+
+def _unpicklable(value: Any, path: str = "program", depth: int = 0) -> str:
+    """The path of the first part of `value` that does not pickle by itself."""
+    parts: dict[str, Any] = {}
+    if isinstance(value, dict):
+        parts = {f"[{key!r}]": item for key, item in value.items()}
+    elif isinstance(value, types.FunctionType):
+        names = value.__code__.co_freevars
+        parts = {
+            f" captured {name!r}": cell.cell_contents for name, cell in zip(names, value.__closure__ or (), strict=True)
+        }
+        # Globals of a script's own functions travel by value too.
+        used = value.__code__.co_names
+        parts |= {f" global {name!r}": value.__globals__[name] for name in used if name in value.__globals__}
+    elif hasattr(value, "__dict__"):
+        parts = {f".{key}": item for key, item in vars(value).items()}
+    elif hasattr(value, "__slots__"):
+        parts = {f".{key}": getattr(value, key) for key in value.__slots__ if hasattr(value, key)}
+    if depth < 6:
+        for suffix, part in parts.items():
+            try:
+                cloudpickle.dumps(part)
+            except Exception:
+                return _unpicklable(part, path + suffix, depth + 1)
+    return f"{path} ({type(value).__name__})"
