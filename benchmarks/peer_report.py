@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import results
-from peer_table import OURS, PEERS, WORKLOADS
+from peer_table import OURS, PEERS, PIPELINED, WORKLOADS
 
 Found = Mapping[str, Any]
 
@@ -83,6 +83,9 @@ def _verdicts(name: str, measured: Found) -> list[str]:
     if rival is not None and OURS in measured["contestants"]:
         label, target = measured["contestants"][rival]["label"], WORKLOADS[name].target
         verdicts.append(_verdict(f"the fastest peer ({label})", ratio(measured, OURS, rival), target if calm else None))
+        if PIPELINED in measured["contestants"]:
+            ahead = ratio(measured, PIPELINED, rival)
+            verdicts.append(f"With --pipeline {_verdict('the same peer', ahead, target if calm else None)}")
     if {OURS, "paceline-sequential"} <= set(measured["contestants"]):
         own_target = 1.7 if name == "cartpole" and calm else None
         verdicts.append(_verdict("our own sequential", ratio(measured, OURS, "paceline-sequential"), own_target))

@@ -10,6 +10,8 @@ HERE = Path(__file__).parent
 SCRIPTS = HERE / "peers"
 OURS = "paceline-parallel"
 """Whom the others are compared with."""
+PIPELINED = "paceline-pipeline"
+"""Learns while it collects, as some of the others do: each batch is one update old."""
 
 SHARED: dict[str, Any] = {
     "n_steps": 128,
@@ -125,6 +127,13 @@ PEERS: dict[str, Peer] = {
         venv="paceline",
         variant={"num_workers": 0},
         only=("cartpole", "busy", "atari"),
+    ),
+    PIPELINED: Peer(
+        label="paceline, pipeline",
+        script="run_paceline.py",
+        venv="paceline",
+        variant={"num_workers": 2, "pipeline": True},
+        only=("sleep",),
     ),
     "sb3-dummy": Peer(label="SB3 Dummy", script="run_sb3.py", venv="sb3", solves=True),
     "sb3-dummy-1": Peer(
