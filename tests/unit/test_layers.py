@@ -17,7 +17,7 @@ LAYERS: list[set[str]] = [
     {"batch", "ops", "measure"},
     {"memory", "nets"},
     {"envs"},
-    {"collect", "algos", "runtime"},
+    {"collect", "algos", "runtime", "integrations"},
     {"train"},
     {"insight"},
     {"cli"},

@@ -5,6 +5,15 @@ from __future__ import annotations
 import gymnasium as gym
 
 _BUSY = "paceline/Busy-v0"
+_GAMES = {
+    "paceline/Ludo-v0": "ludo",
+    "paceline/ConnectFour-v0": "connect_four",
+    "paceline/TicTacToe-v0": "tic_tac_toe",
+}
 
 if _BUSY not in gym.registry:
     gym.register(_BUSY, entry_point="paceline.envs.busy:Busy")
+for _env_id, _game in _GAMES.items():
+    if _env_id not in gym.registry:
+        # By name: nothing of a game is imported before one is made.
+        gym.register(_env_id, entry_point="paceline.envs.games.env:GameEnv", kwargs={"game": _game})

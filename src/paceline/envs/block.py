@@ -8,8 +8,8 @@ Nothing in it depends on how the envs are stepped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import cloudpickle
@@ -22,7 +22,7 @@ from paceline.memory.rows import Row
 from paceline.spec import MASK_KEY, PLAIN, EnvSpec, Leaf
 
 Finals = Sequence[tuple[int, dict[str, NDArray[Any]]]]
-"""(index in the block, last real observation by leaf), owned by whoever receives it."""
+"""(index in the block, last real observation by leaf, with the mask if known), owned by whoever receives it."""
 
 CHECKED_STEPS = 2
 """Steps whose results are compared with the spaces, after the first reset. A broken env shows at once."""
@@ -38,6 +38,8 @@ class History:
     mask: NDArray[np.bool_] | None  # [M]
     state: bytes = b""
     """The pickled env itself, from a checkpoint that the user trusts; it then is not replayed."""
+    tags: Mapping[str, Any] = field(default_factory=dict)
+    """What else belongs to the episode: in a game, who the opponent is."""
 
     def show(self, i: int, row: Row) -> None:
         """Write what the env showed last into row position i."""

@@ -21,7 +21,7 @@ from paceline.envs.make import Env, EnvMaker, describe
 from paceline.envs.seeding import episode_seed
 from paceline.errors import EnvError
 from paceline.memory.rows import Row
-from paceline.spec import EnvSpec
+from paceline.spec import MASK_KEY, EnvSpec
 
 __all__ = ["EnvBlock", "Finals", "History", "SingleEnvs"]
 
@@ -155,7 +155,10 @@ class SingleEnvs:
     def _last_obs(self, i: int, obs: Any, info: dict[str, Any]) -> dict[str, NDArray[Any]]:
         if self._row <= CHECKED_STEPS:
             self._obs.check(obs, info, self._who(i))
-        return self._obs.copy(obs)
+        last = self._obs.copy(obs)
+        if self._obs.masked and (MASK_KEY in (obs if self._obs.mask_in_obs else info)):
+            last[MASK_KEY] = np.array(self._obs.mask(obs, info), np.bool_)
+        return last
 
     def _show(self, i: int, obs: Any, info: dict[str, Any], row: Row) -> None:
         """Write what env i is seen to be in, and what it may do there."""

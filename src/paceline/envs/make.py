@@ -156,10 +156,16 @@ class EnvRecipe:
             return True
         return group_size >= NATIVE_FROM and _tells_autoreset(target)
 
-    def probe(self) -> EnvSpec:
-        """Make one env, reset it, read its spaces and close it."""
+    def probe(self, look: Callable[[Env], object] | None = None) -> EnvSpec:
+        """Make one env, reset it, read its spaces and close it.
+
+        Args:
+            look: Called with the env first, by somebody who wants to know more of it.
+        """
         env = self.make()
         try:
+            if look is not None:
+                look(env)
             try:
                 _, info = env.reset(seed=0)
             except Exception as error:

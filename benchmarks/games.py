@@ -1,0 +1,100 @@
+"""Games per second on one core: random against random, for each game and several numbers of boards.
+
+Run alone on the machine; it takes about two minutes:
+
+    OMP_NUM_THREADS=1 python benchmarks/games.py
+
+`decisions` counts what both players choose, choosing included. `with views` also makes the observation for every
+decision, as a learner needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from time import perf_counter
+
+import numpy as np
+import results
+
+from paceline.envs.games import GAMES
+from paceline.envs.games.chance import draws, mix
+from paceline.envs.games.players import RandomPlayer
+
+BOARDS = (1, 8, 64, 256, 1024, 4096)
+KEY = mix(np.array([1], np.uint64))
+
+
+class Contest:
+    """Boards that are begun again as soon as they are over, and far enough from their common beginning."""
+
+    def __init__(self, name: str, n: int) -> None:
+        self.game = GAMES[name](n)
+        self.rows = np.arange(n)
+        self.player = RandomPlayer()
+        self.turns = self.games = self.decisions = 0
+        self.game.reset(self.rows, draws(KEY, self.rows))
+        while self.games < n:
+            self.play(views=False)
+
+    def play(self, *, views: bool) -> None:
+        """One decision on every board."""
+        game, rows = self.game, self.rows
+        self.turns += 1
+        if views:
+            game.observe(rows)
+        game.play(rows, self.player.choose(game, rows, draws(KEY + np.uint64(self.turns), rows)))
+        self.decisions += game.n
+        if game.over.any():
+            ended = np.flatnonzero(game.over)
+            self.games += len(ended)
+            game.reset(ended, draws(KEY, self.games + ended))
+
+    def per_second(self, seconds: float, what: str) -> float:
+        """Games or decisions a second."""
+        before, began = (self.games, self.decisions), perf_counter()
+        while (took := perf_counter() - began) < seconds:
+            self.play(views=what == "views")
+        return (self.games - before[0] if what == "games" else self.decisions - before[1]) / took
+
+
+def main() -> None:
+    """Measure in turns, print and keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    results.add_size_flags(parser, rounds=5)
+    args = parser.parse_args()
+    before = results.Calm.now()
+    boards, seconds = ((8,), 0.05) if args.quick else (BOARDS, 0.4)
+    cells = {
+        (name, n, what): partial(contest.per_second, seconds, what)
+        for name in GAMES
+        for n in boards
+        for contest in [Contest(name, n)]
+        for what in ("games", "decisions", "views")
+    }
+    found = results.in_turns(cells, 1 if args.quick else args.rounds)
+    medians = {key: results.median_spread(values) for key, values in found.items()}
+    rows = []
+    for name in GAMES:
+        for n in boards:
+            games, decisions, views = (medians[name, n, what] for what in ("games", "decisions", "views"))
+            rate = f"{games[0]:,.0f} ± {games[1]:,.0f}"
+            rows.append(
+                [name, str(n), rate, f"{decisions[0]:,.0f}", f"{views[0]:,.0f}", f"{1e6 * n / decisions[0]:.0f}"]
+            )
+    header = ["game", "boards", "games/s", "decisions/s", "with views", "us per turn of all boards"]
+    body = (
+        f"Random against random on one core, medians of {len(next(iter(found.values())))} turns.\n\n"
+        + results.table(header, rows)
+    )
+    result = {
+        "rates": [
+            {"game": name, "boards": n, "what": what, "per_second": value, "spread": spread}
+            for (name, n, what), (value, spread) in medians.items()
+        ]
+    }
+    results.publish("games", "Games per second", body, result, results.conditions(before), keep=not args.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Bridges to other libraries. Each is imported only by who asks for it."""
