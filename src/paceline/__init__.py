@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from paceline.errors import PacelineError
 
 if TYPE_CHECKING:
-    from paceline.train.agents import A3C, APPO, IMPALA, PPO
+    from paceline.train.agents import A3C, APPO, DQN, IMPALA, PPO
     from paceline.train.config import TrainConfig
 
-__all__ = ["A3C", "APPO", "IMPALA", "PPO", "PacelineError", "TrainConfig"]
+__all__ = ["A3C", "APPO", "DQN", "IMPALA", "PPO", "PacelineError", "TrainConfig"]
 
 _HOMES = {
     "A3C": "paceline.train.agents",
     "APPO": "paceline.train.agents",
+    "DQN": "paceline.train.agents",
     "IMPALA": "paceline.train.agents",
     "PPO": "paceline.train.agents",
     "TrainConfig": "paceline.train.config",

@@ -1,9 +1,10 @@
-"""The record that travels from the envs to the optimiser."""
+"""The records that travel from the envs to the optimiser."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -39,3 +40,26 @@ class Trajectory:
     value: Tensor  # [T+1, B]                  under the acting policy
     finals: Finals
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transitions:
+    """N single steps, or several taken as one, drawn from a replay. Its own memory."""
+
+    obs: dict[str, Tensor]  # [N, *leaf]       by leaf name
+    action: Tensor  # [N, *act]
+    reward: Tensor  # [N]                      discounted sum of the steps
+    discount: Tensor  # [N]                    of what follows them; 0 where the episode was over
+    next_obs: dict[str, Tensor]  # [N, *leaf]  what follows: of a truncated episode its own last
+    next_mask: Tensor | None  # [N, M] bool    legal actions there
+
+    def to(self, device: torch.device) -> Transitions:
+        """The same on a device."""
+        return Transitions(
+            {name: leaf.to(device) for name, leaf in self.obs.items()},
+            self.action.to(device),
+            self.reward.to(device),
+            self.discount.to(device),
+            {name: leaf.to(device) for name, leaf in self.next_obs.items()},
+            None if self.next_mask is None else self.next_mask.to(device),
+        )

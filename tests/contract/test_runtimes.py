@@ -238,6 +238,17 @@ def test_a_death_is_found_by_take_after_all_that_was_said_before() -> None:
         assert it.runtime.take(5.0) == [(0, ("again",))], "what was posted to the old one is forgotten"
 
 
+def test_a_death_is_told_while_another_worker_always_has_something_to_say() -> None:
+    with running("forkserver") as it:
+        it.runtime.post(1, "fail", 1, "kill")
+        for number in range(8):
+            it.runtime.post(0, "echo", number)
+        time.sleep(0.5)  # all of it is there to be taken, and so is the death
+        assert it.runtime.take(0.0) == [(0, (0,))]
+        with pytest.raises(WorkerDied, match="SIGKILL"):
+            it.runtime.take(0.0)
+
+
 def test_a_worker_that_rests_is_not_taken_for_hung() -> None:
     with running("forkserver", step_timeout_s=1.0, start_timeout_s=1.0) as it:
         it.runtime.post(0, "beat", 1, 0.0)

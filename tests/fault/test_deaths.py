@@ -19,9 +19,12 @@ import pytest
 from paceline.batch import Trajectory
 from paceline.errors import WorkerDied
 from paceline.measure.record import Summary
+from paceline.memory.replay import Replay
+from paceline.runtime.protocol import Share
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.config import TrainConfig
 from paceline.train.orders import Orders
+from paceline.train.replay_stream import ReplayStream
 from paceline.train.rollouts import Rollouts
 from paceline.train.run import Run, open_folder
 
@@ -204,3 +207,67 @@ def test_a_worker_that_finished_its_slot_before_it_died_is_learned_from() -> Non
         run.go(steps=5_000)
         assert rollouts.restarts.count == 1
         assert rollouts.learned_steps + rollouts.dropped_steps == run.training.tracker.steps
+
+
+def dqn(**more: Any) -> TrainConfig:
+    settings = {
+        "algo": "dqn",
+        "env": "CartPole-v1",
+        "n_envs": 8,
+        "group_size": 2,
+        "num_workers": 2,
+        "learning_starts": 200,
+        "batch_size": 32,
+        "n_eval_episodes": 0,
+        "quiet": True,
+        "seed": 3,
+    }
+    return TrainConfig.from_flat(**{**settings, **more})
+
+
+def poison_ahead(replay: Replay, share: Share, rows: int) -> None:
+    """What rows hold until their worker has written them: nothing that could be learned from."""
+    for group in range(share.first_group, share.first_group + share.groups):
+        columns = replay.columns(group)
+        for row in range(int(replay.head[group]) + 1, int(replay.head[group]) + 1 + rows):
+            replay._arrays["reward"][row % replay.shape.rows, columns] = np.nan
+            replay._arrays["obs/obs"][row % replay.shape.rows, columns] = np.nan
+
+
+def test_replay_rows_torn_by_a_killed_worker_are_never_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    post, gather, drawn = ReplayStream._post, Replay.gather, [0]
+
+    def poisoned(self: ReplayStream, share: Share) -> None:
+        if not self._orders[share.worker]:
+            poison_ahead(self._intake.replay, share, self._stint.rows)
+        post(self, share)
+
+    def checked(self: Replay, item: Any) -> Any:
+        batch = gather(self, item)
+        drawn[0] += 1
+        for tensor in (batch.reward, batch.obs["obs"], batch.next_obs["obs"]):
+            assert not tensor.isnan().any(), "a row that is not whole was learned from"
+        return batch
+
+    monkeypatch.setattr(Replay, "gather", checked)
+    settings = dqn(schedule="async", samples_per_insert=4.0, prioritized=True, n_steps=32, buffer_size=2000)
+    monkeypatch.setattr(ReplayStream, "_post", poisoned)
+    with Run(settings) as run:
+        with killing(run, kills=3, every_s=0.7) as killed:
+            summary = run.go(seconds=5)
+        assert len(killed) == 3
+        assert summary.restarts == 3
+        assert drawn[0] > 100
+        assert np.isfinite(run.training.weights.vector.numpy()).all()
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "paceline/TicTacToe-v0"])
+def test_in_batches_dqn_is_the_same_as_without_the_deaths(env: str) -> None:
+    settings = dqn(env=env, total_timesteps=9000, opponents={"self": 1.0} if "/" in env else {}, snapshot_every=100)
+    with Run(settings) as run:
+        expected = run.go()
+    with Run(settings) as run, killing(run, kills=3, every_s=0.3):
+        found = run.go()
+    assert found.restarts >= 1
+    assert found.weights_sha256 == expected.weights_sha256
+    assert (found.steps, found.episodes) == (expected.steps, expected.episodes)

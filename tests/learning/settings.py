@@ -30,6 +30,7 @@ LEARNING = {
     "cartpole_impala": target("cartpole_impala", 475.0),
     "cartpole_appo": target("cartpole_appo", 475.0),
     "cartpole_a3c": target("cartpole_a3c", 475.0),
+    "cartpole_dqn": target("cartpole_dqn", 475.0),
     "pendulum": target("pendulum", -250.0),
 }
 """The targets, by config."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.algos.settings import PPOConfig
 from paceline.train.config import TrainConfig
 from paceline.train.run import train
 
@@ -33,6 +34,7 @@ def test_the_numbers_are_those_promised(
     config = load(name)
     assert config.env_name == "CartPole-v1"
     training = config.training
+    assert isinstance(training, PPOConfig)
     assert (config.num_workers, config.n_envs) == (workers, envs)
     assert (training.n_steps, training.batch_size, training.n_epochs) == (n_steps, batch_size, n_epochs)
 
@@ -47,7 +49,7 @@ def test_sequential_and_parallel_differ_in_who_does_the_work_only() -> None:
 def test_each_trains(path: Path, tmp_path: Path) -> None:
     config = TrainConfig.from_yaml(path, total_timesteps=1, num_workers=0, output_dir=tmp_path / "run", quiet=True)
     minibatches = {} if config.run.algo == "a3c" else {"batch_size": 64}
-    config = config.merge(n_envs=8, n_steps=16, n_eval_episodes=1, **minibatches)
+    config = config.merge(n_envs=8, group_size=None, n_steps=16, n_eval_episodes=1, **minibatches)
     assert train(config).steps == 8 * 16
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from paceline.batch import Trajectory
 from paceline.measure.clock import Clock
+from paceline.memory.parts import part, under
 from paceline.memory.weights import LiveWeights, Weights
 from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.optimiser import Optimiser
@@ -28,8 +29,6 @@ class A3CLearner:
 
     lag = 0
     """Each slot has its own."""
-    bad_updates = 0
-    """Workers count theirs."""
 
     def __init__(
         self,
@@ -78,17 +77,14 @@ class A3CLearner:
         return {
             "weights": self._weights.vector.numpy(),
             "version": np.array(self.version),
-            **{f"optimiser/{key}": value.copy() for key, value in self._optimiser.state().items()},
+            **under("optimiser/", {key: value.copy() for key, value in self._optimiser.state().items()}),
         }
 
     def load(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from `state()`."""
         self.load_weights(state["weights"])
         self._live.version = int(state["version"])
-        prefix = "optimiser/"
-        self._optimiser.load(
-            {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-        )
+        self._optimiser.load(part(state, "optimiser/"))
 
     def load_weights(self, weights: NDArray[np.float32]) -> None:
         """Take over weights alone: a warm start."""

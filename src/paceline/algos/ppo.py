@@ -15,20 +15,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from paceline.algos.bad_updates import BadUpdates
 from paceline.algos.ppo_gradient import Gradients
 from paceline.algos.settings import Settings
 from paceline.algos.targets import Targets
 from paceline.batch import Trajectory
-from paceline.errors import LearnerError
 from paceline.measure.clock import Clock
+from paceline.memory.parts import part, under
 from paceline.memory.shards import Shards
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.optimiser import Optimiser
 from paceline.ops.returns import explained_variance
 from paceline.ops.surrogate import TERMS
-
-MAX_BAD_UPDATES = 10
-"""Non-finite gradients in a row after which training stops."""
 
 _KL = TERMS.index("approx_kl")
 _MINIBATCHES = 0x3B47C4
@@ -86,8 +84,7 @@ class PPOLearner:
         self.lag = 0
         """Updates between the weights that collected the last batch and those that began to learn from it."""
         self.n_updates = 0
-        self.bad_updates = 0
-        self._bad_in_a_row = 0
+        self.bad = BadUpdates()
 
     @property
     def version(self) -> int:
@@ -154,25 +151,13 @@ class PPOLearner:
             mean, inv_std = float(centre), 1.0 / (float(deviation) + 1e-8)
         grad, terms = self._gradients(start, stop, mean, inv_std)
         norm = float(torch.linalg.vector_norm(grad))
-        if not np.isfinite(norm):
-            return self._skip(terms)
-        self._bad_in_a_row = 0
+        if self.bad.is_bad(norm, self.n_updates):
+            return torch.nan_to_num(terms)
         if norm > cfg.max_grad_norm > 0:
             grad.mul_(cfg.max_grad_norm / (norm + 1e-6))
         self._optimiser.step(grad, lr)
         self.n_updates += 1
         return terms
-
-    def _skip(self, terms: Tensor) -> Tensor:
-        """Leave the weights alone after a non-finite gradient, but not for ever."""
-        self.bad_updates += 1
-        self._bad_in_a_row += 1
-        if self._bad_in_a_row >= MAX_BAD_UPDATES:
-            raise LearnerError(
-                f"update {self.n_updates}: the gradient was not finite {self._bad_in_a_row} times in a row. "
-                "Lower --learning-rate, set --max-grad-norm, or look for NaN in observations and rewards."
-            )
-        return torch.nan_to_num(terms)
 
     def _stats(self, terms: Tensor, value: Tensor, returns: Tensor, lr: float) -> dict[str, float]:
         cfg = self._config
@@ -200,8 +185,8 @@ class PPOLearner:
             "weights": self._weights.vector.numpy(),
             "version": np.array(self._weights.version),
             "n_updates": np.array(self.n_updates),
-            "bad_updates": np.array([self.bad_updates, self._bad_in_a_row]),
-            **{f"optimiser/{key}": value for key, value in self._optimiser.state().items()},
+            "bad_updates": self.bad.state(),
+            **under("optimiser/", self._optimiser.state()),
         }
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
@@ -209,11 +194,8 @@ class PPOLearner:
         self.load_weights(state["weights"])
         self._weights.version = int(state["version"])
         self.n_updates = int(state["n_updates"])
-        self.bad_updates, self._bad_in_a_row = (int(n) for n in state["bad_updates"])
-        prefix = "optimiser/"
-        self._optimiser.load(
-            {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-        )
+        self.bad.load(state["bad_updates"])
+        self._optimiser.load(part(state, "optimiser/"))
 
     def load_weights(self, weights: NDArray[np.float32]) -> None:
         """Take over weights alone: a warm start."""

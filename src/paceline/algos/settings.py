@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from paceline.algos.dqn_settings import DQNConfig
 from paceline.errors import ConfigError, check_range
 
 
@@ -238,9 +239,18 @@ class A3CConfig:
 
 
 Settings = PPOConfig | ImpalaConfig | APPOConfig | A3CConfig
+"""Of algorithms that learn from rollouts."""
+
+AnySettings = Settings | DQNConfig
 """What the section `training` may hold."""
 
-SETTINGS: dict[str, type[Settings]] = {"ppo": PPOConfig, "impala": ImpalaConfig, "appo": APPOConfig, "a3c": A3CConfig}
+SETTINGS: dict[str, type[AnySettings]] = {
+    "ppo": PPOConfig,
+    "impala": ImpalaConfig,
+    "appo": APPOConfig,
+    "a3c": A3CConfig,
+    "dqn": DQNConfig,
+}
 """Every algorithm that can be trained, by the name the user types."""
 
 ASYNC = ("impala", "appo", "a3c")

@@ -6,14 +6,18 @@ episode and replaying these actions.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.group import History
-from paceline.memory.slots import Slots
+from paceline.envs.block import History
+from paceline.spec import EnvSpec
+
+Shown = tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]
+"""What all envs show: observations [B, *leaf] by leaf, and masks [B, M]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,36 +27,46 @@ class _Border:
     episode: NDArray[np.int64]  # [B]
     obs: dict[str, NDArray[Any]]  # [B, *leaf]
     mask: NDArray[np.bool_] | None  # [B, M]
+    tags: Mapping[str, NDArray[Any]]  # [B]
 
     def copy(self) -> _Border:
         """One that stays."""
         obs = {name: leaf.copy() for name, leaf in self.obs.items()}
-        return _Border(self.episode.copy(), obs, None if self.mask is None else self.mask.copy())
+        tags = {name: tag.copy() for name, tag in self.tags.items()}
+        return _Border(self.episode.copy(), obs, None if self.mask is None else self.mask.copy(), tags)
 
 
 class EpisodeHistory:
     """Actions since the last reset, per env."""
 
-    def __init__(self, slots: Slots, episode: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        episode: NDArray[np.int64],
+        shown: Callable[[], Shown],
+        tags: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
         """Begin with no episode under way.
 
         Args:
-            slots: Where rollouts appear.
-            episode: The number of each env's episode; written by the workers.
+            spec: Of the env.
+            episode: [B] the number of each env's episode; written by the workers.
+            shown: What all envs show, when none of them is being stepped.
+            tags: [B] each; what else belongs to each env's episode, written by the workers.
         """
-        self._slots, self._episode = slots, episode
-        self._parts: list[list[NDArray[Any]]] = [[] for _ in range(slots.shape.n_envs)]
+        self._spec, self._episode, self._shown, self._tags = spec, episode, shown, tags or {}
+        self._parts: list[list[NDArray[Any]]] = [[] for _ in range(len(episode))]
         self._marked = self._now()
 
-    def extend(self) -> None:
-        """Take in the rollout that was just collected."""
-        action, valid = self._slots.array("action"), self._slots.array("valid")
-        ended = self._slots.array("terminated") | self._slots.array("truncated")
-        steps = len(ended)
-        any_end = ended.any(0)
+    def extend(
+        self, action: NDArray[Any], ended: NDArray[np.bool_], valid: NDArray[np.bool_], *, first_env: int = 0
+    ) -> None:
+        """Take in what some envs just did, [T, n, ...] each; the first column is env `first_env`."""
+        steps, envs = ended.shape
+        any_end: NDArray[np.bool_] = np.logical_or.reduce(ended, 0)
         last_end = steps - 1 - ended[::-1].argmax(0)
         all_valid = bool(valid.all())
-        for env, parts in enumerate(self._parts):
+        for env, parts in enumerate(self._parts[first_env : first_env + envs]):
             start = int(last_end[env]) + 1 if any_end[env] else 0
             if any_end[env]:
                 parts.clear()
@@ -73,15 +87,10 @@ class EpisodeHistory:
         return self._histories(self._now())
 
     def _now(self) -> _Border:
-        shape = self._slots.shape
-        return _Border(
-            self._episode,
-            {leaf.name: self._slots.array(f"obs/{leaf.name}")[-1] for leaf in shape.spec.obs},
-            self._slots.array("mask")[-1] if shape.spec.masked else None,
-        )
+        return _Border(self._episode, *self._shown(), self._tags)
 
     def _histories(self, border: _Border) -> list[History]:
-        action = self._slots.shape.spec.action
+        action = self._spec.action
         empty = np.empty((0, *action.shape), action.dtype)
         return [
             History(
@@ -89,6 +98,7 @@ class EpisodeHistory:
                 actions=np.concatenate([empty, *parts]),
                 obs={name: leaf[env].copy() for name, leaf in border.obs.items()},
                 mask=None if border.mask is None else border.mask[env].copy(),
+                tags={name: tag[env] for name, tag in border.tags.items()},
             )
             for env, parts in enumerate(self._parts)
         ]
@@ -105,7 +115,7 @@ class EpisodeHistory:
             state[f"obs/{name}"] = np.stack([h.obs[name] for h in histories])
         if (masks := [h.mask for h in histories if h.mask is not None]) != []:
             state["mask"] = np.stack(masks)
-        return state
+        return state | {f"tag/{name}": tag.copy() for name, tag in self._tags.items()}
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[History]:
         """Take over a checkpoint's histories; returns them for the workers to restore."""
@@ -116,8 +126,9 @@ class EpisodeHistory:
             History(
                 episode=int(state["episode"][env]),
                 actions=part,
-                obs={leaf.name: state[f"obs/{leaf.name}"][env] for leaf in self._slots.shape.spec.obs},
+                obs={leaf.name: state[f"obs/{leaf.name}"][env] for leaf in self._spec.obs},
                 mask=state["mask"][env] if "mask" in state else None,
+                tags={name: state[f"tag/{name}"][env] for name in self._tags},
             )
             for env, part in enumerate(actions)
         ]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.ops.distributions import ActionHead
-
 _ACTIONS = 0xAC71 << 48
 """Keeps this stream apart from every other use of the seed."""
+
+
+class Noisy(Protocol):
+    """Knows what randomness its actions need."""
+
+    def draw_noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Noise for the actions of `shape` rows, float32 `[*shape, N]`."""
 
 
 def generator(seed: int, group: int, step: int) -> np.random.Generator:
@@ -17,9 +24,7 @@ def generator(seed: int, group: int, step: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, step]))
 
 
-def draw(
-    head: ActionHead, noise: NDArray[np.float32], *, seed: int, first_group: int, group_size: int, step: int
-) -> None:
+def draw(head: Noisy, noise: NDArray[np.float32], *, seed: int, first_group: int, group_size: int, step: int) -> None:
     """Fill `noise` [T, n, N] for a rollout that begins at `step`, group by group."""
     steps, n = noise.shape[:2]
     for column in range(0, n, group_size):

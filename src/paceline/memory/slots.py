@@ -107,6 +107,11 @@ class Slots:
         """A whole field, all columns: for statistics in the driver."""
         return self._arena[name]
 
+    def shown(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]:
+        """What the envs show after the rollout: observations by leaf, and masks."""
+        obs = {leaf.name: self._arena[f"obs/{leaf.name}"][-1] for leaf in self.shape.spec.obs}
+        return obs, self._arena["mask"][-1] if self.shape.spec.masked else None
+
     def take_over(self, other: Slots) -> None:
         """Copy a whole rollout from another set."""
         for name, field in self._arena.items():

@@ -82,6 +82,7 @@ class ProcessRuntime:
         self._asked: tuple[str, tuple[Any, ...]] = NOTHING
         self._results: dict[int, Any] = {}
         self._posted: list[deque[str]] = [deque() for _ in range(num_workers)]
+        self._death: WorkerDied | None = None  # that somebody has yet to be told of
         self._method = start_method or default_start_method()
         self._packed, self._arena, self._cores = pack(program), arena, cores
         # With the driver's own hand, this many keep every core busy; more would only take turns.
@@ -135,16 +136,22 @@ class ProcessRuntime:
 
     def take(self, timeout_s: float) -> list[tuple[int, Any]]:
         """Answers to what was posted, from whoever has one."""
+        if self._death is not None:
+            death, self._death = self._death, None
+            raise death
         busy = [worker for worker in self._workers if self._posted[worker.share.worker]]
         answers: list[tuple[int, Any]] = []
         for worker in first_ready(busy, timeout_s):
             number = worker.share.worker
             try:
                 answers.append((number, worker.receive(self._posted[number][0])))
-            except WorkerDied:
-                if answers:
-                    break  # what others said must not be lost, and the next call finds it dead as well
-                raise
+            except WorkerDied as death:
+                if not answers:
+                    raise
+                # What others said must not be lost. Nor must this: where they always have something to say, looking
+                # again would never come to it.
+                self._death = death
+                break
             self._posted[number].popleft()
             self._patience.begin(number)  # it may have said so long ago
         waiting = [worker for worker in busy if self._posted[worker.share.worker]]

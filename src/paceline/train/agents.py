@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from paceline.errors import ConfigError
 from paceline.measure.record import Summary
@@ -14,6 +18,7 @@ from paceline.train.checkpoint import Snapshot
 from paceline.train.coerce import duration_s
 from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluation
+from paceline.train.replay_batches import ReplayBatches
 from paceline.train.run import Run, all_callbacks, open_folder
 
 
@@ -31,8 +36,11 @@ class Agent:
 
         Args:
             env: A Gymnasium id, `module:callable`, or a callable that makes an env.
-            **settings: Any setting of `paceline train`, such as `num_workers=4, seed=7`; `quiet` is on unless told.
+            **settings: Any setting of `paceline train`, such as `num_workers=4, seed=7` (None: auto); `quiet` is on
+                unless told.
         """
+        if settings.get("num_workers", 0) is None:
+            settings["num_workers"] = "auto"
         self.config = TrainConfig.from_flat(**{"quiet": True, **settings, "env": env, "algo": self.algo})
         self.summary: Summary | None = None
         """What the last `learn` did."""
@@ -57,11 +65,9 @@ class Agent:
             callbacks: Objects with methods of `paceline.train.callbacks.Callback`; one that returns False stops.
         """
         watchers = all_callbacks(self.config, callbacks)
-        if self._run is None:
-            folder = open_folder(self.config) if self.config.run.output_dir else None
-            self._run = Run(self.config, folder=folder, init=self._snapshot)
+        run = self._started()
         try:
-            self.summary = self._run.go(
+            self.summary = run.go(
                 steps=None if total_timesteps is None else int(total_timesteps),
                 episodes=None if total_episodes is None else int(total_episodes),
                 seconds=None if duration is None else duration_s(duration),
@@ -71,7 +77,7 @@ class Agent:
             self.close()
             raise
         if self._model is not None:
-            self._model.take(self._run.training.model_state())
+            self._model.take(run.training.model_state())
         if self.summary.stop_reason == "SIGINT":
             raise KeyboardInterrupt  # stopped at a safe point; the agent keeps what it has learned
         if self.summary.stop_reason == "SIGTERM":
@@ -117,6 +123,8 @@ class Agent:
             raise ConfigError(
                 f"{path}: its env was a Python object and is not in the file. Give it: load(path, env=...)."
             )
+        if saved.pop("algo", cls.algo) != cls.algo:
+            checkpoint.require_match(snapshot, {"algo": cls.algo})
         agent = cls(**{"quiet": True, **saved, **settings, "env": env or saved["env"]})
         agent._snapshot = snapshot
         agent._current()  # a model that does not fit is refused now
@@ -139,6 +147,32 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def get_weights(self) -> NDArray[np.float32]:
+        """All weights as one vector, a copy: for agents elsewhere that act with them."""
+        return self._current().weights.numpy().copy()
+
+    def set_weights(self, weights: NDArray[np.float32]) -> None:
+        """Go on with these weights, as `get_weights` gave them."""
+        current = self._current()
+        if weights.shape != tuple(current.weights.shape):
+            raise ConfigError(
+                f"weights: must be a vector of {len(current.weights)} numbers, as get_weights() gives (got shape "
+                f"{weights.shape}). Use an agent of the same env and network."
+            )
+        current.weights.copy_(torch.from_numpy(np.asarray(weights, np.float32)))
+        if self._run is not None:
+            self._run.training.learner.load_weights(current.weights.numpy())
+            self._run.training.weights.renew()
+        else:
+            self._snapshot = Snapshot(Path("memory"), current.arrays(), {"identity": current.identity})
+
+    def _started(self) -> Run:
+        """The run, with its workers."""
+        if self._run is None:
+            folder = open_folder(self.config) if self.config.run.output_dir else None
+            self._run = Run(self.config, folder=folder, init=self._snapshot)
+        return self._run
 
     def _current(self) -> model.Model:
         """The newest weights as a model of its own."""
@@ -171,3 +205,51 @@ class A3C(Agent):
     """Workers that learn by themselves, on weights that all share (Mnih et al. 2016)."""
 
     algo = "a3c"
+
+
+class DQN(Agent):
+    """Action values learned from a replay that workers fill (Mnih et al. 2015)."""
+
+    algo = "dqn"
+
+    def learn(
+        self,
+        total_timesteps: int | None = None,
+        *,
+        total_episodes: int | None = None,
+        n_episodes: int | None = None,
+        duration: float | str | None = None,
+        callbacks: Iterable[object] = (),
+    ) -> Self:
+        """See `Agent.learn`; `n_episodes` is another name for `total_episodes`."""
+        episodes = total_episodes if n_episodes is None else n_episodes
+        return super().learn(total_timesteps, total_episodes=episodes, duration=duration, callbacks=callbacks)
+
+    def add_trajectory(self, transitions: Sequence[Sequence[Any]]) -> None:
+        """Put steps into the replay that were taken elsewhere. They count for no budget.
+
+        Args:
+            transitions: In order, of one episode or a part of it: (obs, action, reward, next_obs, terminated), and
+                where actions are masked (..., mask, next_mask): the legal ones before and after.
+        """
+        rollouts = self._started().training.rollouts
+        if not isinstance(rollouts, ReplayBatches):
+            raise ConfigError("add_trajectory: workers never rest in async mode. Use schedule='batch'.")
+        rollouts.add_trajectory(transitions)
+
+    def update(self, updates: int = 1) -> dict[str, float]:
+        """Learn from what is in the replay, without playing.
+
+        Args:
+            updates: How often.
+
+        Returns:
+            Statistics, by the names of the `train/` tags.
+        """
+        training = self._started().training
+        if not training.rollouts.stored:
+            raise ConfigError("update: there is nothing in the replay yet. Use learn or add_trajectory first.")
+        stats: dict[str, float] = training.learner.update(updates, 0.0)
+        if self._model is not None:
+            self._model.take(training.model_state())
+        return stats

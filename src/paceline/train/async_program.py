@@ -83,6 +83,7 @@ class AsyncProgram:
             *ShardShape(learning.n_steps * learning.n_envs, base.shards, weights, len(TERMS)).fields(),
             *Weights.fields(weights),
             *base.norms(),
+            *base.league_fields(weights),
             *Snapshots.fields(acting),
             Field.of("begun_version", (max(1, workers), self.sets), np.int64),
             Field.of("episode", (base.shape.n_envs,), np.int64),

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from paceline.algos.a3c import A3CLearner
+from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import DeviceGradients, Gradients, PPOGradient, ShardedGradient, WorkersGradients
-from paceline.algos.settings import A3CConfig, ImpalaConfig, PPOConfig, Settings
+from paceline.algos.settings import A3CConfig, AnySettings, ImpalaConfig, PPOConfig
 from paceline.algos.targets import targets_for
 from paceline.collect.history import EpisodeHistory
 from paceline.errors import ConfigError
@@ -30,7 +31,7 @@ from paceline.memory.slots import Slots, SlotShape
 from paceline.memory.weights import LiveWeights
 from paceline.nets.compiled import usable_rows
 from paceline.nets.flat import FlatParameters, bind, size_of
-from paceline.nets.normalise import RewardNormaliser
+from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.runtime import threads
@@ -43,13 +44,17 @@ from paceline.train.a3c_program import A3CProgram
 from paceline.train.async_program import AsyncProgram
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.config import TrainConfig
+from paceline.train.dqn_program import DQNProgram, dqn_parts, dqn_program
 from paceline.train.evaluate import Predictor
+from paceline.train.league import League, LeagueLearner, engine_of, league_recipe
 from paceline.train.orders import Orders
 from paceline.train.program import PRELOAD, WorkerProgram, env_recipe, policy_recipe
 from paceline.train.rollouts import Rollouts
 from paceline.train.training import Training
 
-AnyProgram = WorkerProgram | AsyncProgram | A3CProgram
+AnyProgram = WorkerProgram | AsyncProgram | A3CProgram | DQNProgram
+WORKERS_LEARN_ELSEWHERE = (A3CProgram, DQNProgram)
+"""Programs whose gradients are not computed from the driver's batches."""
 
 
 def build(config: TrainConfig, clock: Clock | None = None) -> Training:
@@ -61,7 +66,8 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     """
     clock = clock or Clock()
     recipe = env_recipe(config)
-    spec = recipe.probe()
+    engines: list[Any] = []
+    spec = recipe.probe(lambda env: engines.append(engine_of(env)))
     image = any(leaf.kind == "image" for leaf in spec.obs)
     config.check_groups(image=image)
     threads.limit(1)  # acting must round the same here and in workers; the learner asks for more while it learns
@@ -71,17 +77,18 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     base = WorkerProgram(
         env=recipe,
         policy=network,
-        shape=SlotShape(spec, training.n_steps, config.n_envs // group_size, group_size),
+        shape=SlotShape(spec, config.rollout_steps, config.n_envs // group_size, group_size),
         seed=config.run.seed,
         normalize_obs=config.env.normalize_obs,
         training=training,
         shards=config.grad_shards(image=image),
         pipeline=isinstance(training, PPOConfig) and training.pipeline,
         env_threads=config.parallel.env_threads,
+        league=league_recipe(config, engines[0]),
     )
     device = _device(config)
     layout = _layout(config, base, size_of(policy))
-    program = _program(replace(base, env_threads=layout.env_threads), training, layout)
+    program = _program(config, replace(base, env_threads=layout.env_threads), training, layout)
     arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
     with ExitStack() as undo:
         undo.callback(arena.close)
@@ -89,9 +96,9 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         vector = weights.vector if device.type == "cpu" else torch.empty_like(weights.vector, device=device)
         FlatParameters(policy.to(device), vector)
         weights.vector.copy_(vector)
-        if config.policy.compile and device.type == "cpu" and not isinstance(program, A3CProgram):
+        if config.policy.compile and device.type == "cpu" and not isinstance(program, WORKERS_LEARN_ELSEWHERE):
             program = _compiled(program, arena, policy, rows=_shard_rows(config, program, arena))
-        hand = None if isinstance(program, A3CProgram) else program.gradient(arena)
+        hand = None if isinstance(program, WORKERS_LEARN_ELSEWHERE) else program.gradient(arena)
         runtime = _runtime(config, program, arena, layout, hand)
         undo.callback(runtime.close)
         made = _assemble(config, program, layout, arena, runtime, hand, policy, vector, clock)
@@ -99,10 +106,12 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     return made
 
 
-def _program(base: WorkerProgram, training: Settings, layout: layouts.Layout) -> AnyProgram:
+def _program(config: TrainConfig, base: WorkerProgram, training: AnySettings, layout: layouts.Layout) -> AnyProgram:
     """What workers are handed, by algorithm."""
     if isinstance(training, PPOConfig):
         return base
+    if isinstance(training, DQNConfig):
+        return dqn_program(config, base)
     owned = shares(layout.groups, layout.num_workers)
     batch_slots = training.batch_slots or len(owned)
     if batch_slots > len(owned) * training.slots_per_worker:
@@ -133,46 +142,45 @@ def _assemble(
     clock: Clock,
 ) -> Training:
     """The driver's own parts, around an arena and workers that are there already."""
-    training, base, spec = config.training, program.base, program.base.shape.spec
-    head, weights, shards = head_for(spec.action), program.weights(arena), Shards(arena)
-    obs_norm = base.obs_normaliser(arena.__getitem__)
-    reward_norm = RewardNormaliser(config.n_envs, gamma=training.gamma) if config.env.normalize_reward else None
+    base, spec = program.base, program.base.shape.spec
+    weights = program.weights(arena)
     mirror = base.policy.build(spec)  # acts on the CPU with the published weights, wherever learning happens
     bind(mirror, weights.vector)
     tracker = EpisodeTracker(config.n_envs)
-    rollouts: Any
-    if isinstance(program, WorkerProgram):
-        rollouts = _sync_rollouts(config, program, arena, runtime, tracker, clock, reward_norm)
-    else:
-        rollouts = _async_rollouts(program, arena, runtime, tracker, clock)
+    reward_norm = RewardNormaliser(config.n_envs, gamma=config.training.gamma) if config.env.normalize_reward else None
+    obs_norm = None if isinstance(program, DQNProgram) else base.obs_normaliser(arena.__getitem__)
     rows = base.compiled_rows
+    league = None if base.league is None else League(base.league, arena, weights, tracker)
+    rollouts: Any
     learner: Any
-    if isinstance(program, A3CProgram):
-        optimiser, progress = program.optimiser(arena), arena["progress"]
-        learner = A3CLearner(LiveWeights(arena), weights, optimiser, rollouts.said, progress, clock, obs_norm)
-    else:
-        if vector.device.type == "cpu":
-            # In async modes the workers have better things to do than shards.
-            work = runtime.work if program is base or hand is None else hand.all
-            gradients: Gradients = WorkersGradients(work, shards)
-        else:
-            whole = partial(PPOGradient, policy, head, spec, training, obs_norm)
-            if config.policy.compile:
-                rows = usable_rows(policy, config.shard_rows(1), lambda rows: whole(compiled_rows=rows))
-            gradients = DeviceGradients(whole(compiled_rows=rows), program.slots(arena), shards, vector.device)
-        learner = PPOLearner(
-            vector,
-            weights,
-            gradients,
-            shards,
-            targets_for(training, mirror, head, spec, obs_norm),
-            FlatAdam(vector),
-            training,
-            seed=config.run.seed,
-            clock=clock,
-            obs_norm=obs_norm,
-            reward_norm=reward_norm,
-        )
+    match program:
+        case DQNProgram():
+            learner, rollouts = dqn_parts(config, program, arena, runtime, policy, vector, tracker, clock)
+        case A3CProgram():
+            rollouts = _async_rollouts(program, arena, runtime, tracker, clock)
+            optimiser, progress = program.optimiser(arena), arena["progress"]
+            learner = A3CLearner(LiveWeights(arena), weights, optimiser, rollouts.said, progress, clock, obs_norm)
+        case _:
+            if isinstance(program, WorkerProgram):
+                rollouts = _sync_rollouts(config, program, arena, runtime, tracker, clock, reward_norm, league)
+            else:
+                rollouts = _async_rollouts(program, arena, runtime, tracker, clock)
+            gradients, rows = _gradients(config, program, arena, runtime, hand, policy, vector, obs_norm)
+            learner = PPOLearner(
+                vector,
+                weights,
+                gradients,
+                Shards(arena),
+                targets_for(base.rollout_settings, mirror, head_for(spec.action), spec, obs_norm),
+                FlatAdam(vector),
+                base.rollout_settings,
+                seed=config.run.seed,
+                clock=clock,
+                obs_norm=obs_norm,
+                reward_norm=reward_norm,
+            )
+    if league is not None:
+        learner = LeagueLearner(learner, league, alone=not base.pipeline)
     return Training(
         config=config,
         spec=spec,
@@ -194,6 +202,29 @@ def _assemble(
     )
 
 
+def _gradients(
+    config: TrainConfig,
+    program: WorkerProgram | AsyncProgram,
+    arena: Arena,
+    runtime: Runtime,
+    hand: ShardedGradient | None,
+    policy: nn.Module,
+    vector: Tensor,
+    obs_norm: ObsNormaliser | None,
+) -> tuple[Gradients, int | None]:
+    """Who computes gradients; and the rows that they are compiled for, if they are."""
+    base, shards = program.base, Shards(arena)
+    if vector.device.type == "cpu":
+        # In async modes the workers have better things to do than shards.
+        work = runtime.work if program is base or hand is None else hand.all
+        return WorkersGradients(work, shards), base.compiled_rows
+    spec, rows = base.shape.spec, base.compiled_rows
+    whole = partial(PPOGradient, policy, head_for(spec.action), spec, base.rollout_settings, obs_norm)
+    if config.policy.compile:
+        rows = usable_rows(policy, config.shard_rows(1), lambda rows: whole(compiled_rows=rows))
+    return DeviceGradients(whole(compiled_rows=rows), program.slots(arena), shards, vector.device), rows
+
+
 def _sync_rollouts(
     config: TrainConfig,
     program: WorkerProgram,
@@ -202,17 +233,24 @@ def _sync_rollouts(
     tracker: EpisodeTracker,
     clock: Clock,
     reward_norm: RewardNormaliser | None,
+    league: League | None,
 ) -> Rollouts:
     collected = Slots(arena, program.shape)
+
+    def freeze() -> None:
+        program.freeze(arena)
+        if league is not None:
+            league.look_after(epsilon=0.0)
+
     return Rollouts(
         runtime,
         collected,
         tracker,
-        EpisodeHistory(collected, arena["episode"]),
+        EpisodeHistory(program.shape.spec, arena["episode"], collected.shown, program.tags(arena)),
         clock,
         reward_norm=reward_norm,
         learning=program.slots(arena) if program.pipeline else None,
-        freeze=partial(program.freeze, arena) if program.pipeline else None,
+        freeze=freeze if program.pipeline else None,
         trust_env_state=config.run.trust_env_state,
     )
 
@@ -220,7 +258,7 @@ def _sync_rollouts(
 def _async_rollouts(
     program: AsyncProgram | A3CProgram, arena: Arena, runtime: Runtime, tracker: EpisodeTracker, clock: Clock
 ) -> AsyncRollouts:
-    plan, training = program.plan, program.base.training
+    plan, training = program.plan, program.base.rollout_settings
     orders = Orders(
         runtime,
         plan.slot_sets(arena),

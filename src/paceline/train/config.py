@@ -17,7 +17,8 @@ from typing import Any, Literal, get_type_hints
 
 import yaml
 
-from paceline.algos.settings import ASYNC, SETTINGS, A3CConfig, PPOConfig, Settings
+from paceline.algos.dqn_settings import DQNConfig
+from paceline.algos.settings import ASYNC, SETTINGS, A3CConfig, AnySettings, PPOConfig
 from paceline.errors import ConfigError, nearest
 from paceline.train.coerce import coerce
 from paceline.train.plain_yaml import load_file
@@ -40,7 +41,7 @@ class TrainConfig:
 
     env: EnvConfig
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
-    training: Settings = field(default_factory=PPOConfig)
+    training: AnySettings = field(default_factory=PPOConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
@@ -49,11 +50,13 @@ class TrainConfig:
         n_envs = _n_envs(self.env, self.parallel)
         object.__setattr__(self, "env", replace(self.env, n_envs=n_envs))
         object.__setattr__(self, "parallel", replace(self.parallel, num_envs_per_worker=None))
-        if not isinstance(self.training, A3CConfig):
+        if not isinstance(self.training, A3CConfig | DQNConfig):
             object.__setattr__(self, "training", replace(self.training, batch_size=self._batch_size()))
         self.check_groups(image=False)
-        if self.policy.compile and self.run.algo == "a3c":
-            raise ConfigError("compile: the small batches of a3c's workers gain nothing by it. Leave it out.")
+        if self.policy.compile and self.run.algo in ("a3c", "dqn"):
+            raise ConfigError(f"compile: the small batches of {self.run.algo} gain nothing by it. Leave it out.")
+        if self.run.algo == "dqn":
+            self._check_dqn()
         if self.run.trust_env_state and self.run.algo in ASYNC:
             raise ConfigError(
                 f"trust_env_state: envs of {self.run.algo} are never at rest to be kept; a resumed run begins new "
@@ -64,6 +67,16 @@ class TrainConfig:
                 f"normalize_reward: needs every env's steps in order, and batches of {self.run.algo} are of whatever "
                 "is ready. Scale rewards in a wrapper, or use ppo."
             )
+
+    def _check_dqn(self) -> None:
+        for name in ("normalize_obs", "normalize_reward"):
+            if getattr(self.env, name):
+                raise ConfigError(
+                    f"{name}: what is replayed would be scaled by statistics that have moved on. Scale in a wrapper, "
+                    "or use ppo."
+                )
+        if self.run.trust_env_state:
+            raise ConfigError("trust_env_state: dqn puts envs back by replaying their episodes. Leave it out.")
 
     @property
     def n_envs(self) -> int:
@@ -78,7 +91,12 @@ class TrainConfig:
     @property
     def batch_steps(self) -> int:
         """Steps in one rollout of all envs: n_steps * n_envs."""
-        return self.training.n_steps * self.n_envs
+        return self.rollout_steps * self.n_envs
+
+    @property
+    def rollout_steps(self) -> int:
+        """Steps that each env takes at a time (T)."""
+        return self.training.order_steps if isinstance(self.training, DQNConfig) else self.training.n_steps
 
     @property
     def num_workers(self) -> int | Literal["auto"]:
@@ -140,7 +158,7 @@ class TrainConfig:
         )
 
     def _batch_size(self) -> int:
-        size, n_steps, total = self.training.batch_size, self.training.n_steps, self.batch_steps
+        size, n_steps, total = self.training.batch_size, self.rollout_steps, self.batch_steps
         if self.training.normalize_advantage and total < 2:
             raise ConfigError(
                 "n_steps*n_envs = 1: one advantage has no deviation to normalise by (normalize_advantage=True). "

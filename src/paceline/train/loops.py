@@ -12,43 +12,52 @@ Data goes one way, weights come back, statistics leave by return value.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from paceline.batch import Trajectory
+Batch = TypeVar("Batch")
+"""What one call of the learner eats: a trajectory, or with a replay the number of updates that are due."""
+BatchOut = TypeVar("BatchOut", covariant=True)
+BatchIn = TypeVar("BatchIn", contravariant=True)
 
 
-class Collector(Protocol):
+class Collector(Protocol[BatchOut]):
     """Fills a batch with steps of every env."""
 
-    def collect(self, version: int) -> Trajectory:
+    def collect(self, version: int) -> BatchOut:
         """Collect one rollout with the weights of `version`. Blocks until all workers are done."""
 
-    def first(self, version: int) -> Trajectory:
-        """The same, unless a checkpoint kept a batch that was not learned from: then that one."""
+
+class PipelineCollector(Protocol[BatchOut]):
+    """The same in two halves."""
+
+    def first(self, version: int) -> BatchOut:
+        """The whole, unless a checkpoint kept a batch that was not learned from: then that one."""
 
     def begin(self, version: int) -> None:
-        """The first half of `collect`: returns at once."""
+        """The first half of a batch: returns at once."""
 
-    def finish(self) -> Trajectory:
+    def finish(self) -> BatchOut:
         """The second half: waits."""
 
 
-class AsyncCollector(Protocol):
+class AsyncCollector(Protocol[BatchOut]):
     """Has batches whenever they are ready."""
 
-    def next_batch(self, version: int) -> Trajectory:
+    def next_batch(self, version: int) -> BatchOut:
         """What is ready first, for weights of `version` to learn from. Blocks until there is enough."""
 
     def release(self) -> None:
         """The batch was learned from: its memory may be written again."""
 
 
-class Learner(Protocol):
+class Learner(Protocol[BatchIn]):
     """Turns a batch into the next version of the weights."""
 
-    version: int
+    @property
+    def version(self) -> int:
+        """Of the newest weights."""
 
-    def update(self, batch: Trajectory, progress: float) -> dict[str, float]:
+    def update(self, batch: BatchIn, progress: float) -> dict[str, float]:
         """Learn, publish, and return statistics."""
 
 
@@ -69,7 +78,7 @@ class Record(Protocol):
         """Called after every update."""
 
 
-def train_sync(collector: Collector, learner: Learner, budget: Budget, record: Record) -> None:
+def train_sync(collector: Collector[Batch], learner: Learner[Batch], budget: Budget, record: Record) -> None:
     """Collect with the newest weights, learn, publish, until the budget is spent."""
     while not budget.spent():
         progress = budget.progress()
@@ -77,7 +86,9 @@ def train_sync(collector: Collector, learner: Learner, budget: Budget, record: R
         record(learner.update(batch, progress))
 
 
-def train_pipeline(collector: Collector, learner: Learner, budget: Budget, record: Record) -> None:
+def train_pipeline(
+    collector: PipelineCollector[Batch], learner: Learner[Batch], budget: Budget, record: Record
+) -> None:
     """Collect the next batch while learning from this one: every batch is exactly one update old.
 
     The batch that is under way when the budget is spent stays for a run that goes on from here.
@@ -91,7 +102,7 @@ def train_pipeline(collector: Collector, learner: Learner, budget: Budget, recor
         record(stats)
 
 
-def train_async(collector: AsyncCollector, learner: Learner, budget: Budget, record: Record) -> None:
+def train_async(collector: AsyncCollector[Batch], learner: Learner[Batch], budget: Budget, record: Record) -> None:
     """Learn from whatever is ready first, while workers go on."""
     while not budget.spent():
         progress = budget.progress()

@@ -19,7 +19,6 @@ from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.program import env_recipe, identity, policy_recipe
 
 OF_A_RUN = (
-    "algo",
     "output_dir",
     "checkpoint_dir",
     "resume",

@@ -12,13 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
-from paceline.algos.settings import Settings
+from paceline.algos.settings import AnySettings, Settings
 from paceline.collect.rollout import CollectTimes, RolloutCollector
-from paceline.envs.group import History
+from paceline.envs.block import EnvBlock, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block
 from paceline.memory.lines import heartbeat_field
+from paceline.memory.pool import OpponentPool
 from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slots import Slots, SlotShape
@@ -33,6 +35,7 @@ from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec, Leaf
 from paceline.train.config import TrainConfig
+from paceline.train.league import LeagueRecipe
 
 LEARNING, ACTING = "learning/", "acting/"
 """In a pipeline: the batch that is learned from, and the weights that are acted with, beside the originals."""
@@ -101,12 +104,14 @@ class WorkerProgram:
     shape: SlotShape
     seed: int
     normalize_obs: bool
-    training: Settings
+    training: AnySettings
     shards: int
     pipeline: bool = False
     compiled_rows: int | None = None
     """Rows of the largest shard, where gradients are compiled."""
     env_threads: EnvThreads = 1
+    league: LeagueRecipe | None = None
+    """Where the env is a game of two: who else plays."""
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Everything that workers and driver share."""
@@ -118,9 +123,18 @@ class WorkerProgram:
             *ShardShape(steps, self.shards, weights, len(TERMS)).fields(),
             *Weights.fields(weights),
             *self.norms(),
+            *self.league_fields(weights),
             Field.of("episode", (self.shape.n_envs,), np.int64),
             heartbeat_field(workers),
         ]
+
+    def league_fields(self, weights: int) -> list[Field]:
+        """The opponent pool, where there is one."""
+        return [] if self.league is None else self.league.fields(weights, self.shape.n_envs)
+
+    def tags(self, arena: Arena) -> dict[str, NDArray[Any]]:
+        """What belongs to each env's episode besides its actions, [n_envs] each."""
+        return {} if self.league is None else OpponentPool(arena).tags()
 
     def norms(self) -> list[Field]:
         """The statistics that observations are normalised by."""
@@ -161,6 +175,13 @@ class WorkerProgram:
         return WorkerJob(collector, self.gradient(arena))
 
     @property
+    def rollout_settings(self) -> Settings:
+        """The settings of an algorithm that learns from rollouts."""
+        if isinstance(self.training, DQNConfig):
+            raise TypeError("dqn learns from a replay, not from rollouts")
+        return self.training
+
+    @property
     def base(self) -> WorkerProgram:
         """Itself: async programs are built around one of these."""
         return self
@@ -175,7 +196,7 @@ class WorkerProgram:
 
     def gradient(self, arena: Arena, slots: Slots | None = None) -> ShardedGradient:
         """A part of learning; from `slots`, where they are not its own."""
-        gradient = self.gradient_of(arena.__getitem__, self.training)
+        gradient = self.gradient_of(arena.__getitem__, self.rollout_settings)
         return ShardedGradient(gradient, slots or self.slots(arena), Shards(arena))
 
     def gradient_of(self, learning: Arrays, training: Settings) -> PPOGradient:
@@ -195,22 +216,12 @@ class WorkerProgram:
             slots: Sets to collect into.
             acting: The weights and observation statistics to act with, by name.
         """
-        spec, size = self.shape.spec, self.shape.group_size
+        spec = self.shape.spec
         policy = self.policy.build(spec)
         bind(policy, torch.from_numpy(acting("weights")))
         normaliser = self.obs_normaliser(acting, attach=True)
-        mine = slice(share.first_group * size, (share.first_group + share.groups) * size)
         return RolloutCollector(
-            make_block(
-                self.env,
-                spec,
-                seed=self.seed,
-                first_group=share.first_group,
-                groups=share.groups,
-                group_size=size,
-                episode=arena["episode"][mine],
-                threads=self.env_threads,
-            ),
+            self.block(arena, share),
             slots,
             self.actor(policy, share.groups, normaliser),
             self.actor(policy, 1, normaliser),
@@ -219,6 +230,22 @@ class WorkerProgram:
             first_group=share.first_group,
             groups=share.groups,
             heartbeat=arena["heartbeat"][share.worker],
+        )
+
+    def block(self, arena: Arena, share: Share) -> EnvBlock:
+        """The envs of some groups."""
+        if self.league is not None:
+            return self.league.block(arena, share, self)
+        size = self.shape.group_size
+        return make_block(
+            self.env,
+            self.shape.spec,
+            seed=self.seed,
+            first_group=share.first_group,
+            groups=share.groups,
+            group_size=size,
+            episode=arena["episode"][share.first_group * size : (share.first_group + share.groups) * size],
+            threads=self.env_threads,
         )
 
 

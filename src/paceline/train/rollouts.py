@@ -17,6 +17,7 @@ from paceline.envs.group import History
 from paceline.errors import WorkerDied
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes, EpisodeTracker
+from paceline.memory.parts import part, under
 from paceline.memory.slots import Slots
 from paceline.nets.normalise import RewardNormaliser
 from paceline.runtime.protocol import Runtime
@@ -97,7 +98,7 @@ class Rollouts:
             self.finished = self._tracker.update(
                 array("reward"), array("terminated"), array("truncated"), array("valid")
             )
-            self._history.extend()
+            self._history.extend(array("action"), array("terminated") | array("truncated"), array("valid"))
             if self._learning is not None:
                 self._learning.take_over(self._slots)
                 self._pending = True
@@ -126,7 +127,7 @@ class Rollouts:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Where collection is, for a checkpoint."""
-        state = {"step": np.array(self.step), **{f"history/{k}": v for k, v in self._history.state().items()}}
+        state = {"step": np.array(self.step), **under("history/", self._history.state())}
         if self._trust_env_state:
             self._runtime.start("dump")
             pickled = [entry for part in self._wait(self._history.snapshot) for entry in part]
@@ -134,7 +135,7 @@ class Rollouts:
             state["pickled_length"] = np.array([len(entry) for entry in pickled])
         if self._learning is not None and self._pending:
             state["version"] = np.array(self._version)
-            state |= {f"pending/{name}": value for name, value in self._learning.state().items()}
+            state |= under("pending/", self._learning.state())
         return state
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
@@ -142,8 +143,8 @@ class Rollouts:
         self.step = int(state["step"])
         if self._learning is not None and "version" in state:
             self._version, self._pending = int(state["version"]), True
-            self._learning.load(_part(state, "pending/"))
-        histories = self._history.load(_part(state, "history/"))
+            self._learning.load(part(state, "pending/"))
+        histories = self._history.load(part(state, "history/"))
         if self._trust_env_state and "pickled" in state:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
@@ -170,7 +171,3 @@ class Rollouts:
         self._clock.add("inference", seen * inference_s)
         # Whatever the mean worker was not busy: the barrier, hand-over, and cores that others had.
         self._clock.add("wait", max(0.0, wall_s - env_s - inference_s))
-
-
-def _part(state: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}

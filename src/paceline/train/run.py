@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.settings import ASYNC
 from paceline.errors import CheckpointError, ConfigError, PacelineError
 from paceline.measure.clock import Clock
@@ -70,7 +71,8 @@ def all_callbacks(config: TrainConfig, callbacks: Iterable[object] = ()) -> Call
 
 def topology(training: Training) -> Callable[..., None]:
     """The loop that this training runs in."""
-    if training.config.run.algo in ASYNC:
+    settings = training.config.training
+    if training.config.run.algo in ASYNC or (isinstance(settings, DQNConfig) and settings.schedule == "async"):
         return loops.train_async
     return loops.train_pipeline if training.program.pipeline else loops.train_sync
 
@@ -151,7 +153,7 @@ class Run:
                 folder.write_json(SYSTEM_INFO, system_info())
                 folder.write_json(LAYOUT, self.training.layout.json())
                 steps = self.training.tracker.steps if resume_from is not None else None
-                record = stack.enter_context(Record(folder, resume_steps=steps))
+                record = stack.enter_context(Record(folder, resume_steps=steps, extra_tags=self.training.extra_tags()))
             tracking = None
             if config.run.track:
                 tracking = Tracking(config.to_dict(), folder)

@@ -42,6 +42,19 @@ class EnvConfig:
     """Scale vector observations by their running mean and deviation."""
     normalize_reward: bool = False
     """Scale rewards by the deviation of their running discounted sum."""
+    opponents: dict[str, Any] = field(default_factory=dict)
+    """In a game of two, who is met how often: random=.25,heuristic=.25,self=.5. Self means earlier snapshots of the
+    agent, and random before the first. Nothing given: the env's own opponent."""
+    snapshot_every: int = 10_000
+    """Episodes between two snapshots of the agent for self-play."""
+    pool_size: int = 10
+    """Snapshots that are kept."""
+    pool_offered: int | None = None
+    """The newest of them that are met; none takes half."""
+    opponent_sampling: Literal["uniform", "recent", "hardest"] = "uniform"
+    """Which of those: all equally often, newer ones more often, or those more often that beat the agent."""
+    opponent_epsilon: float = 0.5
+    """How much a snapshot explores, as a share of what the agent does (dqn)."""
     env_timeout_s: float = 60.0
     """A worker without a sign of life for this long is taken for hung, and the run stops."""
     start_timeout_s: float = 120.0
@@ -57,6 +70,14 @@ class EnvConfig:
         if self.n_envs is not None:
             check_range("n_envs", self.n_envs, f"Try {DEFAULT_N_ENVS}.", at_least=1)
         check_range("frame_stack", self.frame_stack, "Use 1 for no stacking.", at_least=1)
+        check_range("snapshot_every", self.snapshot_every, "Try 10000.", at_least=1)
+        check_range("pool_size", self.pool_size, "Try 10.", at_least=1)
+        if self.pool_offered is not None:
+            check_range("pool_offered", self.pool_offered, "Leave it out.", at_least=1)
+        check_range("opponent_epsilon", self.opponent_epsilon, "Use 0 for none.", at_least=0, at_most=1)
+        for name, share in self.opponents.items():
+            if isinstance(share, bool) or not isinstance(share, int | float):
+                raise ConfigError(f"opponents: {name}={share!r} must be a number. Write random=.5,self=.5, say.")
         check_range("env_timeout_s", self.env_timeout_s, "Try 60.", above=0)
         check_range("start_timeout_s", self.start_timeout_s, "Try 120.", above=0)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from paceline.algos.dqn import STATS
 from paceline.envs.make import EnvRecipe
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
@@ -60,12 +61,17 @@ class Training:
             "seed": self.config.run.seed,
             "n_envs": self.config.n_envs,
             "group_size": self.layout.group_size,
-            "n_steps": self.config.training.n_steps,
+            "n_steps": self.config.rollout_steps,
             "grad_shards": self.program.shards,
             "pipeline": self.program.pipeline,
             "compiled": self.compiled,
             "normalize_reward": self.config.env.normalize_reward,
         }
+
+    def extra_tags(self) -> tuple[str, ...]:
+        """What this training reports beyond what all do."""
+        names = STATS if self.config.run.algo == "dqn" else ()
+        return tuple(f"train/{name}" for name in (*names, *(self.program.league.stats if self.program.league else ())))
 
     def model_state(self) -> Arrays:
         """What prediction needs: weights and observation statistics."""

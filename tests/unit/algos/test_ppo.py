@@ -13,7 +13,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from paceline.algos.ppo import MAX_BAD_UPDATES, PPOLearner
+from paceline.algos.bad_updates import MAX_BAD_UPDATES
+from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import DeviceGradients, Gradients, PPOGradient, ShardedGradient, WorkersGradients
 from paceline.algos.settings import PPOConfig
 from paceline.algos.targets import GAETargets
@@ -349,7 +350,7 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted(make: Make) -> Non
     before = vector(learner)
     stats = learner.update(batch(reward=reward), 0.0)
     assert vector(learner) == before
-    assert (learner.n_updates, learner.bad_updates) == (0, 2)
+    assert (learner.n_updates, learner.bad.count) == (0, 2)
     assert np.isfinite(stats["loss"])
     learner.update(batch(), 0.0)
     assert vector(learner) != before
@@ -363,7 +364,7 @@ def test_too_many_in_a_row_are_an_error(make: Make) -> None:
     learner.update(batch(reward=reward), 0.0)
     learner.update(batch(), 0.0)  # one good update in between
     learner.update(batch(reward=reward), 0.0)
-    assert learner.bad_updates == 2 * (MAX_BAD_UPDATES - 1)
+    assert learner.bad.count == 2 * (MAX_BAD_UPDATES - 1)
     with pytest.raises(LearnerError, match=rf"not finite {MAX_BAD_UPDATES} times in a row.*--learning-rate"):
         learner.update(batch(reward=reward), 0.0)
 

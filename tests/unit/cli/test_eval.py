@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline import PPO, cli
+from paceline import A3C, APPO, DQN, IMPALA, PPO, cli
+from paceline.train.agents import Agent
 
 
 @pytest.fixture
@@ -26,6 +27,15 @@ def test_says_what_the_episodes_brought(model: str, capsys: pytest.CaptureFixtur
 def test_ten_episodes_of_most_probable_actions_unless_told(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["eval", model]) == 0
     assert "10 episodes, most probable actions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("agent", [A3C, APPO, DQN, IMPALA, PPO])
+def test_agents_of_every_algorithm_can_be_played(
+    agent: type[Agent], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent("tests.screens:Screen", num_workers=0, n_envs=4, n_steps=16, hidden_sizes=(8,)).save(tmp_path / "model")
+    assert cli.main(["eval", str(tmp_path / "model"), "--episodes", "2"]) == 0
+    assert "2 episodes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,11 @@ class SeedlessCounter(Counter):
         return super().reset(seed=SeedlessCounter.count)
 
 
+def took(history: EpisodeHistory, slots: Slots) -> None:
+    array = slots.array
+    history.extend(array("action"), array("terminated") | array("truncated"), array("valid"))
+
+
 @pytest.mark.parametrize("n_steps", [1, 4, 7])
 @pytest.mark.parametrize("rollouts", [1, 2, 3])
 def test_histories_put_every_env_back_exactly(n_steps: int, rollouts: int) -> None:
@@ -256,13 +261,13 @@ def test_histories_put_every_env_back_exactly(n_steps: int, rollouts: int) -> No
         return Reset(Counter(length=5))
 
     with bed(source, n_steps=n_steps) as original, bed(source, n_steps=n_steps, cuts=(0, 1, 3)) as copy:
-        history = EpisodeHistory(original.slots, original.arena["episode"])
+        history = EpisodeHistory(original.slots.shape.spec, original.arena["episode"], original.slots.shown)
         original.reset()
         for _ in range(rollouts):
             original.collect()
-            history.extend()
+            took(history, original.slots)
         assert [len(h.actions) for h in history.snapshot()] == [n_steps * rollouts % 5] * 6
-        other = EpisodeHistory(copy.slots, copy.arena["episode"])
+        other = EpisodeHistory(copy.slots.shape.spec, copy.arena["episode"], copy.slots.shown)
         state = {key: value.copy() for key, value in history.state().items()}
         assert copy.restore(other.load(state)) == []
         copy.step = original.step
@@ -272,8 +277,8 @@ def test_histories_put_every_env_back_exactly(n_steps: int, rollouts: int) -> No
             for name in ("action", "reward", "log_prob", "value", "truncated"):
                 assert getattr(a, name).numpy().tobytes() == getattr(b, name).numpy().tobytes(), name
             assert a.obs[PLAIN].numpy().tobytes() == b.obs[PLAIN].numpy().tobytes()
-            history.extend()
-            other.extend()
+            took(history, original.slots)
+            took(other, copy.slots)
             theirs, mine = history.state(), other.state()
             assert {k: v.tobytes() for k, v in theirs.items()} == {k: v.tobytes() for k, v in mine.items()}
 
@@ -292,10 +297,10 @@ class Reset(gym.Wrapper[Any, Any, Any, Any]):
 
 def test_an_env_that_cannot_be_put_back_begins_a_new_episode_and_is_named() -> None:
     with bed(SeedlessCounter) as it:
-        history = EpisodeHistory(it.slots, it.arena["episode"])
+        history = EpisodeHistory(it.slots.shape.spec, it.arena["episode"], it.slots.shown)
         it.reset()
         it.collect()
-        history.extend()
+        took(history, it.slots)
         episodes = it.arena["episode"].copy()
         strayed = it.restore(history.snapshot())
         assert strayed == list(range(6))
@@ -308,17 +313,17 @@ def test_an_env_that_cannot_be_put_back_begins_a_new_episode_and_is_named() -> N
 
 def test_histories_keep_masks_and_dict_observations() -> None:
     with bed(Cards, actor=MaskedActor()) as it:
-        history = EpisodeHistory(it.slots, it.arena["episode"])
+        history = EpisodeHistory(it.slots.shape.spec, it.arena["episode"], it.slots.shown)
         it.reset()
         it.collect()
-        history.extend()
+        took(history, it.slots)
         before = it.slots.trajectory(0)
         assert before.mask is not None
         expected = before.mask[-1].clone()
         state, wrong = history.state(), history.snapshot()
         for row in (it.slots.array("mask"), it.slots.array("obs/hand")):
             row[-1] = 0
-        assert it.restore(EpisodeHistory(it.slots, it.arena["episode"]).load(state)) == []
+        assert it.restore(EpisodeHistory(it.slots.shape.spec, it.arena["episode"], it.slots.shown).load(state)) == []
         assert it.slots.trajectory(0).mask[-1].tolist() == expected.tolist()  # type: ignore[index]
         assert wrong[4].mask is not None
         wrong[4].mask[...] = ~wrong[4].mask

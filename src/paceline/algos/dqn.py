@@ -1,0 +1,226 @@
+"""Deep Q-learning (Mnih et al. 2015): the learner.
+
+    replay -> items -> transitions -> targets -> flat gradient -> clip -> Adam        so many times a batch
+       ^------------------ how surprising they were (prioritised) --------+
+
+The network is any policy: its outputs are advantages and a state value, which is a dueling network. The loss has one
+slope per transition, so it is written down, and only the network's own backward is asked for the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from paceline.algos.bad_updates import BadUpdates
+from paceline.algos.dqn_settings import DQNConfig
+from paceline.batch import Transitions
+from paceline.measure.clock import Clock
+from paceline.memory.parts import part, under
+from paceline.memory.replay import Replay
+from paceline.memory.sampling import Sampler
+from paceline.memory.weights import Weights
+from paceline.nets.features import policy_input
+from paceline.nets.flat import FlatGradient
+from paceline.nets.policy import forward_pullback
+from paceline.ops.adam import FlatAdam
+from paceline.ops.q_learning import bootstrap_targets, loss_and_slope, q_pullback, q_values
+from paceline.spec import EnvSpec
+
+STATS = ("mean_q", "td_error", "epsilon", "buffer_size", "samples_per_insert")
+"""What it reports beyond what all learners do."""
+_ITEMS = 0x17E35
+"""Keeps the stream of drawn items apart from every other use of the seed."""
+
+
+class DQNLearner:
+    """Learns from the replay, as often as it is told. Lives in the driver."""
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        target: nn.Module,
+        vectors: tuple[Tensor, Tensor],
+        weights: Weights,
+        replay: Replay,
+        sampler: Sampler,
+        epsilon: Epsilon,
+        spec: EnvSpec,
+        config: DQNConfig,
+        *,
+        seed: int,
+        clock: Clock,
+    ) -> None:
+        """Learn from the weights that are in the first of `vectors`.
+
+        Args:
+            policy: The network; its parameters are views of the first vector.
+            target: The same network on the second: the target network.
+            vectors: The parameters being learned (on the CPU the published vector itself), and the target network's.
+            weights: Where new weights are published.
+            replay: What was played.
+            sampler: Chooses from it.
+            epsilon: How much is explored; moved on after every batch.
+            spec: Of the env.
+            config: Hyper-parameters.
+            seed: Of what is drawn.
+            clock: Books the time as `learn` and `sync`.
+        """
+        self._policy, self._target, self._weights = policy, target, weights
+        self._vector, self._target_vector = vectors
+        self._target_vector.copy_(self._vector)
+        self._grad = FlatGradient(policy).vector
+        self._replay, self._sampler, self._epsilon, self._spec = replay, sampler, epsilon, spec
+        self._config, self._seed, self._clock = config, seed, clock
+        self._optimiser = FlatAdam(self._vector, eps=1e-8)
+        self.lag = 0
+        """Always 0: what is replayed has no age that would have to be corrected for."""
+        self.n_updates = 0
+        self.bad = BadUpdates()
+        self.samples = 0
+        """Transitions learned from, each as often as it was."""
+
+    @property
+    def version(self) -> int:
+        """The version of the weights that the next batch should be played with."""
+        return self._weights.version
+
+    def update(self, updates: int, progress: float) -> dict[str, float]:
+        """Learn so many times, and publish the result.
+
+        Args:
+            updates: How many; the collector counts them.
+            progress: Share of the budget that is spent, for schedules.
+
+        Returns:
+            Statistics by the names of the `train/` tags.
+        """
+        config = self._config
+        lr = config.learning_rate * (1.0 - progress if config.lr_schedule == "linear" else 1.0)
+        stats = {"learning_rate": lr}
+        with self._clock.phase("learn"):
+            stream = np.random.Generator(np.random.Philox(key=[self._seed, _ITEMS], counter=[0, 0, 0, self.version]))
+            beta = config.priority_beta + (1.0 - config.priority_beta) * progress
+            terms = torch.zeros(3)
+            for _ in range(updates):
+                terms += self._step(stream, beta, lr)
+            if updates:
+                loss, q, error = (terms / updates).tolist()
+                stats |= {"loss": loss, "mean_q": q, "td_error": error}
+        with self._clock.phase("sync"):
+            stats |= {"epsilon": self._epsilon.value, "n_updates": float(self.n_updates)}
+            stats["buffer_size"] = float(self._replay.stored)
+            if inserted := int(self._replay.head.sum()) * self._replay.shape.group_size:
+                stats["samples_per_insert"] = self.samples / inserted
+            self._epsilon.move_on(progress)
+            self._weights.publish(self._vector)
+        return stats
+
+    def _step(self, stream: np.random.Generator, beta: float, lr: float) -> Tensor:
+        """One update; returns loss, mean value and mean error."""
+        config = self._config
+        item, weight = self._sampler.draw(stream, config.batch_size, beta)
+        batch = self._replay.gather(item)
+        if self._vector.device.type != "cpu":
+            batch = batch.to(self._vector.device)
+        worth = self._targets(batch)
+        self._grad.zero_()
+        params, value, pullback = forward_pullback(self._policy, policy_input(self._spec, batch.obs))
+        q = q_values(params, value, dueling=config.dueling)
+        action = batch.action.unsqueeze(1)
+        taken = q.gather(1, action).squeeze(1)
+        error = taken - worth
+        loss, slope = loss_and_slope(error, config.loss)
+        if weight is not None:
+            by = torch.from_numpy(weight).to(loss.device)
+            loss, slope = loss * by, slope * by
+        d_q = torch.zeros_like(q).scatter_(1, action, (slope / len(item)).unsqueeze(1))
+        pullback(*q_pullback(d_q, dueling=config.dueling))
+        norm = float(torch.linalg.vector_norm(self._grad))
+        if self.bad.is_bad(norm, self.n_updates):
+            return torch.zeros(3)
+        if norm > config.max_grad_norm:
+            self._grad.mul_(config.max_grad_norm / (norm + 1e-6))
+        self._optimiser.step(self._grad, lr)
+        self.n_updates += 1
+        self.samples += len(item)
+        self._move_target()
+        size = error.abs()
+        self._sampler.surprised(item, size.cpu().numpy())
+        return torch.stack((loss.mean(), taken.mean(), size.mean())).cpu()
+
+    @torch.no_grad()
+    def _targets(self, batch: Transitions) -> Tensor:
+        dueling, after = self._config.dueling, policy_input(self._spec, batch.next_obs)
+        judge = q_values(*self._target(after), dueling=dueling)
+        chooser = q_values(*self._policy(after), dueling=dueling) if self._config.double else judge
+        return bootstrap_targets(batch.reward, batch.discount, chooser, judge, batch.next_mask)
+
+    def _move_target(self) -> None:
+        if self._config.tau is not None:
+            self._target_vector.lerp_(self._vector, self._config.tau)
+        elif self.n_updates % self._config.target_update == 0:
+            self._target_vector.copy_(self._vector)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What a bit-exact resume needs, besides the replay."""
+        return {
+            "weights": self._weights.vector.numpy(),
+            "target": self._target_vector.cpu().numpy(),
+            "version": np.array(self._weights.version),
+            "counts": np.array([self.n_updates, self.samples]),
+            "bad_updates": self.bad.state(),
+            "epsilon": np.array(self._epsilon.value),
+            **under("optimiser/", self._optimiser.state()),
+        }
+
+    def load(self, state: dict[str, NDArray[Any]]) -> None:
+        """Continue from `state()`."""
+        self.load_weights(state["weights"])
+        self._target_vector.copy_(torch.from_numpy(state["target"]))
+        self._weights.version = int(state["version"])
+        self.n_updates, self.samples = (int(n) for n in state["counts"])
+        self.bad.load(state["bad_updates"])
+        self._epsilon.set(float(state["epsilon"]))
+        self._optimiser.load(part(state, "optimiser/"))
+
+    def load_weights(self, weights: NDArray[np.float32]) -> None:
+        """Take over weights alone: a warm start."""
+        vector = torch.from_numpy(weights)
+        self._vector.copy_(vector)
+        self._target_vector.copy_(vector)
+        self._weights.vector.copy_(vector)
+
+
+class Epsilon:
+    """How much each env explores, where its worker sees it.
+
+    Args:
+        config: The schedule.
+        envs: [B] in shared memory.
+        groups: Of the run: the ladder has a rung for each.
+    """
+
+    def __init__(self, config: DQNConfig, envs: NDArray[np.float32], groups: int) -> None:
+        self._config, self._envs = config, envs
+        rungs = np.arange(groups) / max(1, groups - 1)
+        self._powers = np.repeat(1.0 + config.epsilon_ladder * rungs, len(envs) // groups)
+        self.set(config.epsilon_start)
+
+    def set(self, value: float) -> None:
+        """Explore this much from now on."""
+        self.value = value
+        self._envs[:] = value**self._powers
+
+    def move_on(self, progress: float) -> None:
+        """A batch was learned from, of which the budget's share `progress` was spent before."""
+        config = self._config
+        if config.epsilon_decay is not None:
+            self.set(max(config.epsilon_end, self.value * config.epsilon_decay))
+            return
+        share = min(1.0, progress / config.exploration_fraction) if config.exploration_fraction else 1.0
+        self.set(config.epsilon_start + (config.epsilon_end - config.epsilon_start) * share)

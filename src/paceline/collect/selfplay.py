@@ -1,0 +1,278 @@
+"""Two-player games as envs: the learner's own moves are the steps, and whatever the opponent does lies in between.
+
+    step: the learner moves -> opponents answer, each its own board -> ... -> the learner's turn again, or over
+
+Every board names its opponent: a fixed player or a snapshot of the learner. Those of one group that have the same
+opponent share one forward. All chance comes from (seed, env, episode), so that an episode can be replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.envs.block import Finals, History
+from paceline.envs.games.chance import draws, mix, pick
+from paceline.envs.games.protocol import Game, Player
+from paceline.envs.seeding import episode_seed
+from paceline.errors import ConfigError
+from paceline.memory.pool import DRAW, LOSS, WIN, OpponentPool
+from paceline.memory.rows import Row
+from paceline.nets.actor import Actor
+from paceline.ops.distributions import ILLEGAL
+from paceline.spec import PLAIN
+
+_MEETING, _MOVES, _SEAT = (np.uint64(stream) for stream in (0x5E1F_91A7, 0x0DD5_0FF5, 0x5EA7_5EA7))
+"""Keep the choice of the opponent, its moves and the seat apart from the chance of the game."""
+_BITS, _ONE = np.uint64(40), float(1 << 24)
+
+
+class Chooser(Protocol):
+    """Turns a network's outputs into moves."""
+
+    def __call__(
+        self, params: NDArray[np.float32], legal: NDArray[np.bool_], noise: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Legal moves [k]."""
+
+
+def best_move(
+    params: NDArray[np.float32],
+    legal: NDArray[np.bool_],
+    noise: NDArray[np.uint64],  # noqa: ARG001 - the protocol's
+) -> NDArray[np.int64]:
+    """The one that the network values most: how DQN plays."""
+    best: NDArray[np.int64] = np.where(legal, params, np.float32(ILLEGAL)).argmax(1)
+    return best
+
+
+def sampled_move(params: NDArray[np.float32], legal: NDArray[np.bool_], noise: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """One drawn from the policy: how PPO plays."""
+    logits = np.where(legal, params, np.float32(ILLEGAL)).astype(np.float64)
+    chances = np.cumsum(np.exp(logits - logits.max(1, keepdims=True)), axis=1)
+    drawn: NDArray[np.int64] = (chances > (uniform(noise) * chances[:, -1])[:, None]).argmax(1)
+    return drawn
+
+
+def uniform(noise: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Numbers in [0, 1) from random bits."""
+    share: NDArray[np.float64] = (noise >> _BITS).astype(np.float64) / _ONE
+    return share
+
+
+class Opponents:
+    """Who answers: fixed players, then snapshots. One per worker.
+
+    Args:
+        pool: Says who is met, and has the snapshots' weights.
+        players: The fixed ones, in the pool's order.
+        actors: Makes the forward of the snapshot in a slot, for `group_size` rows.
+        choose: Turns its outputs into moves.
+        group_size: Rows of a forward.
+    """
+
+    def __init__(
+        self,
+        pool: OpponentPool,
+        players: Sequence[Player],
+        actors: Callable[[int], Actor],
+        choose: Chooser,
+        group_size: int,
+    ) -> None:
+        self.pool, self._players, self._choose = pool, players, choose
+        self._actors, self._made = actors, dict[int, Actor]()
+        self._size = group_size
+
+    def meet(self, env: int, key: NDArray[np.uint64]) -> None:
+        """Choose the opponent of an episode that begins, by the odds as they are now."""
+        odds = np.cumsum(self.pool.odds)
+        place = float(uniform(mix(key ^ _MEETING))[0]) * odds[-1]
+        self.pool.opponent[env] = min(int(np.searchsorted(odds, place, side="right")), len(odds) - 1)
+        self.pool.epsilon[env] = self.pool.next_epsilon[0]
+
+    def answer(
+        self, game: Game, rows: NDArray[np.intp], first_env: int, noise: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Moves for boards of one group.
+
+        Args:
+            game: The boards.
+            rows: [k] those where an opponent is to move, all of one group.
+            first_env: The env of board 0.
+            noise: [k]
+        """
+        who = self.pool.opponent[first_env + rows]
+        moves = np.empty(len(rows), np.int64)
+        for number in np.unique(who):
+            mine = who == number
+            moves[mine] = self._move(int(number), game, rows[mine], first_env, noise[mine])
+        return moves
+
+    def _move(
+        self, number: int, game: Game, rows: NDArray[np.intp], first_env: int, noise: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        if number < len(self._players):
+            return self._players[number].choose(game, rows, noise)
+        slot = number - len(self._players)
+        actor = self._made.get(slot)
+        if actor is None:
+            actor = self._made[slot] = self._actors(slot)
+        # Always a whole group: the last bits of a product depend on its number of rows.
+        seen = np.zeros((self._size, game.obs_size), np.float32)
+        seen[: len(rows)] = game.observe(rows)
+        legal = game.legal(rows)
+        moves = self._choose(actor({PLAIN: seen})[0][: len(rows)], legal, noise)
+        explore = np.flatnonzero(uniform(mix(noise)) < self.pool.epsilon[first_env + rows])
+        if len(explore):
+            moves[explore] = pick(legal[explore], mix(noise[explore] ^ _MOVES))
+        return moves
+
+
+class GameBlock:
+    """Boards of some groups, as `EnvBlock` has it. Episodes never truncate.
+
+    Args:
+        game: The boards, one per env.
+        opponents: Who answers.
+        seed: The run's.
+        first_env: Index in the run of the first board.
+        group_size: Envs in a group.
+        episode: [n] the block keeps the episode numbers here.
+    """
+
+    def __init__(
+        self,
+        game: Game,
+        opponents: Opponents,
+        *,
+        seed: int,
+        first_env: int,
+        group_size: int,
+        episode: NDArray[np.int64],
+    ) -> None:
+        self._game, self._opponents, self.episode = game, opponents, episode
+        self._seed, self._first, self._size = seed, first_env, group_size
+        self._all = np.arange(game.n)
+        self._seat = np.zeros(game.n, np.int8)
+        self._key = np.zeros(game.n, np.uint64)
+        self._moves = np.zeros(game.n, np.int64)  # of the opponent, this episode
+
+    def reset(self, row: Row) -> None:
+        """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
+        self._begin(self._all, meet=True)
+        over = np.flatnonzero(self._game.over)
+        self._note_results(over)
+        self._begin_next(over)
+        self._show(row)
+
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+        """The learner moves on every board, and opponents answer; games that are over begin anew."""
+        game = self._game
+        game.play(self._all, action.astype(np.int64))
+        self._answer(self._all)
+        over = np.flatnonzero(game.over)
+        row.reward.fill(0.0)
+        row.valid.fill(True)
+        row.truncated.fill(False)
+        row.terminated[...] = game.over
+        if len(over):
+            row.reward[over] = self._note_results(over) - DRAW
+            self._begin_next(over)
+        self._show(after)
+        return ()
+
+    def _note_results(self, over: NDArray[np.intp]) -> NDArray[np.int64]:
+        """How games ended for the learner; counted."""
+        winner = self._game.winner[over]
+        result = np.where(winner < 0, DRAW, np.where(winner == self._seat[over], WIN, LOSS))
+        envs, pool = self._first + over, self._opponents.pool
+        pool.results[envs, pool.opponent[envs], result] += 1
+        return result
+
+    def _begin_next(self, rows: NDArray[np.intp]) -> None:
+        """Begin the next game of some envs.
+
+        In Ludo a game may be lost before there was anything to decide: whoever never rolls a six never moves. Nothing
+        can be learned from it, and the one after it is begun.
+        """
+        while len(rows):
+            self.episode[rows] += 1
+            self._begin(rows, meet=True)
+            rows = rows[self._game.over[rows]]
+            self._note_results(rows)
+
+    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
+        """Replay every game against the opponent that it was begun with; compares bit for bit."""
+        self.episode[:] = [history.episode for history in histories]
+        mine, pool = slice(self._first, self._first + self._game.n), self._opponents.pool
+        for name, tag in pool.tags().items():
+            tag[mine] = [history.tags[name] for history in histories]
+        self._begin(self._all, meet=False)
+        lengths = np.array([len(history.actions) for history in histories])
+        lost = np.zeros(self._game.n, np.bool_)
+        for t in range(int(lengths.max(initial=0))):
+            rows = np.flatnonzero((lengths > t) & ~self._game.over)
+            moves = np.array([histories[int(i)].actions[t] for i in rows], np.int64)
+            legal = self._game.legal(rows)[np.arange(len(rows)), moves]
+            lost[rows[~legal]] = True
+            lengths[rows[~legal]] = t
+            self._game.play(rows[legal], moves[legal])
+            self._answer(rows[legal])
+        lost |= self._game.over
+        self._show(row, where=~lost)
+        for i, history in enumerate(histories):
+            same = row.obs[PLAIN][i].tobytes() == history.obs[PLAIN].tobytes()
+            lost[i] |= not same or history.mask is None or not np.array_equal(row.mask[i], history.mask)  # type: ignore[index]
+        strayed = np.flatnonzero(lost)
+        self._begin_next(strayed)
+        self._show(row)
+        return [int(i) for i in strayed]
+
+    def dump(self) -> list[bytes]:
+        """Nothing: a game is put back by replaying it."""
+        return [b""] * self._game.n
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def _begin(self, rows: NDArray[np.intp], *, meet: bool) -> None:
+        """Begin the games that `episode` names, each against a new opponent, or the one it has."""
+        if not len(rows):
+            return
+        seeds = np.array(
+            [episode_seed(self._seed, self._first + int(i), int(self.episode[i])) for i in rows], np.uint64
+        )
+        self._key[rows] = keys = mix(seeds)
+        self._seat[rows] = (mix(keys ^ _SEAT) >> np.uint64(63)).astype(np.int8)
+        self._moves[rows] = 0
+        if meet:
+            for i in rows:
+                self._opponents.meet(self._first + int(i), self._key[i : i + 1])
+        self._game.reset(rows, keys)
+        self._answer(rows)
+
+    def _answer(self, rows: NDArray[np.intp]) -> None:
+        """Have opponents move until it is the learner's turn everywhere, or over."""
+        game = self._game
+        while True:
+            rows = rows[~game.over[rows] & (game.mover[rows] != self._seat[rows])]
+            if not len(rows):
+                return
+            noise = draws(mix(self._key[rows] ^ _MOVES), self._moves[rows])
+            self._moves[rows] += 1
+            moves = np.empty(len(rows), np.int64)
+            group = rows // self._size
+            for number in np.unique(group):
+                mine = group == number
+                moves[mine] = self._opponents.answer(game, rows[mine], self._first, noise[mine])
+            game.play(rows, moves)
+
+    def _show(self, row: Row, where: NDArray[np.bool_] | None = None) -> None:
+        rows = self._all if where is None else np.flatnonzero(where)
+        row.obs[PLAIN][rows] = self._game.observe(rows)
+        if row.mask is None:
+            raise ConfigError("game: its env must say which moves are legal (info['action_mask']).")
+        row.mask[rows] = self._game.legal(rows)

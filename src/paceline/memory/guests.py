@@ -1,0 +1,82 @@
+"""Steps that were taken elsewhere, laid out as rows of one group.
+
+    trajectory  s0 s1 s2 s3 s4 s5 s6          columns  | s0 | s3 | s6 |
+                                                       | s1 | s4 | -- |
+                                                       | s2 | s5 | -- |
+
+A group has several columns, so a trajectory is cut into as many pieces. Each piece ends as a truncation that keeps what
+came next, which is what the first step of the next piece saw: nothing of what is learned from it changes, but that sums
+of several rewards end there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.errors import ConfigError
+from paceline.memory.replay_rows import ReplayShape
+from paceline.memory.rows import Row
+from paceline.spec import MASK_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class GuestRows:
+    """Rows for one group."""
+
+    group: int
+    rows: list[Row]
+    finals: list[tuple[int, int, dict[str, NDArray[Any]]]]
+    """(row, column, what came after) of pieces that did not end their episode."""
+
+
+def guest_rows(transitions: Sequence[Sequence[Any]], shape: ReplayShape, number: int) -> GuestRows:
+    """Lay out a trajectory.
+
+    Args:
+        transitions: (obs, action, reward, next_obs, terminated), with masks (..., mask, next_mask).
+        shape: Of the replay.
+        number: How many trajectories came before: groups take turns.
+
+    Raises:
+        ConfigError: Something is not as the env's spaces say.
+    """
+    spec, columns = shape.spec, shape.group_size
+    if shape.frame_stack > 1:
+        raise ConfigError(
+            "add_trajectory: frames are stored once, and foreign ones cannot be told apart (frame_stack)."
+        )
+    wanted = 7 if spec.masked else 5
+    if wrong := [len(one) for one in transitions if len(one) != wanted]:
+        form = "(obs, action, reward, next_obs, terminated" + (", mask, next_mask)" if spec.masked else ")")
+        raise ConfigError(f"add_trajectory: every transition must be {form} (got one of {wrong[0]} parts).")
+    length = -(-len(transitions) // columns)
+    if length > shape.rows // 2:
+        raise ConfigError(
+            f"add_trajectory: {len(transitions)} steps are too many at once for a replay of {shape.items}. Give them "
+            "in parts, or raise buffer_size."
+        )
+    rows = [Row.blank(spec, columns) for _ in range(length)]
+    finals = []
+    for at, one in enumerate(transitions):
+        column, t = divmod(at, length)
+        obs, action, reward, after, terminated, *masks = one
+        row = rows[t]
+        try:
+            for name, leaf in spec.split(obs).items():
+                row.obs[name][column] = leaf
+            row.action[column], row.reward[column] = action, reward
+            last = {name: np.array(leaf, row.obs[name].dtype) for name, leaf in spec.split(after).items()}
+        except (TypeError, ValueError, KeyError) as error:
+            raise ConfigError(f"add_trajectory: transition {at} is not as the env's spaces say ({error}).") from error
+        row.valid[column], row.terminated[column] = True, bool(terminated)
+        if masks and row.mask is not None:
+            row.mask[column], last[MASK_KEY] = masks
+        if not terminated and (t == length - 1 or at == len(transitions) - 1):
+            row.truncated[column] = True
+            finals.append((t, column, last))
+    return GuestRows(number % shape.groups, rows, finals)

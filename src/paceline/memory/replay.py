@@ -1,0 +1,263 @@
+"""The replay: rings of rows in shared memory, a column per env, which workers write and the learner reads.
+
+    row      obs [R, B, ...]  action [R, B]  reward  flags         group 0 | group 1 | ...
+    head-1   written
+    head     what the envs show now                                a group has a head of its own: rows written so far
+    head+1   the oldest row that is left, R rows back
+
+A transition is a row and what follows it in the same column, so an observation is stored once, not as the next one of
+its predecessor again; of stacked frames only the newest is. Each group has one writer and nobody locks: rows become
+readable when the driver hears of them and moves the head, and until then nobody looks at them. A row that a dying
+worker has half written is therefore never seen, and is written again by whoever comes after it.
+
+Items for sampling are numbered `(row % R) * B + env`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from paceline.batch import Transitions
+from paceline.errors import ConfigError
+from paceline.memory.replay_rows import ENDED, FINAL, PREFIX, TERMINATED, VALID, ReplayShape, ReplayWriter
+from paceline.memory.rows import Row
+from paceline.memory.shared import Arrays
+from paceline.spec import Leaf
+
+
+class Replay:
+    """The learner's view: all columns. Lives in the driver, which owns the heads.
+
+    Args:
+        arena: Shared memory, or plain arrays.
+        shape: Sizes.
+        gamma: Discount.
+        multi_step: Rewards that are summed before the value after them is asked.
+        margin: Rows beyond the heads that may be being written.
+    """
+
+    def __init__(
+        self, arena: Arrays, shape: ReplayShape, *, gamma: float, multi_step: int = 1, margin: int = 0
+    ) -> None:
+        if shape.rows < multi_step + margin + shape.frame_stack + 1:
+            raise ConfigError(
+                f"buffer_size: {shape.rows} row(s) of {shape.n_envs} envs are too few: {multi_step} step(s) of return, "
+                f"{shape.frame_stack} frame(s) and {margin} row(s) that may be being written need more. Raise "
+                "--buffer-size."
+            )
+        self.shape, self._multi_step, self._margin = shape, multi_step, margin
+        self._arrays = {field.name.removeprefix(PREFIX): arena[field.name] for field in shape.fields()}
+        self.head = np.zeros(shape.groups, np.int64)
+        """[groups] rows written so far."""
+        self._flat = {
+            name: array.reshape(-1, *array.shape[2:])
+            for name, array in self._arrays.items()
+            if not name.startswith("final_") or name == "final_at"
+        }
+        self._discounts = np.float32(gamma) ** np.arange(multi_step + 1, dtype=np.float32)
+        by_flags = np.arange(2 * FINAL, dtype=np.uint8) & TERMINATED
+        self._next_discount = np.where(by_flags, np.float32(0.0), np.float32(gamma))  # of one step, by its flags
+        self._bounds()
+        self.all_valid = True
+        """Whether no row has ever been one that does not count."""
+
+    def _bounds(self) -> None:
+        """The heads have moved: what can be drawn now?"""
+        kept = self.head + self._margin + self.shape.frame_stack - self.shape.rows
+        self.low = np.maximum(kept, 0)
+        """[groups] the oldest row of each group that can be learned from."""
+        self.high = np.maximum(self.head - self._multi_step + 1, self.low)
+        """[groups] the row after the newest that can be learned from."""
+        self.level = bool((self.head == self.head[0]).all())
+        """Whether all groups are equally far."""
+
+    @property
+    def stored(self) -> int:
+        """Transitions that can be learned from."""
+        return int((self.high - self.low).sum()) * self.shape.group_size
+
+    def columns(self, group: int) -> slice:
+        """The columns of a group."""
+        return slice(group * self.shape.group_size, (group + 1) * self.shape.group_size)
+
+    def rows(self, name: str, start: int, stop: int, columns: slice) -> NDArray[Any]:
+        """Rows of a field, as a copy."""
+        # By index: taking rows of a slice of the columns would copy the slice first.
+        taken: NDArray[Any] = self._arrays[name][np.arange(start, stop) % self.shape.rows, columns]
+        return taken
+
+    def advance(self, group: int, rows: int) -> None:
+        """A writer has said that it is done with so many rows."""
+        start = int(self.head[group])
+        flags = self.rows("flags", start, start + rows, self.columns(group))
+        self.all_valid = self.all_valid and bool((flags & VALID).all())
+        self.head[group] = start + rows
+        self._bounds()
+
+    def cut(self, env: int) -> None:
+        """The episode of an env is lost, and another will begin: see `ReplayWriter.cut`. Its writer must be at rest."""
+        size = self.shape.group_size
+        writer = ReplayWriter(
+            {PREFIX + name: array for name, array in self._arrays.items()}, self.shape, env // size, 1
+        )
+        writer.cut(int(self.head[env // size]), env % size)
+
+    def insert(
+        self, group: int, rows: Sequence[Row], finals: Sequence[tuple[int, int, dict[str, NDArray[Any]]]]
+    ) -> int:
+        """Write rows of one group at its head, in the place of its writer, who must be at rest.
+
+        Args:
+            group: Which.
+            rows: Of all its columns.
+            finals: (row, column, last observation) of what they truncate.
+
+        Returns:
+            How many rows the head has to be moved on by.
+        """
+        start, age = int(self.head[group]), np.zeros(self.shape.group_size, np.int64)
+        arena = {PREFIX + name: array for name, array in self._arrays.items()}
+        writer = ReplayWriter(arena, self.shape, group, 1)
+        for column in range(self.shape.group_size):
+            writer.cut(start, column)
+        columns, at = self.columns(group), start % self.shape.rows
+        shown = {
+            name: array[at, columns].copy()
+            for name, array in self._arrays.items()
+            if name in ("mask", "age") or name.startswith("obs/")
+        }
+        for t, row in enumerate(rows, start):
+            writer.show(t, row, age)
+            writer.write(t, row)
+        for t, column, obs in finals:
+            writer.add_final(start + t, column, obs)
+        for name, values in shown.items():  # the episodes under way go on from there
+            self._arrays[name][(start + len(rows)) % self.shape.rows, columns] = values
+        return len(rows)
+
+    def shown(self, envs: NDArray[np.int64]) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]:
+        """What some envs show now: observations by leaf, and masks."""
+        item = (self.head[envs // self.shape.group_size] % self.shape.rows) * self.shape.n_envs + envs
+        obs = {leaf.name: self._observe(leaf, item) for leaf in self.shape.spec.obs}
+        return obs, self._flat["mask"].take(item, axis=0) if self.shape.spec.masked else None
+
+    def gather(self, item: NDArray[np.int64]) -> Transitions:
+        """Transitions by number, as new arrays."""
+        shape, flat = self.shape, self._flat
+        flags = flat["flags"].take(item)
+        reward = flat["reward"].take(item)
+        last, steps = item, None
+        for step in range(1, self._multi_step):
+            if steps is None:
+                steps = np.ones(len(item), np.int64)
+            on = np.flatnonzero((flags & ENDED) == 0)
+            if not len(on):
+                break
+            if last is item:
+                last = item.copy()
+            last[on] = after = (last[on] + shape.n_envs) % shape.items
+            flags[on] = flat["flags"].take(after)
+            reward[on] += self._discounts[step] * flat["reward"].take(after)
+            steps[on] += 1
+        discount = self._next_discount.take(flags)
+        if steps is not None:
+            discount *= self._discounts.take(steps - 1)
+        after = last + shape.n_envs  # past the last row it goes on with the first: all that takes it wraps
+        obs = {leaf.name: self._observe(leaf, item) for leaf in shape.spec.obs}
+        next_obs = {leaf.name: self._observe(leaf, after) for leaf in shape.spec.obs}
+        next_mask = flat["mask"].take(after, axis=0, mode="wrap") if shape.spec.masked else None
+        if flags.max() >= FINAL:
+            finals = np.flatnonzero(flags & FINAL)
+            self._put_finals(last[finals], finals, next_obs, next_mask)
+        if next_mask is not None:
+            # Nothing is legal after the end, and nothing is made of it either: but an argmax wants something.
+            next_mask[(flags & TERMINATED) != 0] = True
+        return Transitions(
+            obs={name: torch.from_numpy(leaf) for name, leaf in obs.items()},
+            action=torch.from_numpy(flat["action"].take(item, axis=0)),
+            reward=torch.from_numpy(reward),
+            discount=torch.from_numpy(discount),
+            next_obs={name: torch.from_numpy(leaf) for name, leaf in next_obs.items()},
+            next_mask=None if next_mask is None else torch.from_numpy(next_mask),
+        )
+
+    def valid(self, item: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these count: a vector env's own reset rows do not."""
+        counts: NDArray[np.bool_] = (self._flat["flags"].take(item) & VALID) != 0
+        return counts
+
+    def priority(self, start: int, stop: int, columns: slice) -> NDArray[np.float32]:
+        """What workers said of rows."""
+        return self.rows("priority", start, stop, columns)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that is stored, for a checkpoint."""
+        used = int(min(self.shape.rows, self.head.max() + 1))
+        state: dict[str, NDArray[Any]] = {"head": self.head.copy(), "all_valid": np.array(self.all_valid)}
+        entries = int(min(self._arrays["final_count"].max(), self.shape.rows * self.shape.group_size))
+        for name, array in self._arrays.items():
+            if name == "final_count":
+                state[name] = array.copy()
+            elif name.startswith(("final_obs", "final_mask")):
+                state[name] = array[:, :entries].copy()
+            else:
+                state[name] = array[:used].copy()
+        return state
+
+    def load(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on from `state()`."""
+        self.head[:] = state["head"]
+        self._bounds()
+        self.all_valid = bool(state["all_valid"])
+        for name, array in self._arrays.items():
+            if name == "final_count":
+                array[:] = state[name]
+            elif name.startswith(("final_obs", "final_mask")):
+                array[:, : state[name].shape[1]] = state[name]
+            else:
+                array[: len(state[name])] = state[name]
+
+    def _observe(self, leaf: Leaf, item: NDArray[np.int64]) -> NDArray[Any]:
+        """Whole observations, stacked anew where only frames are stored."""
+        flat = self._flat[f"obs/{leaf.name}"]
+        taken: NDArray[Any]
+        if self.shape.frame_stack == 1:
+            taken = flat.take(item, axis=0, mode="wrap")
+            return taken
+        age = self._flat["age"].take(item, mode="wrap")
+        frames = [flat.take(self._back(item, age, k), axis=0, mode="wrap") for k in self._frames()]
+        return np.concatenate(frames, axis=-1)
+
+    def _frames(self) -> range:
+        """How far back the frames of an observation lie, oldest first."""
+        return range(self.shape.frame_stack - 1, -1, -1)
+
+    def _back(self, item: NDArray[np.int64], age: NDArray[np.uint8], frames: int) -> NDArray[np.int64]:
+        """Items so many rows before, but not before the episode's first."""
+        return item - np.minimum(age, frames).astype(np.int64) * self.shape.n_envs
+
+    def _put_finals(
+        self,
+        last: NDArray[np.int64],
+        at: NDArray[np.int64],
+        next_obs: dict[str, NDArray[Any]],
+        next_mask: NDArray[np.bool_] | None,
+    ) -> None:
+        """Where an episode was truncated, what follows is its own last observation."""
+        group = last % self.shape.n_envs // self.shape.group_size
+        entry = self._flat["final_at"].take(last)
+        for leaf in self.shape.spec.obs:
+            final = self._arrays[f"final_obs/{leaf.name}"][group, entry]
+            if self.shape.frame_stack > 1:
+                age, flat = self._flat["age"].take(last), self._flat[f"obs/{leaf.name}"]
+                # The frames of the row before it, without the oldest.
+                before = [flat.take(self._back(last, age, k - 1), axis=0, mode="wrap") for k in self._frames() if k]
+                final = np.concatenate([*before, final], axis=-1)
+            next_obs[leaf.name][at] = final
+        if next_mask is not None:
+            next_mask[at] = self._arrays["final_mask"][group, entry]

@@ -1,0 +1,180 @@
+"""What the replay stores, and the worker's end of it: rows written into columns of its own. See `replay`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.memory.rows import Row
+from paceline.memory.shared import Arrays, Field
+from paceline.spec import MASK_KEY, EnvSpec, Leaf
+
+TERMINATED, TRUNCATED, VALID, FINAL = 1, 2, 4, 8
+"""Bits of `flags`. FINAL: the last observation of a truncated episode is kept apart."""
+ENDED = TERMINATED | TRUNCATED
+PREFIX = "replay/"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplayShape:
+    """Sizes of a replay."""
+
+    spec: EnvSpec
+    rows: int
+    """R: rows of the ring."""
+    groups: int
+    group_size: int
+    frame_stack: int = 1
+    """Frames in an observation, of which one is stored."""
+    priorities: bool = False
+    """Whether workers say how surprising their transitions were."""
+
+    @property
+    def n_envs(self) -> int:
+        """Columns (B)."""
+        return self.groups * self.group_size
+
+    @property
+    def items(self) -> int:
+        """Transitions that it has room for."""
+        return self.rows * self.n_envs
+
+    def frame(self, leaf: Leaf) -> tuple[int, ...]:
+        """The shape of what is stored of a leaf."""
+        if self.frame_stack == 1:
+            return leaf.shape
+        return (*leaf.shape[:-1], leaf.shape[-1] // self.frame_stack)
+
+    def fields(self) -> Iterator[Field]:
+        """What an arena must hold."""
+        lead = (self.rows, self.n_envs)
+        # Sparse: memory is taken as the ring fills, and a run that ends early never takes it all.
+        for leaf in self.spec.obs:
+            yield Field.of(f"{PREFIX}obs/{leaf.name}", (*lead, *self.frame(leaf)), leaf.dtype, sparse=True)
+        if self.spec.masked:
+            yield Field.of(f"{PREFIX}mask", (*lead, self.spec.action.mask_size), np.bool_, sparse=True)
+        yield Field.of(f"{PREFIX}action", (*lead, *self.spec.action.shape), self.spec.action.dtype, sparse=True)
+        yield Field.of(f"{PREFIX}reward", lead, np.float32, sparse=True)
+        yield Field.of(f"{PREFIX}flags", lead, np.uint8, sparse=True)
+        if self.frame_stack > 1:
+            yield Field.of(f"{PREFIX}age", lead, np.uint8, sparse=True)
+        if self.priorities:
+            yield Field.of(f"{PREFIX}priority", lead, np.float32, sparse=True)
+        # Every step might truncate its episode, so there is room for all; few do.
+        room = self.rows * self.group_size
+        yield Field.of(f"{PREFIX}final_at", lead, np.int32, sparse=True)
+        yield Field.of(f"{PREFIX}final_count", (self.groups,), np.int64)
+        for leaf in self.spec.obs:
+            shape = (self.groups, room, *self.frame(leaf))
+            yield Field.of(f"{PREFIX}final_obs/{leaf.name}", shape, leaf.dtype, sparse=True)
+        if self.spec.masked:
+            yield Field.of(
+                f"{PREFIX}final_mask", (self.groups, room, self.spec.action.mask_size), np.bool_, sparse=True
+            )
+
+    def nbytes(self) -> int:
+        """Bytes of a full ring, final observations left out."""
+        return sum(field.nbytes for field in self.fields() if "/final_" not in field.name)
+
+
+def rows_for(buffer: int, shape: ReplayShape, *, in_bytes: bool) -> int:
+    """Rows that a capacity means.
+
+    Args:
+        buffer: Transitions, or bytes.
+        shape: Of any number of rows.
+        in_bytes: Which of the two.
+    """
+    each = shape.nbytes() // shape.rows if in_bytes else shape.n_envs
+    return buffer // each
+
+
+class ReplayWriter:
+    """A worker's columns of the ring.
+
+    Args:
+        arena: Shared memory.
+        shape: Sizes.
+        first_group: The worker's first.
+        groups: How many it has.
+    """
+
+    def __init__(self, arena: Arrays, shape: ReplayShape, first_group: int, groups: int) -> None:
+        size = shape.group_size
+        mine = slice(first_group * size, (first_group + groups) * size)
+        self._rows, self._size, self._first_group = shape.rows, size, first_group
+        self._obs = [
+            (leaf.name, arena[f"{PREFIX}obs/{leaf.name}"][:, mine], _newest(leaf, shape)) for leaf in shape.spec.obs
+        ]
+        self._mask = arena[f"{PREFIX}mask"][:, mine] if shape.spec.masked else None
+        self._action, self._reward, self._flags = (
+            arena[f"{PREFIX}{name}"][:, mine] for name in ("action", "reward", "flags")
+        )
+        self._age = arena[f"{PREFIX}age"][:, mine] if shape.frame_stack > 1 else None
+        self._oldest_age = shape.frame_stack - 1
+        self._priority = arena[f"{PREFIX}priority"][:, mine] if shape.priorities else None
+        self._final_at, self._final_count = arena[f"{PREFIX}final_at"][:, mine], arena[f"{PREFIX}final_count"]
+        self._final_obs = {leaf.name: arena[f"{PREFIX}final_obs/{leaf.name}"] for leaf in shape.spec.obs}
+        self._final_mask = arena[f"{PREFIX}final_mask"] if shape.spec.masked else None
+
+    def show(self, t: int, row: Row, age: NDArray[np.int64]) -> None:
+        """Write what the envs show in row t, and how many steps old their episodes are."""
+        at = t % self._rows
+        for name, column, newest in self._obs:
+            column[at] = row.obs[name] if newest is None else row.obs[name][newest]
+        if self._mask is not None:
+            self._mask[at] = row.mask
+        if self._age is not None:
+            self._age[at] = np.minimum(age, self._oldest_age)
+
+    def write(self, t: int, row: Row) -> None:
+        """Write what was done in row t, and what came of it."""
+        at = t % self._rows
+        self._action[at] = row.action
+        self._reward[at] = row.reward
+        flags = row.valid * np.uint8(VALID)
+        flags |= row.terminated
+        flags |= row.truncated * np.uint8(TRUNCATED)
+        self._flags[at] = flags
+
+    def add_final(self, t: int, column: int, obs: dict[str, NDArray[Any]]) -> None:
+        """Keep the last observation of an episode that was truncated in row t, after `write`."""
+        frames = {name: obs[name] if newest is None else obs[name][newest[1:]] for name, _, newest in self._obs}
+        self._keep_final(t, column, frames, obs.get(MASK_KEY, True))
+
+    def cut(self, t: int, column: int) -> None:
+        """The episode of an env is lost in row t, and another will begin there: the row before becomes a truncation.
+
+        What it showed last is still in row t. Where the episode was over anyway, nothing is done.
+        """
+        before, at = (t - 1) % self._rows, t % self._rows
+        if t == 0 or self._flags[before, column] & ENDED or not self._flags[before, column] & VALID:
+            return
+        self._flags[before, column] |= TRUNCATED
+        shown = {name: rows[at, column] for name, rows, _ in self._obs}
+        self._keep_final(t - 1, column, shown, True if self._mask is None else self._mask[at, column])
+
+    def _keep_final(self, t: int, column: int, frames: dict[str, NDArray[Any]], mask: Any) -> None:
+        group = self._first_group + column // self._size
+        entry = int(self._final_count[group]) % (self._rows * self._size)
+        for name, frame in frames.items():
+            self._final_obs[name][group, entry] = frame
+        if self._final_mask is not None:
+            self._final_mask[group, entry] = mask
+        self._final_at[t % self._rows, column] = entry
+        self._flags[t % self._rows, column] |= FINAL
+        self._final_count[group] += 1
+
+    def surprise(self, t: int, priority: NDArray[np.float32]) -> None:
+        """Say how surprising rows t to t + len were, [T, n]."""
+        if self._priority is not None:
+            self._priority[np.arange(t, t + len(priority)) % self._rows] = priority
+
+
+def _newest(leaf: Leaf, shape: ReplayShape) -> tuple[Any, ...] | None:
+    """Where the newest frame lies in a row of stacked observations; None where all is stored."""
+    return None if shape.frame_stack == 1 else (slice(None), ..., slice(-shape.frame(leaf)[-1], None))

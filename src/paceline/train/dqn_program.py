@@ -1,0 +1,277 @@
+"""What a worker of DQN is handed, and the driver's own parts around it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from paceline.algos.dqn import DQNLearner, Epsilon
+from paceline.algos.dqn_settings import DQNConfig, buffer_room
+from paceline.collect.history import EpisodeHistory
+from paceline.collect.transitions import Lane, Stint, TransitionCollector, Written
+from paceline.envs.block import History
+from paceline.errors import ConfigError
+from paceline.measure.clock import Clock
+from paceline.measure.episodes import EpisodeTracker
+from paceline.memory.lines import heartbeat_field
+from paceline.memory.replay import Replay
+from paceline.memory.replay_rows import ReplayShape, ReplayWriter, rows_for
+from paceline.memory.rows import Row
+from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
+from paceline.memory.shared import Arena, Field
+from paceline.memory.weights import Snapshots, Weights
+from paceline.nets.flat import bind
+from paceline.ops.distributions import ILLEGAL
+from paceline.ops.exploring import EpsilonGreedy
+from paceline.runtime.protocol import Runtime, Share, shares
+from paceline.train.config import TrainConfig
+from paceline.train.intake import Intake
+from paceline.train.pacing import BatchPace, Limiter
+from paceline.train.program import WorkerProgram
+from paceline.train.replay_batches import ReplayBatches
+from paceline.train.replay_stream import ORDERS, ReplayStream
+
+MOST_MEMORY = 0.9
+"""Share of the free memory that a replay may be large enough to take."""
+
+
+@dataclass(frozen=True, slots=True)
+class DQNJob:
+    """What a worker does: it plays, with the weights in place, or with a copy that it renews at every order."""
+
+    collector: TransitionCollector
+    mine: slice
+    """Its groups."""
+    renew: Callable[[], object]
+
+    def reset(self) -> None:
+        """Begin every env's episode."""
+        self.collector.reset()
+
+    def restore(self, histories: Sequence[History]) -> list[int]:
+        """Put every env where it was; returns those that began a new episode."""
+        return self.collector.restore(histories)
+
+    def collect(self, heads: Sequence[int], stint: Stint) -> Written:
+        """Play, and write rows from these heads on, which are those of all groups of the run."""
+        self.renew()
+        return self.collector.collect(heads[self.mine], stint)
+
+    def close(self) -> None:
+        """Close the envs."""
+        self.collector.close()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DQNProgram:
+    """Builds the job of one worker's share of the groups."""
+
+    base: WorkerProgram
+    training: DQNConfig
+    shape: ReplayShape
+
+    def fields(self, weights: int, workers: int) -> list[Field]:
+        """Everything that workers and driver share."""
+        newest = Weights.fields(weights)
+        return [
+            *self.shape.fields(),
+            *newest,
+            *(Snapshots.fields(newest[:1]) if self.streams else ()),
+            *self.base.league_fields(weights),
+            Field.of("epsilon", (self.shape.n_envs,), np.float32),
+            Field.of("episode", (self.shape.n_envs,), np.int64),
+            heartbeat_field(workers),
+        ]
+
+    @property
+    def streams(self) -> bool:
+        """Whether workers play while the learner learns."""
+        return self.training.schedule == "async"
+
+    def weights(self, arena: Arena) -> Weights:
+        """The newest weights."""
+        return Weights(arena, Snapshots(arena, ["weights"]) if self.streams else None)
+
+    def replay(self, arena: Arena) -> Replay:
+        """What was played."""
+        training = self.training
+        margin = ORDERS * training.order_steps if self.streams else 0
+        return Replay(arena, self.shape, gamma=training.gamma, multi_step=training.multi_step, margin=margin)
+
+    def __call__(self, arena: Arena, share: Share) -> DQNJob:
+        """Build the envs and the policy. Runs inside the worker."""
+        acting: NDArray[np.float32] = arena["weights"]
+        renew: Callable[[], object] = _nothing
+        if self.streams:
+            snapshots = Snapshots(arena, ["weights"])
+            private, parts = snapshots.private()
+            acting, renew = parts["weights"], partial(snapshots.copy, private)
+        policy = self.base.policy.build(self.shape.spec)
+        bind(policy, torch.from_numpy(acting))
+        # Groups that play episodes need a number of rows that is their own; otherwise one forward serves them all.
+        if self.training.plays_episodes:
+            lanes = [replace(share, first_group=share.first_group + g, groups=1) for g in range(share.groups)]
+        else:
+            lanes = [share]
+        collector = TransitionCollector([self._lane(arena, policy, lane) for lane in lanes])
+        return DQNJob(collector, slice(share.first_group, share.first_group + share.groups), renew)
+
+    def _lane(self, arena: Arena, policy: nn.Module, share: Share) -> Lane:
+        spec, size = self.shape.spec, self.shape.group_size
+        first, n = share.first_group * size, share.groups * size
+        return Lane(
+            self.base.block(arena, share),
+            ReplayWriter(arena, self.shape, share.first_group, share.groups),
+            self.base.actor(policy, share.groups),
+            EpsilonGreedy(spec.action.nvec[0]),
+            (Row.blank(spec, n), Row.blank(spec, n)),
+            seed=self.base.seed,
+            first_group=share.first_group,
+            groups=share.groups,
+            group_size=size,
+            epsilon=arena["epsilon"][first : first + n],
+            heartbeat=arena["heartbeat"][share.worker],
+            judge=partial(_judge, dueling=self.training.dueling) if self.shape.priorities else None,
+            gamma=self.training.gamma,
+        )
+
+
+def dqn_program(config: TrainConfig, base: WorkerProgram) -> DQNProgram:
+    """The program of a config.
+
+    Raises:
+        ConfigError: The env's actions, or the size of the replay, do not fit.
+    """
+    training, spec = config.training, base.shape.spec
+    if not isinstance(training, DQNConfig):
+        raise TypeError(f"settings of DQN are needed, not {type(training).__name__}")
+    if spec.action.kind != "categorical":
+        raise ConfigError(
+            f"dqn: learns the value of each action, and so needs Discrete actions ({spec.action_space}). Use ppo."
+        )
+    shape = ReplayShape(
+        spec=spec,
+        rows=1,
+        groups=base.shape.groups,
+        group_size=base.shape.group_size,
+        frame_stack=config.env.frame_stack,
+        priorities=training.prioritized and training.schedule == "async",
+    )
+    room, in_bytes = buffer_room(training.buffer_size)
+    shape = replace(shape, rows=rows_for(room, shape, in_bytes=in_bytes))
+    free = psutil.virtual_memory().available
+    if shape.nbytes() > MOST_MEMORY * free:
+        raise ConfigError(
+            f"buffer_size={training.buffer_size}: {shape.items:,} transitions take {shape.nbytes() / 1e9:.2f} GB, and "
+            f"{free / 1e9:.2f} GB of memory are free. Lower --buffer-size."
+        )
+    if training.learning_starts > shape.items:
+        raise ConfigError(
+            f"learning_starts={training.learning_starts}: must not be above the room of the replay, {shape.items} "
+            "transitions. Lower it, or raise --buffer-size."
+        )
+    return DQNProgram(base=base, training=training, shape=shape)
+
+
+def dqn_parts(
+    config: TrainConfig,
+    program: DQNProgram,
+    arena: Arena,
+    runtime: Runtime,
+    policy: nn.Module,
+    vector: Tensor,
+    tracker: EpisodeTracker,
+    clock: Clock,
+) -> tuple[DQNLearner, ReplayBatches | ReplayStream]:
+    """The learner, and the driver's end of play.
+
+    Args:
+        config: Everything.
+        program: What workers run.
+        arena: Shared memory.
+        runtime: The workers.
+        policy: The network, its parameters views of `vector`.
+        vector: The parameters being learned.
+        tracker: Counts steps and episodes.
+        clock: Books the time.
+    """
+    training, spec, replay = program.training, program.shape.spec, program.replay(arena)
+    sampler: Sampler = (
+        PrioritisedSampler(replay, training.priority_alpha) if training.prioritized else UniformSampler(replay)
+    )
+    weights, target_vector = program.weights(arena), vector.clone()
+    target = copy.deepcopy(policy)
+    bind(target, target_vector)
+    learner = DQNLearner(
+        policy,
+        target,
+        (vector, target_vector),
+        weights,
+        replay,
+        sampler,
+        Epsilon(training, arena["epsilon"], program.shape.groups),
+        spec,
+        training,
+        seed=config.run.seed,
+        clock=clock,
+    )
+    if program.streams:
+        stint = Stint(rows=training.order_steps)
+        limiter = Limiter(training, ORDERS * stint.rows * program.shape.n_envs)
+        stream = ReplayStream(
+            runtime,
+            Intake(replay, sampler, tracker),
+            shares(program.shape.groups, runtime.num_workers),
+            arena["episode"],
+            stint,
+            limiter,
+            lambda: learner.samples,
+            weights.renew,
+            clock,
+            keep=training.save_replay,
+        )
+        return learner, stream
+    everyone = np.arange(program.shape.n_envs)
+    history = EpisodeHistory(spec, arena["episode"], lambda: replay.shown(everyone), program.base.tags(arena))
+    # An episode that never ends must not fill the ring over what was written before it in the same batch.
+    longest = (program.shape.rows - training.multi_step - program.shape.frame_stack) // 2
+    stint = Stint(rows=max(1, longest), episodes=training.episodes_per_batch)
+    if not training.plays_episodes:
+        stint = Stint(rows=training.order_steps)
+    batches = ReplayBatches(
+        runtime,
+        Intake(replay, sampler, tracker, history),
+        history,
+        stint,
+        BatchPace(training, program.shape.groups),
+        clock,
+        keep=training.save_replay,
+    )
+    return learner, batches
+
+
+def _judge(
+    params: NDArray[np.float32],
+    value: NDArray[np.float32],
+    action: NDArray[np.int64],
+    mask: NDArray[np.bool_] | None,
+    *,
+    dueling: bool,
+) -> tuple[Any, Any]:
+    """The values of these actions, and of the best ones."""
+    q = params + (value - params.mean(1))[:, None] if dueling else params.copy()
+    best = (q if mask is None else np.where(mask, q, np.float32(ILLEGAL))).max(1)
+    return q[np.arange(len(q)), action], best
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,97 @@
+"""Rows that workers have written become steps: heads move, episodes are counted, samplers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from paceline.collect.history import EpisodeHistory
+from paceline.measure.episodes import Episodes, EpisodeTracker
+from paceline.memory.guests import GuestRows
+from paceline.memory.parts import part, under
+from paceline.memory.replay import Replay
+from paceline.memory.replay_rows import ENDED, TERMINATED, TRUNCATED, VALID
+from paceline.memory.sampling import Sampler
+
+
+class Intake:
+    """Takes note of rows that were written.
+
+    Args:
+        replay: Where.
+        sampler: Is told.
+        tracker: Counts steps and episodes.
+        history: Keeps the actions of episodes under way; None where nobody goes back to them.
+    """
+
+    def __init__(
+        self, replay: Replay, sampler: Sampler, tracker: EpisodeTracker, history: EpisodeHistory | None = None
+    ) -> None:
+        self.replay, self._sampler, self.tracker, self.history = replay, sampler, tracker, history
+
+    def take(self, first_group: int, rows: Sequence[int]) -> Episodes:
+        """Each of these groups, the first of them `first_group`, has written so many rows; returns ended episodes."""
+        finished, at = [], 0
+        while at < len(rows):
+            # Groups that are equally far are taken in together: one call instead of many.
+            group, head = first_group + at, self.replay.head
+            same = at + 1
+            while same < len(rows) and rows[same] == rows[at] and head[first_group + same] == head[group]:
+                same += 1
+            finished.append(self._take(group, first_group + same, rows[at]))
+            at = same
+        return Episodes.joined(finished)
+
+    def _take(self, first: int, stop: int, rows: int) -> Episodes:
+        replay, start = self.replay, int(self.replay.head[first])
+        columns = slice(replay.columns(first).start, replay.columns(stop - 1).stop)
+        flags = replay.rows("flags", start, start + rows, columns)
+        valid, ended = (flags & VALID) != 0, (flags & ENDED) != 0
+        for group in range(first, stop):
+            replay.advance(group, rows)
+            self._sampler.took_in(group, start, start + rows)
+        if self.history is not None:
+            action = replay.rows("action", start, start + rows, columns)
+            self.history.extend(action, ended, valid, first_env=columns.start)
+        reward = replay.rows("reward", start, start + rows, columns)
+        return self.tracker.update(
+            reward, (flags & TERMINATED) != 0, (flags & TRUNCATED) != 0, valid, first_env=columns.start
+        )
+
+    def add(self, guests: GuestRows) -> None:
+        """Rows that somebody else wrote. The episodes under way of that group are cut off, and go on after them."""
+        start = int(self.replay.head[guests.group])
+        rows = self.replay.insert(guests.group, guests.rows, guests.finals)
+        self.replay.advance(guests.group, rows)
+        self._sampler.took_in(guests.group, start, start + rows)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that was stored, and how it is drawn."""
+        return {**self.replay.state(), **under("sampler/", self._sampler.state())}
+
+    def load(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on from `state()`."""
+        self.replay.load(state)
+        self._sampler.load(part(state, "sampler/"))
+
+    def strayed(self, envs: list[int]) -> None:
+        """These began a new episode out of turn; whoever steps them has cut the old one off."""
+        self.tracker.forget(envs)
+        if self.history is not None:
+            self.history.forget(envs)
+
+
+def kept(intake: Intake, keep: bool) -> dict[str, NDArray[Any]]:
+    """The replay as a checkpoint holds it; without it, what has been played counts on all the same."""
+    if not keep:
+        return {"replay/head": intake.replay.head.copy()}
+    return under("replay/", intake.state())
+
+
+def take_back(intake: Intake, state: dict[str, NDArray[Any]]) -> None:
+    """The inverse of `kept`."""
+    replay = part(state, "replay/")
+    if len(replay) > 1:
+        intake.load(replay)

@@ -1,0 +1,310 @@
+"""Self-play from the driver's side: takes snapshots, says who is met how often, and keeps the score.
+
+learner.update -> new weights -> (now and then) a snapshot -> odds -> workers meet it -> results -> Elo
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from paceline.collect.selfplay import GameBlock, Opponents, best_move, sampled_move
+from paceline.envs.games.players import player, players_of
+from paceline.envs.games.protocol import Game
+from paceline.errors import ConfigError, nearest
+from paceline.measure.episodes import EpisodeTracker
+from paceline.memory.parts import part, under
+from paceline.memory.pool import DRAW, EMPTY, WIN, OpponentPool
+from paceline.memory.shared import Arena, Field
+from paceline.memory.weights import Weights
+from paceline.nets.actor import Actor, actor_for
+from paceline.nets.flat import bind
+from paceline.runtime.protocol import Share
+from paceline.spec import EnvSpec
+from paceline.train.config import TrainConfig
+
+SELF = "self"
+RANDOM = "random"
+Sampling = Literal["uniform", "recent", "hardest"]
+START_ELO = 1000.0
+ELO_STEP = 4.0
+"""Points that one game can move a rating by."""
+RECENT = 0.7
+"""Each older snapshot is met this much as often as the one after it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeagueRecipe:
+    """Who is met, as workers are handed it."""
+
+    engine: Callable[[int], Game]
+    """Makes boards."""
+    names: tuple[str, ...]
+    """Fixed players."""
+    shares: tuple[float, ...]
+    """How often each of them is met."""
+    self_share: float
+    slots: int
+    """Snapshots that are kept."""
+    offered: int
+    """Newest ones that are met."""
+    sampling: Sampling
+    snapshot_every: int
+    samples: bool
+    """Whether the policy draws its moves, rather than taking the best."""
+    epsilon: float
+    """How much a snapshot explores, as a share of what the learner does."""
+
+    def fields(self, weights: int, n_envs: int) -> list[Field]:
+        """What an arena must hold."""
+        return OpponentPool.fields(slots=self.slots, fixed=len(self.names), weights=weights, n_envs=n_envs)
+
+    @property
+    def stats(self) -> tuple[str, ...]:
+        """What a league reports."""
+        names = (*self.names, SELF) if self.self_share else self.names
+        return ("elo", "snapshots", *(f"win_rate_{name}" for name in names))
+
+    def block(self, arena: Arena, share: Share, program: Any) -> GameBlock:
+        """The boards of a worker's groups.
+
+        Args:
+            arena: Shared memory.
+            share: The groups.
+            program: A `WorkerProgram`: what else a worker is handed.
+        """
+        size, spec, pool = program.shape.group_size, program.shape.spec, OpponentPool(arena)
+        first, n = share.first_group * size, share.groups * size
+        game = self.engine(n)
+        opponents = Opponents(
+            pool,
+            [player(name, game.name) for name in self.names],
+            partial(_actor, program.policy, spec, pool, size),
+            sampled_move if self.samples else best_move,
+            size,
+        )
+        episode = arena["episode"][first : first + n]
+        return GameBlock(game, opponents, seed=program.seed, first_env=first, group_size=size, episode=episode)
+
+
+def _actor(policy: Any, spec: EnvSpec, pool: OpponentPool, group_size: int, slot: int) -> Actor:
+    network = policy.build(spec)
+    bind(network, torch.from_numpy(pool.weights[slot]))
+    return actor_for(network, spec, 1, group_size)
+
+
+def engine_of(env: Any) -> Callable[[int], Game] | None:
+    """What makes boards of the game that an env is; None where it is none."""
+    engine: Callable[[int], Game] | None = getattr(env.unwrapped, "engine", None)
+    return engine
+
+
+def league_recipe(config: TrainConfig, engine: Callable[[int], Game] | None) -> LeagueRecipe | None:
+    """Who a config's games are played against; None where the env is no game, or is wrapped.
+
+    Args:
+        config: Everything.
+        engine: What `engine_of` found.
+
+    Raises:
+        ConfigError: Opponents are asked for that there are not.
+    """
+    env = config.env
+    if engine is None or env.wrappers or env.frame_stack > 1:
+        if env.opponents:
+            raise ConfigError(f"opponents: {config.env_name} is no game of two, or is wrapped. Leave --opponents out.")
+        return None
+    asked = {str(name): float(share) for name, share in env.opponents.items()}
+    asked = asked or {str(env.env_kwargs.get("opponent", RANDOM)): 1.0}
+    game = engine(1).name
+    known = [*players_of(game), SELF]
+    for name, share in asked.items():
+        if name not in known:
+            raise ConfigError(f"opponents: no player {name!r} of {game}. {nearest(name, known)}")
+        if not share >= 0:
+            raise ConfigError(f"opponents: {name}={share:g} must not be negative.")
+    if not sum(asked.values()) > 0:
+        raise ConfigError("opponents: somebody must be met (all shares are 0). Try self=0.5,random=0.5.")
+    if SELF in asked and config.env.normalize_obs:
+        raise ConfigError("normalize_obs: snapshots would see what they were not trained on. Leave it out.")
+    self_share = asked.pop(SELF, 0.0)
+    asked.setdefault(RANDOM, 0.0)  # who is met before there is a snapshot
+    return LeagueRecipe(
+        engine=engine,
+        names=tuple(asked),
+        shares=tuple(asked.values()),
+        self_share=self_share,
+        slots=env.pool_size if self_share else 0,
+        offered=min(env.pool_offered or max(1, env.pool_size // 2), env.pool_size),
+        sampling=env.opponent_sampling,
+        snapshot_every=env.snapshot_every,
+        samples=config.run.algo != "dqn",
+        epsilon=env.opponent_epsilon,
+    )
+
+
+class League:
+    """Keeps the pool; the driver has it looked after at every update.
+
+    Args:
+        recipe: Who is met.
+        arena: Shared memory.
+        weights: The learner's newest.
+        tracker: Counts episodes.
+    """
+
+    def __init__(self, recipe: LeagueRecipe, arena: Arena, weights: Weights, tracker: EpisodeTracker) -> None:
+        self._recipe, self._weights, self._tracker = recipe, weights, tracker
+        self.pool = OpponentPool(arena)
+        self.pool.born[:] = EMPTY
+        fixed, slots = len(recipe.names), recipe.slots
+        self.elo = START_ELO
+        self._elos = np.full(fixed + slots, START_ELO)
+        self._seen = np.zeros_like(self.pool.results[0])  # [K, 3] results that were counted
+        self._lately = np.zeros((fixed + slots, 3))  # fades, so that it says how strong each is now
+        self._snapshots = 0
+        self._set_odds()
+
+    def look_after(self, epsilon: float) -> None:
+        """Take in results, perhaps take a snapshot, and say who is met from now on.
+
+        Where a run must be repeatable, workers have to rest meanwhile.
+
+        Args:
+            epsilon: How much the learner explores.
+        """
+        recipe, pool = self._recipe, self.pool
+        new = pool.results.sum(0) - self._seen
+        self._seen += new
+        self._lately = 0.99 * self._lately + new
+        self._rate(new)
+        if recipe.self_share and self._tracker.episodes >= (self._snapshots + 1) * recipe.snapshot_every:
+            self._snapshot()
+        pool.next_epsilon[0] = epsilon * recipe.epsilon
+        self._set_odds()
+
+    def stats(self) -> dict[str, float]:
+        """How it stands."""
+        recipe, stats = self._recipe, {"elo": self.elo, "snapshots": float(self._snapshots)}
+        for name, rate in zip((*recipe.names, SELF), self.win_rates(), strict=True):
+            if rate is not None:  # who is never met has none, and snapshots of nobody neither
+                stats[f"win_rate_{name}"] = rate
+        return stats
+
+    def win_rates(self) -> list[float | None]:
+        """Of the learner lately: against each fixed player, and against all snapshots together."""
+        fixed = len(self._recipe.names)
+        by_name = [*self._lately[:fixed], self._lately[fixed:].sum(0)]
+        return [float(one[WIN] / one.sum()) if one.sum() >= 1.0 else None for one in by_name]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint keeps."""
+        pool = self.pool
+        return {
+            "weights": pool.weights.copy(),
+            "born": pool.born.copy(),
+            "results": pool.results.copy(),
+            "next_epsilon": pool.next_epsilon.copy(),
+            "seen": self._seen.copy(),
+            "lately": self._lately.copy(),
+            "elos": self._elos.copy(),
+            "elo": np.array([self.elo, self._snapshots], np.float64),
+        }
+
+    def load(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on from `state()`."""
+        pool = self.pool
+        for name in ("weights", "born", "results", "next_epsilon"):
+            getattr(pool, name)[...] = state[name]
+        self._seen[...], self._lately[...], self._elos[...] = state["seen"], state["lately"], state["elos"]
+        self.elo, self._snapshots = float(state["elo"][0]), int(state["elo"][1])
+        self._set_odds()
+
+    def _rate(self, new: NDArray[np.int64]) -> None:
+        """Move ratings by the new results. Random stays where it is: it is what the others are measured from."""
+        games = new.sum(1)
+        met = np.flatnonzero(games)
+        if not len(met):
+            return
+        expected = 1.0 / (1.0 + 10.0 ** ((self._elos[met] - self.elo) / 400.0))
+        scored = new[met] @ np.array([0.0, 0.5, 1.0])
+        # Many games at once count as few: a step of thousands would overshoot.
+        gained = ELO_STEP * (scored - games[met] * expected) / np.maximum(1.0, games[met] / 8.0)
+        self.elo += float(gained.sum())
+        moving = met != self._recipe.names.index(RANDOM)
+        self._elos[met[moving]] -= gained[moving]
+
+    def _snapshot(self) -> None:
+        """The weights as they are now replace the oldest snapshot."""
+        slot = self._snapshots % self._recipe.slots
+        self.pool.weights[slot] = self._weights.vector.numpy()
+        self.pool.born[slot] = self._snapshots
+        number = len(self._recipe.names) + slot
+        self._elos[number], self._lately[number] = self.elo, 0.0
+        self._snapshots += 1
+
+    def _set_odds(self) -> None:
+        recipe, fixed = self._recipe, len(self._recipe.names)
+        odds = np.zeros_like(self.pool.odds)
+        odds[:fixed] = recipe.shares
+        born = self.pool.born
+        offered = np.flatnonzero((born != EMPTY) & (born >= self._snapshots - recipe.offered))
+        if len(offered):
+            wanted = self._wanted(offered)
+            odds[fixed + offered] = recipe.self_share * wanted / wanted.sum()
+        else:
+            odds[recipe.names.index(RANDOM)] += recipe.self_share
+        self.pool.odds[:] = odds
+
+    def _wanted(self, slots: NDArray[np.intp]) -> NDArray[np.float64]:
+        """How much each of these snapshots is wanted."""
+        match self._recipe.sampling:
+            case "recent":
+                age = self._snapshots - 1 - self.pool.born[slots]
+                wanted: NDArray[np.float64] = RECENT ** age.astype(np.float64)
+                return wanted
+            case "hardest":
+                lately = self._lately[len(self._recipe.names) + slots]
+                # As if one game each had been won and lost: a newcomer is worth meeting.
+                beaten: NDArray[np.float64] = (lately[:, WIN] + 0.5 * lately[:, DRAW] + 1.0) / (lately.sum(1) + 2.0)
+                return np.square(1.0 - beaten) + 1e-3
+        return np.ones(len(slots))
+
+
+class LeagueLearner:
+    """A learner whose league is looked after at every update. In all else it is that learner.
+
+    Args:
+        learner: The one.
+        league: Its league.
+        alone: Whether nobody else looks after the league: in a pipeline, workers play while the learner learns, and
+            their driver does it when they rest.
+    """
+
+    def __init__(self, learner: Any, league: League, *, alone: bool = True) -> None:
+        self._learner, self._league, self._alone = learner, league, alone
+
+    def update(self, batch: Any, progress: float) -> dict[str, float]:
+        """Learn, then look after the league."""
+        stats: dict[str, float] = self._learner.update(batch, progress)
+        if self._alone:
+            self._league.look_after(stats.get("epsilon", 0.0))
+        return {**stats, **self._league.stats()}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Of both."""
+        return {**self._learner.state(), **under("league/", self._league.state())}
+
+    def load(self, state: dict[str, NDArray[Any]]) -> None:
+        """Of both."""
+        self._league.load(part(state, "league/"))
+        self._learner.load(state)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._learner, name)

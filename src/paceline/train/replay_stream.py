@@ -1,0 +1,164 @@
+"""DQN without batches: workers always play and the learner always learns, within the limiter's bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.collect.rollout import CollectTimes
+from paceline.collect.transitions import Stint
+from paceline.errors import WorkerDied
+from paceline.measure.clock import Clock
+from paceline.measure.episodes import Episodes
+from paceline.runtime.protocol import Runtime, Share
+from paceline.train.intake import Intake, kept, take_back
+from paceline.train.pacing import Limiter
+from paceline.train.restarts import Restarts
+
+POLL_S = 0.5
+MOST_UPDATES = 64
+"""What the learner does in one go while workers play: it looks after them in between."""
+ORDERS = 2
+"""Orders that a worker has: the one it works at, and the next."""
+
+
+class ReplayStream:
+    """Workers always play and the learner always learns."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        intake: Intake,
+        shares: list[Share],
+        episode: NDArray[np.int64],
+        stint: Stint,
+        limiter: Limiter,
+        samples: Callable[[], int],
+        renew: Callable[[], None],
+        clock: Clock,
+        *,
+        keep: bool = True,
+    ) -> None:
+        """Order from these workers.
+
+        Args:
+            runtime: The workers.
+            intake: Takes note of what they write.
+            shares: What each worker owns.
+            episode: [B] number of each env's episode; written by workers.
+            stint: Length of an order.
+            limiter: Holds back whoever is ahead.
+            samples: What the learner has learned from so far.
+            renew: Has workers see the weights as they are now.
+            clock: Books the time as `wait` and `sync`.
+            keep: Whether checkpoints hold the replay.
+        """
+        self._runtime, self._intake, self._shares, self._episode = runtime, intake, shares, episode
+        self._stint, self._limiter, self._samples, self._renew = stint, limiter, samples, renew
+        self._clock, self._keep = clock, keep
+        self._orders = [0] * len(shares)  # that each worker has
+        self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
+        self._ended: list[Episodes] = []
+        self.times = self._times
+        self.finished = Episodes.none()
+        self.restarts = Restarts(runtime)
+        self.lags: list[int] = []
+        self.dropped_steps = 0
+
+    def reset(self) -> None:
+        """Begin the first episodes, and the first orders."""
+        self._renew()
+        self._runtime.run("reset")
+        self._order()
+
+    def next_batch(self, version: int) -> int:  # noqa: ARG002 - what is replayed has no age
+        """Updates that the learner may make. Blocks until there are some."""
+        began, tracker = perf_counter(), self._intake.tracker
+        self._receive(0.0)
+        while not (updates := self._limiter.updates(tracker.steps, self._samples())) or not self._intake.replay.stored:
+            self._order()
+            self._receive(POLL_S)
+        self._clock.add("wait", perf_counter() - began)
+        self.finished, self._ended = Episodes.joined(self._ended), []
+        self.times, self._times = self._times, [CollectTimes(0.0, 0.0, 0.0) for _ in self._shares]
+        return min(updates, MOST_UPDATES)
+
+    def release(self) -> None:
+        """It was learned: players may go on."""
+        with self._clock.phase("sync"):
+            self._order()
+
+    def _order(self) -> None:
+        """Give workers orders as far as the limiter allows, first to the one whose groups have played least.
+
+        Otherwise one that is quick would have them all, where learning is what takes long.
+        """
+        while free := [share for share in self._shares if self._orders[share.worker] < ORDERS]:
+            share = min(free, key=self._played)
+            ordered = self._intake.tracker.steps + self._under_way() + share.groups * self._group_steps
+            if not self._limiter.may_play(ordered, self._samples()):
+                return
+            self._post(share)
+
+    def _played(self, share: Share) -> int:
+        """Rows that a worker's groups have, ordered ones included."""
+        return int(self._intake.replay.head[share.first_group]) + self._orders[share.worker] * self._stint.rows
+
+    def _post(self, share: Share) -> None:
+        heads = (self._intake.replay.head + self._orders[share.worker] * self._stint.rows).tolist()
+        self._orders[share.worker] += 1
+        self._runtime.post(share.worker, "collect", heads, self._stint)
+
+    @property
+    def _group_steps(self) -> int:
+        return self._stint.rows * self._intake.replay.shape.group_size
+
+    def _under_way(self) -> int:
+        groups = sum(orders * share.groups for orders, share in zip(self._orders, self._shares, strict=True))
+        return groups * self._group_steps
+
+    def _receive(self, timeout_s: float) -> None:
+        try:
+            answers = self._runtime.take(timeout_s)
+        except WorkerDied as death:
+            self._replace(death)
+            return
+        for worker, written in answers:
+            self._orders[worker] -= 1
+            self.restarts.collected(worker)
+            self._times[worker] = self._times[worker].plus(written.times)
+            self._ended.append(self._intake.take(self._shares[worker].first_group, written.rows))
+
+    def _replace(self, death: WorkerDied) -> None:
+        """A new process for a worker that died: its envs begin new episodes, its orders are given again."""
+        columns = self._columns(self._shares[death.worker])
+        lost_envs = list(range(columns.start, columns.stop))
+        for env in lost_envs:
+            self._intake.replay.cut(env)  # now: the new worker would, but the learner may look before that
+        self._intake.strayed(lost_envs)
+        self._episode[columns] += 1
+        worker, _ = self.restarts.replace(death, "reset")
+        lost, self._orders[worker] = self._orders[worker], 0
+        for _ in range(lost):
+            self._post(self._shares[worker])
+
+    def _columns(self, share: Share) -> slice:
+        size = self._intake.replay.shape.group_size
+        return slice(share.first_group * size, (share.first_group + share.groups) * size)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Where play is. Episodes under way are not kept."""
+        return {"episode": self._episode.copy(), **kept(self._intake, self._keep)}
+
+    def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
+        """Go on with each env's next episode; returns the envs, which are all."""
+        self._episode[:] = state["episode"] + 1
+        take_back(self._intake, state)
+        everyone = list(range(len(self._episode)))
+        self._intake.strayed(everyone)
+        self.reset()
+        return everyone

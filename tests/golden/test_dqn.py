@@ -1,0 +1,134 @@
+"""DQN in batches, and self-play: the same run, whoever does the work, and after interruptions."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paceline.measure.record import Summary
+from paceline.train.config import TrainConfig
+from paceline.train.run import Run, open_folder
+
+COMMON: dict[str, Any] = {
+    "n_envs": 12,
+    "group_size": 2,
+    "batch_size": 16,
+    "learning_starts": 60,
+    "target_update": 7,
+    "buffer_size": 600,
+    "n_eval_episodes": 0,
+    "quiet": True,
+    "seed": 7,
+    "total_timesteps": 900,
+}
+DQN: dict[str, dict[str, Any]] = {
+    "episodes": {"env": "CartPole-v1", "episodes_per_batch": 2},
+    "steps, prioritised, three at a time": {
+        "env": "CartPole-v1",
+        "n_steps": 8,
+        "prioritized": True,
+        "multi_step": 3,
+        "epsilon_decay": 0.9,
+        "epsilon_ladder": 3.0,
+    },
+    "Dict observations, action masks": {"env": "tests.games:Cards", "samples_per_insert": 2.0, "tau": 0.05},
+    "images, frames stored once": {
+        "env": "tests.games:Dots",
+        "policy": "nature_cnn",
+        "frame_stack": 2,
+        "n_envs": 6,
+        "n_steps": 6,
+        "total_timesteps": 180,
+        "learning_starts": 36,
+        "learning_steps_per_batch": 2,
+    },
+    "self-play": {
+        "env": "paceline/TicTacToe-v0",
+        "opponents": {"random": 0.2, "minimax": 0.2, "self": 0.6},
+        "snapshot_every": 20,
+        "pool_size": 4,
+        "opponent_sampling": "hardest",
+    },
+}
+GAMES: dict[str, dict[str, Any]] = {
+    "ppo": {"algo": "ppo", "n_steps": 8, "batch_size": 48},
+    "ppo in a pipeline": {"algo": "ppo", "n_steps": 8, "batch_size": 48, "pipeline": True},
+}
+
+
+def config(case: dict[str, Any], workers: int, **more: Any) -> TrainConfig:
+    return TrainConfig.from_flat(**{"algo": "dqn", **COMMON, **case, "num_workers": workers, **more})
+
+
+def of_ppo(case: str, workers: int, **more: Any) -> TrainConfig:
+    dropped = ("learning_starts", "target_update", "buffer_size")
+    settings = {key: value for key, value in {**COMMON, **DQN["self-play"]}.items() if key not in dropped}
+    return TrainConfig.from_flat(**{**settings, **GAMES[case], "num_workers": workers, **more})
+
+
+def train(it: TrainConfig, *, interrupt_in: int | None = None) -> Summary:
+    """Run to the end, or press Ctrl-C after an update."""
+    folder = open_folder(it) if it.run.output_dir else None
+    with Run(it, folder=folder) as run:
+        learner, update, count = run.training.learner, run.training.learner.update, 0
+
+        def interrupting(batch: Any, progress: float) -> dict[str, float]:
+            nonlocal count
+            count += 1
+            if count == interrupt_in:
+                signal.raise_signal(signal.SIGINT)
+            stats: dict[str, float] = update(batch, progress)
+            return stats
+
+        learner.update = interrupting
+        return run.go()
+
+
+@pytest.mark.parametrize("case", DQN)
+def test_any_number_of_workers_trains_the_same_weights(case: str) -> None:
+    expected = train(config(DQN[case], 0))
+    untrained = train(config(DQN[case], 0, learning_starts=expected.steps + 1, buffer_size=20_000))
+    assert untrained.weights_sha256 != expected.weights_sha256, "it has learned something"
+    for workers in (1, 2, 3):
+        found = train(config(DQN[case], workers))
+        assert found.weights_sha256 == expected.weights_sha256, f"{workers} workers"
+        assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
+
+
+@pytest.mark.parametrize("case", DQN)
+def test_an_interrupted_run_goes_on_where_it_was(case: str, tmp_path: Path) -> None:
+    expected = train(config(DQN[case], 0, output_dir=tmp_path / "whole"))
+    first = train(config(DQN[case], 2, output_dir=tmp_path / "cut"), interrupt_in=3)
+    assert first.stop_reason == "SIGINT"
+    assert first.steps < expected.steps
+    last = train(config(DQN[case], 3, output_dir=tmp_path / "cut", resume=True))
+    assert last.weights_sha256 == expected.weights_sha256
+    assert (last.steps, last.episodes) == (expected.steps, expected.episodes)
+
+
+@pytest.mark.parametrize("case", GAMES)
+def test_self_play_of_ppo_is_the_same_with_any_number_of_workers_and_after_an_interruption(
+    case: str, tmp_path: Path
+) -> None:
+    expected = train(of_ppo(case, 0))
+    for workers in (2, 3):
+        assert train(of_ppo(case, workers)).weights_sha256 == expected.weights_sha256, f"{workers} workers"
+    first = train(of_ppo(case, 2, output_dir=tmp_path / "cut"), interrupt_in=4)
+    assert first.steps < expected.steps
+    last = train(of_ppo(case, 0, output_dir=tmp_path / "cut", resume=True))
+    assert last.weights_sha256 == expected.weights_sha256
+
+
+def test_without_its_replay_a_resumed_run_fills_a_new_one(tmp_path: Path) -> None:
+    settings = {**DQN["episodes"], "save_replay": False}
+    train(config(settings, 0, output_dir=tmp_path / "run"), interrupt_in=4)
+    with Run(config(settings, 0, output_dir=tmp_path / "run", resume=True)) as run:
+        assert run.training.rollouts.stored == 0
+        assert run.training.learner.n_updates > 0
+        run.go()
+        assert run.training.rollouts.stored > 0
+        assert np.isfinite(run.training.weights.vector.numpy()).all()

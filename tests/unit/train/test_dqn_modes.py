@@ -1,0 +1,191 @@
+"""DQN from end to end: schedules, pace, the Python face, and settings that do not fit."""
+
+from __future__ import annotations
+
+import csv
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from paceline import DQN, PPO
+from paceline.envs.games.env import GameEnv
+from paceline.errors import ConfigError
+from paceline.integrations.pettingzoo import PettingZooGame, aec_env
+from paceline.train.config import TrainConfig
+from paceline.train.pacing import Limiter
+from paceline.train.replay_stream import ReplayStream
+from paceline.train.run import Run
+
+SMALL: dict[str, Any] = {"n_envs": 8, "group_size": 4, "learning_starts": 100, "n_eval_episodes": 0, "batch_size": 16}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_async_keeps_samples_per_insert_within_its_tolerance(workers: int, tmp_path: Path) -> None:
+    settings = {
+        **SMALL, "algo": "dqn", "env": "CartPole-v1", "schedule": "async", "samples_per_insert": 2.0, "n_steps": 8,
+        "num_workers": workers, "prioritized": True, "quiet": True, "total_timesteps": 4000,
+    }  # fmt: skip
+    with Run(TrainConfig.from_flat(**settings)) as run:
+        rollouts, learner, ahead = run.training.rollouts, run.training.learner, []
+        assert isinstance(rollouts, ReplayStream)
+        limiter: Limiter = rollouts._limiter
+        release = rollouts.release
+
+        def watched() -> None:
+            ahead.append(limiter.ahead(run.training.tracker.steps, learner.samples))
+            release()
+
+        rollouts.release = watched  # type: ignore[method-assign]
+        summary = run.go()
+        assert summary.steps >= 4000
+        assert max(map(abs, ahead)) <= limiter.room
+        ratio = learner.samples / (summary.steps - settings["learning_starts"])
+        assert abs(ratio - 2.0) <= limiter.room / (summary.steps - settings["learning_starts"])
+
+
+def test_no_number_of_workers_means_that_one_is_chosen() -> None:
+    assert DQN("CartPole-v1", num_workers=None, episodes_per_batch=4).config.num_workers == "auto"
+
+
+def test_what_dqn_says_of_itself_is_in_the_record(tmp_path: Path) -> None:
+    with DQN("CartPole-v1", num_workers=0, output_dir=tmp_path / "run", seed=1, **SMALL) as agent:
+        agent.learn(n_episodes=40)
+        assert agent.summary is not None
+        assert agent.summary.episodes >= 40
+    with (tmp_path / "run" / "progress.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert float(rows[0]["train/epsilon"]) == 1.0
+    last = rows[-1]
+    assert float(last["train/epsilon"]) < 1.0
+    assert float(last["train/buffer_size"]) > 100
+    assert float(last["train/n_updates"]) > 0
+    assert float(last["train/loss"]) >= 0
+
+
+def test_a_league_says_who_was_met_and_how_that_went(tmp_path: Path) -> None:
+    with DQN(
+        "paceline/TicTacToe-v0", num_workers=0, output_dir=tmp_path / "run", opponents={"random": 0.5, "self": 0.5},
+        snapshot_every=50, **SMALL,
+    ) as agent:  # fmt: skip
+        agent.learn(n_episodes=300)
+    with (tmp_path / "run" / "progress.csv").open() as file:
+        last = list(csv.DictReader(file))[-1]
+    assert float(last["train/snapshots"]) >= 5
+    assert 0 <= float(last["train/win_rate_random"]) <= 1
+    assert 0 <= float(last["train/win_rate_self"]) <= 1
+    assert np.isfinite(float(last["train/elo"]))
+
+
+def played(env: gym.Env[Any, Any], agent: DQN, seed: int) -> list[tuple[Any, ...]]:
+    obs, _ = env.reset(seed=seed)
+    transitions = []
+    while True:
+        action = agent.predict(obs)
+        after, reward, terminated, truncated, _ = env.step(action)
+        transitions.append((obs, action, reward, after, terminated))
+        obs = after
+        if terminated or truncated:
+            return transitions
+
+
+def test_people_with_their_own_collectors_bring_steps_and_take_weights() -> None:
+    env = gym.make("CartPole-v1")
+    with DQN("CartPole-v1", num_workers=0, n_envs=4, group_size=4, batch_size=16, n_eval_episodes=0) as agent:
+        with pytest.raises(ConfigError, match="nothing in the replay"):
+            agent.update()
+        before = agent.get_weights()
+        total = 0
+        for seed in range(5):
+            steps = played(env, agent, seed)
+            agent.add_trajectory(steps)
+            total += len(steps)
+        replay = agent._started().training.rollouts._intake.replay
+        valid = [int(replay.valid(np.arange(row * 4, row * 4 + 4)).sum()) for row in range(int(replay.head[0]))]
+        assert sum(valid) == total
+        stats = agent.update(20)
+        assert stats["n_updates"] == 20
+        after = agent.get_weights()
+        assert before.shape == after.shape
+        assert not np.array_equal(before, after)
+        with DQN("CartPole-v1", num_workers=0, n_envs=4) as actor:
+            actor.set_weights(after)
+            obs = np.array([0.1, 0.2, -0.1, 0.0], np.float32)
+            assert actor.predict(obs) == agent.predict(obs)
+            with pytest.raises(ConfigError, match="must be a vector of"):
+                actor.set_weights(after[:-1])
+        agent.learn(200)  # and it goes on playing by itself
+        assert agent.summary is not None
+        assert agent.summary.steps >= 200
+    env.close()
+
+
+def test_foreign_steps_are_learned_from_as_if_played_here() -> None:
+    env = gym.make("CartPole-v1")
+    with DQN("CartPole-v1", num_workers=0, n_envs=3, group_size=3, n_eval_episodes=0) as agent:
+        steps = played(env, agent, 0)
+        agent.add_trajectory(steps)
+        replay = agent._started().training.rollouts._intake.replay
+        length = -(-len(steps) // 3)
+        for at, (obs, action, reward, after, terminated) in enumerate(steps):
+            column, row = divmod(at, length)
+            found = replay.gather(np.array([row * 3 + column]))
+            np.testing.assert_array_equal(found.obs["obs"][0], obs)
+            assert (int(found.action[0]), float(found.reward[0])) == (action, reward)
+            assert bool(found.discount[0] == 0) == terminated
+            if not terminated:
+                np.testing.assert_array_equal(found.next_obs["obs"][0], after)
+    env.close()
+
+
+def test_games_of_others_are_trained_too() -> None:
+    """A game is whatever has the protocol: here PettingZoo's, which is stepped board by board."""
+    game = partial(PettingZooGame, partial(aec_env, "paceline/TicTacToe-v0"))
+    own = {"n_envs": 4, "group_size": 2, "n_steps": 8, "n_eval_episodes": 2, "opponents": {"random": 0.5, "self": 0.5}}
+    with PPO(partial(GameEnv, game), num_workers=2, snapshot_every=5, **own) as agent:
+        agent.learn(200)
+        assert agent.summary is not None
+        parallel = agent.summary
+    with PPO(partial(GameEnv, game), num_workers=0, snapshot_every=5, **own) as agent:
+        agent.learn(200)
+        assert agent.summary is not None
+        assert agent.summary.weights_sha256 == parallel.weights_sha256
+    assert parallel.episodes > 20
+    assert parallel.final_eval is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"env": "Pendulum-v1"}, "needs Discrete actions"),
+        ({"buffer_size": "many"}, "number of transitions, or bytes"),
+        ({"buffer_size": "900000GB"}, "of memory are free"),
+        ({"buffer_size": 50, "learning_starts": 100}, "must not be above the room of the replay"),
+        ({"learning_steps_per_batch": 3, "samples_per_insert": 2}, "Give one of the two"),
+        ({"schedule": "async", "learning_steps_per_batch": 3}, "no batches in async mode"),
+        ({"normalize_obs": True}, "statistics that have moved on"),
+        ({"compile": True}, "gain nothing"),
+        ({"epsilon_end": 1.5}, "epsilon_end"),
+        ({"opponents": {"self": 1.0}}, "no game of two"),
+        ({"env": "paceline/Ludo-v0", "opponents": {"minimax": 1.0}}, "no player 'minimax' of ludo"),
+        ({"env": "paceline/Ludo-v0", "opponents": {"random": 0.0}}, "somebody must be met"),
+        ({"n_epochs": 4}, "It is a setting of ppo"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_by_name(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        DQN(**{"env": "CartPole-v1", "num_workers": 0, **SMALL, **settings}).learn(1)
+
+
+def test_a_saved_agent_is_loaded_and_another_algorithm_refuses_it(tmp_path: Path) -> None:
+    with DQN("CartPole-v1", num_workers=0, **SMALL) as agent:
+        agent.learn(300)
+        agent.save(tmp_path / "agent")
+    loaded = DQN.load(tmp_path / "agent")
+    obs = np.array([0.1, 0.2, -0.1, 0.0], np.float32)
+    assert loaded.predict(obs) == agent.predict(obs)
+    with pytest.raises(Exception, match="dqn"):
+        PPO.load(tmp_path / "agent")

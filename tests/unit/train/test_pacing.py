@@ -1,0 +1,68 @@
+"""How much is learned for how much is played."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.algos.dqn_settings import DQNConfig
+from paceline.train.pacing import BatchPace, Limiter
+
+
+def test_by_default_one_update_for_each_episode_of_a_batch() -> None:
+    pace = BatchPace(DQNConfig(learning_starts=100), groups=6)
+    assert [pace.updates(steps, 50) for steps in (50, 99, 100, 150)] == [0, 0, 24, 24]
+
+
+def test_a_number_of_updates_may_be_given() -> None:
+    pace = BatchPace(DQNConfig(learning_starts=1, learning_steps_per_batch=7), groups=6)
+    assert pace.updates(50, 50) == 7
+
+
+def test_samples_per_insert_count_and_what_is_left_over_is_not_lost() -> None:
+    pace = BatchPace(DQNConfig(learning_starts=1, samples_per_insert=4, batch_size=64), groups=6)
+    # 30 steps ask for 120 samples, which are 1.875 updates.
+    updates = [pace.updates(30 * (i + 1), 30) for i in range(8)]
+    assert updates == [1, 2, 2, 2, 2, 2, 2, 2]
+    assert sum(updates) == 8 * 30 * 4 / 64
+
+
+@given(
+    spi=st.floats(0.1, 50),
+    batch=st.integers(1, 512),
+    order=st.integers(1, 2000),
+    workers=st.integers(1, 8),
+    starts=st.integers(1, 5000),
+    seed=st.integers(0, 1000),
+)
+def test_the_limiter_holds_the_ratio_and_never_keeps_both_waiting(
+    spi: float, batch: int, order: int, workers: int, starts: int, seed: int
+) -> None:
+    config = DQNConfig(
+        schedule="async", samples_per_insert=spi, batch_size=batch, learning_starts=starts, spi_tolerance=0.1
+    )
+    limiter = Limiter(config, under_way=2 * workers * order)
+    inserts = samples = 0
+    under_way = 0
+    for turn in range(300):
+        updates = limiter.updates(inserts, samples)
+        plays = under_way < 2 * workers and limiter.may_play(inserts + (under_way + 1) * order, samples)
+        assert updates or plays or under_way, "somebody can go on"
+        # Whoever can, in an order that depends on the seed.
+        if plays and (turn * 7 + seed) % 3:
+            under_way += 1
+        elif under_way and (turn + seed) % 2:
+            under_way -= 1
+            inserts += order
+        elif updates:
+            samples += min(updates, 5) * batch
+        if inserts >= starts:
+            assert abs(limiter.ahead(inserts, samples)) <= limiter.room + 1e-6 or samples == 0
+    assert samples >= 0
+
+
+def test_the_room_is_enough_for_what_is_under_way() -> None:
+    config = DQNConfig(schedule="async", samples_per_insert=8, batch_size=64, learning_starts=100, spi_tolerance=0.1)
+    assert Limiter(config, under_way=1000).room == 8000
+    assert Limiter(config, under_way=1).room == pytest.approx(80)
