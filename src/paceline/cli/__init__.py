@@ -16,7 +16,10 @@ from paceline.errors import ConfigError, PacelineError, nearest
 
 COMMANDS = {
     "train": ("paceline.cli.train", "train an agent"),
+    "train-many": ("paceline.cli.train_many", "train one agent for each of several seeds, side by side"),
     "eval": ("paceline.cli.eval", "play episodes with a trained agent, perhaps on video"),
+    "play": ("paceline.cli.play", "play a game against a trained agent"),
+    "arena": ("paceline.cli.arena", "have agents play each other, and rate them"),
     "compare": ("paceline.cli.compare", "put runs side by side"),
     "plot": ("paceline.cli.plot", "draw learning curves"),
     "ls": ("paceline.cli.ls", "list the runs under a folder"),
