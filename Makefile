@@ -3,7 +3,7 @@
 .PHONY: train-sequential train-parallel compare tensorboard
 .PHONY: help setup demo test check format lint types layers unit test-slow bench docs clean
 .PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
-.PHONY: bench-sb3 bench-weights bench-workers bench-peers bench-solve
+.PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-weights bench-workers bench-peers bench-solve
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -137,6 +137,15 @@ bench-peers: setup ## All peers in one run: speed on four workloads (over an hou
 
 bench-solve: setup ## Wall time to solve CartPole, against peers (about 15 minutes)
 	@$(BIN)/python benchmarks/against_peers.py --solve $(PEERS_ARGS)
+
+bench-dqn: setup $(SB3_STAMP) ## DQN against stable-baselines3, and parallel against sequential
+	@$(BIN)/python benchmarks/dqn.py --sb3-python $(SB3_VENV)/bin/python $(ARGS)
+
+bench-replay: setup ## The replay alone: steps written, batches drawn
+	@$(BIN)/python benchmarks/replay.py $(ARGS)
+
+bench-games: setup ## Games a second, random against random
+	@$(BIN)/python benchmarks/games.py $(ARGS)
 
 bench-weights: setup ## Handing one million parameters to four workers
 	@$(BIN)/python benchmarks/weights.py

@@ -19,6 +19,7 @@ from paceline.train.async_rollouts import AsyncRollouts  # noqa: E402
 from paceline.train.build import build  # noqa: E402
 from paceline.train.config import TrainConfig  # noqa: E402
 from paceline.train.keeper import Keeper  # noqa: E402
+from paceline.train.replay_stream import ReplayStream  # noqa: E402
 from paceline.train.run import topology  # noqa: E402
 from paceline.train.training import Training  # noqa: E402
 
@@ -47,6 +48,9 @@ class WindowBudget:
         if isinstance(rollouts := self._training.rollouts, AsyncRollouts):
             while rollouts._orders._ordered:  # they can fill so many, and rest then
                 rollouts._receive()
+        elif isinstance(rollouts, ReplayStream):
+            while any(rollouts._orders):
+                rollouts._receive(1.0)
         self._head_start += self._training.tracker.steps - before
         self._learn_s = self._clock_learn_s()
 

@@ -1,4 +1,6 @@
-"""Trains with stable-baselines3, one window per line on stdin; `sb3_ppo.py` starts it in an environment of its own.
+"""Trains with stable-baselines3, one window per line on stdin.
+
+`sb3_ppo.py` and `dqn.py` start it in an environment of its own.
 
 Imports nothing of Paceline. One `learn` call runs all the time: the callback holds it where a rollout begins, so a
 window is made of whole iterations of the library's own loop.
@@ -12,7 +14,7 @@ from typing import Any
 
 import stable_baselines3
 import torch
-from stable_baselines3 import PPO
+from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv
@@ -46,14 +48,13 @@ def main() -> None:
         env_kwargs={"disable_env_checker": True},  # as Paceline does
     )
     sizes = settings["hidden_sizes"]
-    model = PPO(
-        "MlpPolicy",
-        envs,
-        policy_kwargs={"net_arch": {"pi": sizes, "vf": sizes}, "activation_fn": torch.nn.Tanh},
-        device="cpu",
-        seed=settings["seed"],
-        **{name: settings[name] for name in settings["shared"]},
-    )
+    shared = {name: settings[name] for name in settings["shared"]}
+    if "theirs" in settings:
+        network = {"net_arch": sizes}
+        model = DQN("MlpPolicy", envs, policy_kwargs=network, device="cpu", seed=0, **shared, **settings["theirs"])
+    else:
+        network = {"net_arch": {"pi": sizes, "vf": sizes}, "activation_fn": torch.nn.Tanh}
+        model = PPO("MlpPolicy", envs, policy_kwargs=network, device="cpu", seed=settings["seed"], **shared)
     threads = torch.get_num_threads()
     library = f"stable-baselines3 {stable_baselines3.__version__}"
     model.learn(total_timesteps=10**12, callback=Hold(Windows(stream, library=library, threads=threads)))
