@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paceline.errors import CheckpointError
 from paceline.measure.record import Summary
 from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder
@@ -132,3 +133,18 @@ def test_without_its_replay_a_resumed_run_fills_a_new_one(tmp_path: Path) -> Non
         run.go()
         assert run.training.rollouts.stored > 0
         assert np.isfinite(run.training.weights.vector.numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"buffer_size": 700}, "buffer_size is 600 there and 700 here"),
+        ({"multi_step": 2}, "multi_step is 1 there and 2 here"),
+        ({"opponents": {"random": 1.0}}, "opponents is"),
+        ({"pool_size": 5}, "pool_size is 4 there and 5 here"),
+    ],
+)
+def test_a_run_does_not_go_on_with_another_replay_or_pool(change: dict[str, Any], text: str, tmp_path: Path) -> None:
+    train(config(DQN["self-play"], 0, output_dir=tmp_path / "run"), interrupt_in=2)
+    with pytest.raises(CheckpointError, match=text):
+        train(config({**DQN["self-play"], **change}, 0, output_dir=tmp_path / "run", resume=True))

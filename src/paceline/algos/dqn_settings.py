@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from paceline.errors import ConfigError, check_range
 
@@ -114,6 +114,11 @@ class DQNConfig:
             raise ConfigError(
                 "learning_steps_per_batch: there are no batches in async mode. Use --samples-per-insert instead."
             )
+
+    def identity(self) -> dict[str, Any]:
+        """What a run that goes on must agree on with the one before: the replay is laid out by it."""
+        names = ("schedule", "buffer_size", "multi_step", "prioritized", "save_replay")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def order_steps(self) -> int:

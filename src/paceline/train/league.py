@@ -65,6 +65,10 @@ class LeagueRecipe:
         """What an arena must hold."""
         return OpponentPool.fields(slots=self.slots, fixed=len(self.names), weights=weights, n_envs=n_envs)
 
+    def identity(self) -> dict[str, Any]:
+        """What a run that goes on must agree on with the one before: the pool is laid out by it."""
+        return {"opponents": list(self.names), "pool_size": self.slots}
+
     @property
     def stats(self) -> tuple[str, ...]:
         """What a league reports."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from paceline.algos.dqn import STATS
+from paceline.algos.dqn_settings import DQNConfig
 from paceline.envs.make import EnvRecipe
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
@@ -66,6 +67,8 @@ class Training:
             "pipeline": self.program.pipeline,
             "compiled": self.compiled,
             "normalize_reward": self.config.env.normalize_reward,
+            **({} if self.program.league is None else self.program.league.identity()),
+            **(self.config.training.identity() if isinstance(self.config.training, DQNConfig) else {}),
         }
 
     def extra_tags(self) -> tuple[str, ...]:
