@@ -33,8 +33,10 @@ SELF = "self"
 RANDOM = "random"
 Sampling = Literal["uniform", "recent", "hardest"]
 START_ELO = 1000.0
-ELO_STEP = 4.0
-"""Points that one game can move a rating by."""
+RANGE, BISECTIONS = 6000.0, 24
+"""Where a rating is looked for, and how long: to a thousandth of a point."""
+FADING = 0.99
+"""What an update leaves of the results before it."""
 RECENT = 0.7
 """Each older snapshot is met this much as often as the one after it."""
 
@@ -168,6 +170,7 @@ class League:
         self.pool = OpponentPool(arena)
         self.pool.born[:] = EMPTY
         fixed, slots = len(recipe.names), recipe.slots
+        self._random = recipe.names.index(RANDOM)
         self.elo = START_ELO
         self._elos = np.full(fixed + slots, START_ELO)
         self._seen = np.zeros_like(self.pool.results[0])  # [K, 3] results that were counted
@@ -186,8 +189,8 @@ class League:
         recipe, pool = self._recipe, self.pool
         new = pool.results.sum(0) - self._seen
         self._seen += new
-        self._lately = 0.99 * self._lately + new
-        self._rate(new)
+        self._lately = FADING * self._lately + new
+        self._rate()
         if recipe.self_share and self._tracker.episodes >= (self._snapshots + 1) * recipe.snapshot_every:
             self._snapshot()
         pool.next_epsilon[0] = epsilon * recipe.epsilon
@@ -230,19 +233,25 @@ class League:
         self.elo, self._snapshots = float(state["elo"][0]), int(state["elo"][1])
         self._set_odds()
 
-    def _rate(self, new: NDArray[np.int64]) -> None:
-        """Move ratings by the new results. Random stays where it is: it is what the others are measured from."""
-        games = new.sum(1)
-        met = np.flatnonzero(games)
-        if not len(met):
-            return
-        expected = 1.0 / (1.0 + 10.0 ** ((self._elos[met] - self.elo) / 400.0))
-        scored = new[met] @ np.array([0.0, 0.5, 1.0])
-        # Many games at once count as few: a step of thousands would overshoot.
-        gained = ELO_STEP * (scored - games[met] * expected) / np.maximum(1.0, games[met] / 8.0)
-        self.elo += float(gained.sum())
-        moving = met != self._recipe.names.index(RANDOM)
-        self._elos[met[moving]] -= gained[moving]
+    def _rate(self) -> None:
+        """The rating that makes recent results most likely, where random has 1000 and a snapshot what it had at birth.
+
+        Games against all of them count at once. A rating that is moved a little by every game would grow for ever: each
+        snapshot is beaten, and those who lose to random now and then are not infinitely strong.
+        """
+        games = self._lately.sum(1)
+        scored = self._lately @ np.array([0.0, 0.5, 1.0])
+        known = np.concatenate([[self._random], np.arange(len(self._recipe.names), len(games))])
+        known = known[games[known] > 0]
+        low, high = START_ELO - RANGE, START_ELO + RANGE
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            expected = 1.0 / (1.0 + 10.0 ** ((self._elos[known] - middle) / 400.0))
+            # As if one more game had been drawn with random: a clean sweep is strong, but finite.
+            prior = 0.5 - 1.0 / (1.0 + 10.0 ** ((START_ELO - middle) / 400.0))
+            ahead = float((scored[known] - games[known] * expected).sum()) + prior
+            low, high = (middle, high) if ahead > 0 else (low, middle)
+        self.elo = (low + high) / 2
 
     def _snapshot(self) -> None:
         """The weights as they are now replace the oldest snapshot."""
@@ -263,7 +272,7 @@ class League:
             wanted = self._wanted(offered)
             odds[fixed + offered] = recipe.self_share * wanted / wanted.sum()
         else:
-            odds[recipe.names.index(RANDOM)] += recipe.self_share
+            odds[self._random] += recipe.self_share
         self.pool.odds[:] = odds
 
     def _wanted(self, slots: NDArray[np.intp]) -> NDArray[np.float64]:

@@ -73,18 +73,34 @@ def test_so_may_those_that_beat_the_agent() -> None:
     assert bed.pool.odds.sum() == pytest.approx(1.0)
 
 
-def test_ratings_follow_results_and_random_stays() -> None:
+def test_ratings_follow_results_and_do_not_grow_for_ever() -> None:
     bed = Bed(self_share=0.0)
     for _ in range(400):
         bed.pool.results[0, 0] += [1, 0, 9]  # nine of ten against random
         bed.pool.results[0, 1, LOSS] += 5
         bed.league.look_after(0.0)
     stats = bed.league.stats()
-    # Nine of ten is 382 points.
     assert stats["win_rate_random"] == pytest.approx(0.9, abs=0.01)
-    assert bed.league._elos[0] == 1000.0
-    assert 1000 < stats["elo"] < 1000 + 382
-    assert bed.league._elos[1] > stats["elo"] + 300
+    assert stats["win_rate_minimax"] == 0.0
+    # Nine of ten is 382 points.
+    assert stats["elo"] == pytest.approx(1000 + 382, abs=2)
+
+
+def test_a_snapshot_has_the_rating_of_its_birth_and_is_measured_against() -> None:
+    bed = Bed(offered=3)
+    for _ in range(300):
+        bed.pool.results[0, 0] += [1, 0, 9]
+        bed.league.look_after(0.0)
+    bed.snapshots(1)
+    born = bed.league._elos[2]
+    assert born == pytest.approx(1382, abs=5)
+    for _ in range(300):
+        bed.pool.results[0, 0] += [1, 0, 9]
+        bed.pool.results[1, 2] += [20, 0, 80]  # four of five against itself as it was: 241 points more
+        bed.league.look_after(0.0)
+    assert bed.league._elos[2] == born
+    # Still one in ten is lost to random: the truth lies in between, nearer to where there were more games.
+    assert born + 120 < bed.league.elo < born + 241
 
 
 def test_its_state_is_all_there_is() -> None:
