@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from paceline import DQN, PPO
+from paceline.algos.settings import SETTINGS
 from paceline.envs.games.env import GameEnv
 from paceline.errors import ConfigError
 from paceline.integrations.pettingzoo import PettingZooGame, aec_env
@@ -139,6 +140,21 @@ def test_foreign_steps_are_learned_from_as_if_played_here() -> None:
             if not terminated:
                 np.testing.assert_array_equal(found.next_obs["obs"][0], after)
     env.close()
+
+
+@pytest.mark.parametrize("algo", SETTINGS)
+def test_self_play_works_for_every_algorithm(algo: str) -> None:
+    settings: dict[str, Any] = {
+        "algo": algo, "env": "paceline/ConnectFour-v0", "opponents": {"random": 0.3, "self": 0.7}, "snapshot_every": 20,
+        "n_envs": 8, "group_size": 4, "num_workers": 2, "total_timesteps": 1500, "n_eval_episodes": 0, "quiet": True,
+        "n_steps": 16,
+    }  # fmt: skip
+    with Run(TrainConfig.from_flat(**settings)) as run:
+        summary = run.go()
+        stats = run.training.learner._league.stats()
+    assert summary.finished
+    assert stats["snapshots"] >= 3
+    assert 0 <= stats["win_rate_self"] <= 1
 
 
 def test_games_of_others_are_trained_too() -> None:
