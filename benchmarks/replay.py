@@ -62,7 +62,7 @@ def drawing(
     sampler: Sampler = PrioritisedSampler(replay, 0.6) if prioritised else UniformSampler(replay)
     for group in range(4):
         replay.advance(group, shape.rows)
-        sampler.took_in(group, 0, shape.rows)
+        sampler.took_in(group)
     stream = np.random.default_rng(0)
     errors = stream.random(batch).astype(np.float32)
 

@@ -263,11 +263,24 @@ def test_replay_rows_torn_by_a_killed_worker_are_never_drawn(monkeypatch: pytest
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "paceline/TicTacToe-v0"])
 def test_in_batches_dqn_is_the_same_as_without_the_deaths(env: str) -> None:
-    settings = dqn(env=env, total_timesteps=9000, opponents={"self": 1.0} if "/" in env else {}, snapshot_every=100)
+    games = {"opponents": {"random": 0.2, "self": 0.8}, "opponent_sampling": "hardest", "snapshot_every": 100}
+    settings = dqn(env=env, total_timesteps=9000, **(games if "/" in env else {}))
     with Run(settings) as run:
         expected = run.go()
     with Run(settings) as run, killing(run, kills=3, every_s=0.3):
         found = run.go()
     assert found.restarts >= 1
+    assert found.weights_sha256 == expected.weights_sha256
+    assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
+
+
+def test_a_death_in_the_very_first_batch_changes_nothing_either() -> None:
+    settings = dqn(total_timesteps=600, episodes_per_batch=8)
+    with Run(settings) as run:
+        expected = run.go()
+    with Run(settings) as run:
+        os.kill(run.training.runtime.pids()[1], signal.SIGKILL)
+        found = run.go()
+    assert found.restarts == 1
     assert found.weights_sha256 == expected.weights_sha256
     assert (found.steps, found.episodes) == (expected.steps, expected.episodes)

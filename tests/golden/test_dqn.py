@@ -129,6 +129,7 @@ def test_without_its_replay_a_resumed_run_fills_a_new_one(tmp_path: Path) -> Non
     train(config(settings, 0, output_dir=tmp_path / "run"), interrupt_in=4)
     with Run(config(settings, 0, output_dir=tmp_path / "run", resume=True)) as run:
         assert run.training.rollouts.stored == 0
+        assert run.training.rollouts._intake.replay.head.min() > 0, "it goes on counting: noise must not be repeated"
         assert run.training.learner.n_updates > 0
         run.go()
         assert run.training.rollouts.stored > 0

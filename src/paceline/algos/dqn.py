@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from paceline.algos.bad_updates import BadUpdates
 from paceline.algos.dqn_settings import DQNConfig
+from paceline.algos.torch_threads import torch_threads
 from paceline.batch import Transitions
 from paceline.measure.clock import Clock
 from paceline.memory.parts import part, under
@@ -79,6 +80,7 @@ class DQNLearner:
         self._optimiser = FlatAdam(self._vector, eps=1e-8)
         self.lag = 0
         """Always 0: what is replayed has no age that would have to be corrected for."""
+        self._progress = 0.0
         self.n_updates = 0
         self.bad = BadUpdates()
         self.samples = 0
@@ -99,10 +101,17 @@ class DQNLearner:
         Returns:
             Statistics by the names of the `train/` tags.
         """
-        config = self._config
+        self._progress = progress
+        stats = self.practise(updates)
+        self._epsilon.move_on(progress)
+        return stats
+
+    def practise(self, updates: int) -> dict[str, float]:
+        """The same where nothing was played: schedules stay where they are."""
+        config, progress = self._config, self._progress
         lr = config.learning_rate * (1.0 - progress if config.lr_schedule == "linear" else 1.0)
         stats = {"learning_rate": lr}
-        with self._clock.phase("learn"):
+        with self._clock.phase("learn"), torch_threads(config.learner_threads):
             stream = np.random.Generator(np.random.Philox(key=[self._seed, _ITEMS], counter=[0, 0, 0, self.version]))
             beta = config.priority_beta + (1.0 - config.priority_beta) * progress
             terms = torch.zeros(3)
@@ -116,7 +125,6 @@ class DQNLearner:
             stats["buffer_size"] = float(self._replay.stored)
             if inserted := int(self._replay.head.sum()) * self._replay.shape.group_size:
                 stats["samples_per_insert"] = self.samples / inserted
-            self._epsilon.move_on(progress)
             self._weights.publish(self._vector)
         return stats
 

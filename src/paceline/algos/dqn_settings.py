@@ -67,7 +67,7 @@ class DQNConfig:
     exploration_fraction: float = 0.2
     """Share of the budget over which epsilon falls evenly, where epsilon_decay is none."""
     epsilon_decay: float | None = None
-    """Instead: what epsilon is multiplied by after every batch."""
+    """Instead: what epsilon is multiplied by after every batch; in async mode, after every round of the learner."""
     epsilon_ladder: float = 0.0
     """Groups explore differently, from epsilon to epsilon to the power of one plus this (Ape-X: 7). 0: all the same."""
     max_grad_norm: float = 10.0
@@ -153,8 +153,9 @@ def buffer_room(size: int | str) -> tuple[int, bool]:
             amount = float(match[1]) if match else math.nan
         except ValueError:
             amount = math.nan
+        amount *= UNITS.get(match[2] or "", 1) if match else 1
         if match is None or not amount >= 1:
             raise ConfigError(f"buffer_size={size!r}: must be a number of transitions, or bytes as 500MB or 8GB.")
-        return int(amount * UNITS.get(match[2] or "", 1)), match[2] is not None
+        return int(amount), match[2] is not None
     check_range("buffer_size", size, "Try 100000, or 1GB.", at_least=1)
     return size, False

@@ -9,8 +9,7 @@ A shard is computed in the same way wherever it is computed, so the weights do n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 from typing import Protocol
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from paceline.algos.settings import Settings
+from paceline.algos.torch_threads import torch_threads
 from paceline.memory.shards import Shards
 from paceline.memory.slots import Samples, Slots
 from paceline.nets.compiled import CompiledForward
@@ -58,7 +58,7 @@ class PPOGradient:
         self._head, self._spec, self._config, self._obs_norm = head, spec, config, obs_norm
         self._forward: Forward = partial(forward_pullback, policy)
         if compiled_rows:
-            with _torch_threads(config.learner_threads):  # code is made for a number of threads
+            with torch_threads(config.learner_threads):  # code is made for a number of threads
                 self._forward = CompiledForward(policy, spec, compiled_rows)
         self.vector = FlatGradient(policy).vector  # [P]
 
@@ -82,7 +82,7 @@ class PPOGradient:
             obs = self._obs_norm.apply_torch(obs)
         old_log_prob, advantage, returns, old_value = scalars[index].numpy().T
         self.vector.zero_()
-        with _torch_threads(cfg.learner_threads):
+        with torch_threads(cfg.learner_threads):
             params, value, pullback = self._forward(policy_input(self._spec, obs))
             scored = score(
                 self._head,
@@ -206,16 +206,3 @@ class DeviceGradients:
         index = self._shards.order[start:stop]
         terms = self._gradient(self._rows, self._shards.samples, index, mean=mean, inv_std=inv_std, total=stop - start)
         return self._gradient.vector, torch.tensor(terms)
-
-
-@contextmanager
-def _torch_threads(count: int) -> Iterator[None]:
-    """Learn with `count` threads; acting in the same process keeps to one."""
-    before = torch.get_num_threads()
-    if before != count:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        if before != count:
-            torch.set_num_threads(before)

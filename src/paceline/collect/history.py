@@ -27,7 +27,7 @@ class _Border:
     episode: NDArray[np.int64]  # [B]
     obs: dict[str, NDArray[Any]]  # [B, *leaf]
     mask: NDArray[np.bool_] | None  # [B, M]
-    tags: Mapping[str, NDArray[Any]]  # [B]
+    tags: Mapping[str, NDArray[Any]]  # [B, ...]
 
     def copy(self) -> _Border:
         """One that stays."""
@@ -52,7 +52,7 @@ class EpisodeHistory:
             spec: Of the env.
             episode: [B] the number of each env's episode; written by the workers.
             shown: What all envs show, when none of them is being stepped.
-            tags: [B] each; what else belongs to each env's episode, written by the workers.
+            tags: [B, ...] each; what else belongs to each env's episode, written by the workers.
         """
         self._spec, self._episode, self._shown, self._tags = spec, episode, shown, tags or {}
         self._parts: list[list[NDArray[Any]]] = [[] for _ in range(len(episode))]
@@ -98,7 +98,7 @@ class EpisodeHistory:
                 actions=np.concatenate([empty, *parts]),
                 obs={name: leaf[env].copy() for name, leaf in border.obs.items()},
                 mask=None if border.mask is None else border.mask[env].copy(),
-                tags={name: tag[env] for name, tag in border.tags.items()},
+                tags={name: tag[env].copy() for name, tag in border.tags.items()},
             )
             for env, parts in enumerate(self._parts)
         ]

@@ -236,7 +236,10 @@ class GameBlock:
         return [b""] * self._game.n
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Close the boards, where they are somebody's envs."""
+        close = getattr(self._game, "close", None)
+        if close is not None:
+            close()
 
     def _begin(self, rows: NDArray[np.intp], *, meet: bool) -> None:
         """Begin the games that `episode` names, each against a new opponent, or the one it has."""

@@ -95,24 +95,28 @@ class Lane:
         self._age = np.zeros(groups * group_size, np.int64)
         self._noise = np.empty((NOISE_ROWS, groups * group_size, 2), np.float32)
         self._judge, self._gamma = judge, np.float32(gamma)
-        self._new: list[int] = []  # envs whose episode does not go on from what the replay has of them
 
-    def reset(self) -> None:
-        """Begin every env's episode."""
+    def reset(self, head: int) -> None:
+        """Begin every env's episode, which shows in row `head`."""
         self._envs.reset(self._now)
         self._age[:] = 0
-        self._new = list(range(len(self._age)))
+        self._begin_at(head, range(len(self._age)))
+
+    def _begin_at(self, head: int, new: Sequence[int]) -> None:
+        """Show what the envs show; of the new ones, the replay had another episode, which is cut off."""
+        for i in new:
+            self._writer.cut(head, i)
+        self._writer.show(head, self._now, self._age)
         self._heartbeat[BEAT] += 1
 
-    def restore(self, histories: Sequence[History]) -> list[int]:
-        """Put every env where it was; returns the envs (of the run) that had to begin a new episode."""
+    def restore(self, histories: Sequence[History], head: int) -> list[int]:
+        """Put every env where it was, in row `head`; returns the envs (of the run) that began a new episode."""
         first = self._first_group * self._size
         mine = histories[first : first + len(self._age)]
         strayed = self._envs.restore(mine, self._now)
         self._age[:] = [len(history.actions) for history in mine]
         self._age[strayed] = 0
-        self._new = strayed
-        self._heartbeat[BEAT] += 1
+        self._begin_at(head, strayed)
         return [first + i for i in strayed]
 
     def collect(self, start: int, stint: Stint) -> tuple[int, float]:
@@ -121,10 +125,6 @@ class Lane:
         head.epsilon = self._epsilon.copy()  # all of a stint is acted with one epsilon
         played, env_s, t = np.zeros(self.groups, np.int64), 0.0, 0
         judged: list[Any] = []
-        for i in self._new:
-            writer.cut(start, i)
-        self._new = []
-        writer.show(start, self._now, self._age)
         while t < stint.rows and (stint.episodes is None or (played < stint.episodes).any()):
             if t % NOISE_ROWS == 0:
                 noise.draw(
@@ -160,17 +160,15 @@ class Lane:
             self._heartbeat[BEAT] += 1
             if self._heartbeat[STOP]:
                 break  # the run is over, and nobody will look at this
-        if judged:
-            self._say_surprise(start, judged)
+        if self._judge is not None:
+            self._say_surprise(start, judged, self._judge)
         return t, env_s
 
-    def _say_surprise(self, start: int, judged: list[Any]) -> None:
+    def _say_surprise(self, start: int, judged: list[Any], judge: Judge) -> None:
         """How far the value of each action was from what followed, by the weights that acted."""
         params, value = self._actor(self._now.obs)
         taken, best, reward, ended = (np.stack(column) for column in zip(*judged, strict=True))
-        if self._judge is None:
-            return
-        _, last = self._judge(params, value, np.zeros(len(value), np.int64), self._now.mask)
+        _, last = judge(params, value, np.zeros(len(value), np.int64), self._now.mask)
         follows = np.concatenate([best[1:], last[None]])
         error = reward + np.where(ended, np.float32(0.0), self._gamma * follows) - taken
         self._writer.surprise(start, np.abs(error))
@@ -194,14 +192,20 @@ class TransitionCollector:
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = lanes
 
-    def reset(self) -> None:
-        """Begin every env's first episode."""
-        for lane in self._lanes:
-            lane.reset()
+    def reset(self, heads: Sequence[int]) -> None:
+        """Begin every env's episode, at the heads of this worker's groups."""
+        for lane, head in zip(self._lanes, self._firsts(heads), strict=True):
+            lane.reset(head)
 
-    def restore(self, histories: Sequence[History]) -> list[int]:
+    def restore(self, histories: Sequence[History], heads: Sequence[int]) -> list[int]:
         """Put every env where it was; returns the envs (of the run) that had to begin a new episode."""
-        return [env for lane in self._lanes for env in lane.restore(histories)]
+        firsts = self._firsts(heads)
+        return [env for lane, head in zip(self._lanes, firsts, strict=True) for env in lane.restore(histories, head)]
+
+    def _firsts(self, heads: Sequence[int]) -> list[int]:
+        """The head of each lane: its groups are equally far."""
+        starts = np.cumsum([0, *(lane.groups for lane in self._lanes[:-1])])
+        return [heads[int(start)] for start in starts]
 
     def collect(self, heads: Sequence[int], stint: Stint) -> Written:
         """Write rows from each group's head on.
@@ -210,11 +214,10 @@ class TransitionCollector:
             heads: By group of this worker.
             stint: How long.
         """
-        began, env_s, group, rows = perf_counter(), 0.0, 0, []
-        for lane in self._lanes:
-            count, seconds = lane.collect(heads[group], stint)
+        began, env_s, rows = perf_counter(), 0.0, list[int]()
+        for lane, head in zip(self._lanes, self._firsts(heads), strict=True):
+            count, seconds = lane.collect(head, stint)
             rows += [count] * lane.groups
-            group += lane.groups
             env_s += seconds
         total_s = perf_counter() - began
         return Written(rows, CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s))

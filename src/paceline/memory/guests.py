@@ -4,9 +4,9 @@
                                                        | s1 | s4 | -- |
                                                        | s2 | s5 | -- |
 
-A group has several columns, so a trajectory is cut into as many pieces. Each piece ends as a truncation that keeps what
-came next, which is what the first step of the next piece saw: nothing of what is learned from it changes, but that sums
-of several rewards end there.
+A group has several columns, so a trajectory is cut into as many pieces; and where a step does not begin where the one
+before it led to. Each piece ends as a truncation that keeps what came next: nothing of what is learned from it changes,
+but that sums of several rewards end there.
 """
 
 from __future__ import annotations
@@ -69,14 +69,22 @@ def guest_rows(transitions: Sequence[Sequence[Any]], shape: ReplayShape, number:
         try:
             for name, leaf in spec.split(obs).items():
                 row.obs[name][column] = leaf
-            row.action[column], row.reward[column] = action, reward
+            row.action[column], row.reward[column] = int(action) - spec.action.start, reward
             last = {name: np.array(leaf, row.obs[name].dtype) for name, leaf in spec.split(after).items()}
         except (TypeError, ValueError, KeyError) as error:
             raise ConfigError(f"add_trajectory: transition {at} is not as the env's spaces say ({error}).") from error
+        if not 0 <= row.action[column] < spec.action.nvec[0]:
+            raise ConfigError(f"add_trajectory: transition {at} has action {action}, and there is no such one.")
         row.valid[column], row.terminated[column] = True, bool(terminated)
         if masks and row.mask is not None:
             row.mask[column], last[MASK_KEY] = masks
-        if not terminated and (t == length - 1 or at == len(transitions) - 1):
+        goes_on = t < length - 1 and at + 1 < len(transitions) and _same(spec.split(transitions[at + 1][0]), last)
+        if not terminated and not goes_on:
             row.truncated[column] = True
             finals.append((t, column, last))
     return GuestRows(number % shape.groups, rows, finals)
+
+
+def _same(obs: dict[str, Any], last: dict[str, NDArray[Any]]) -> bool:
+    """Whether a step begins where the one before it led to."""
+    return all(np.array_equal(np.asarray(leaf, last[name].dtype), last[name]) for name, leaf in obs.items())

@@ -64,5 +64,5 @@ class OpponentPool:
         return len(self.odds) - len(self.born)
 
     def tags(self) -> dict[str, NDArray[Any]]:
-        """What belongs to the episode of each env, [B] each."""
-        return {"opponent": self.opponent, "opponent_epsilon": self.epsilon}
+        """What belongs to the episode of each env, and to those before it, [B, ...] each."""
+        return {"opponent": self.opponent, "opponent_epsilon": self.epsilon, "results": self.results}

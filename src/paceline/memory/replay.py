@@ -54,6 +54,7 @@ class Replay:
         self._arrays = {field.name.removeprefix(PREFIX): arena[field.name] for field in shape.fields()}
         self.head = np.zeros(shape.groups, np.int64)
         """[groups] rows written so far."""
+        self._floor = np.zeros(shape.groups, np.int64)  # [groups] rows before this were never here
         self._flat = {
             name: array.reshape(-1, *array.shape[2:])
             for name, array in self._arrays.items()
@@ -69,7 +70,9 @@ class Replay:
     def _bounds(self) -> None:
         """The heads have moved: what can be drawn now?"""
         kept = self.head + self._margin + self.shape.frame_stack - self.shape.rows
-        self.low = np.maximum(kept, 0)
+        # Right after a floor, frames of the rows before it would be needed.
+        floor = np.where(self._floor, self._floor + self.shape.frame_stack - 1, 0)
+        self.low = np.maximum(kept, floor)
         """[groups] the oldest row of each group that can be learned from."""
         self.high = np.maximum(self.head - self._multi_step + 1, self.low)
         """[groups] the row after the newest that can be learned from."""
@@ -195,10 +198,16 @@ class Replay:
         """What workers said of rows."""
         return self.rows("priority", start, stop, columns)
 
+    def begin_at(self, head: NDArray[np.int64]) -> None:
+        """Go on counting from these heads, with nothing stored."""
+        self.head[:] = self._floor[:] = head
+        self._bounds()
+
     def state(self) -> dict[str, NDArray[Any]]:
         """All that is stored, for a checkpoint."""
         used = int(min(self.shape.rows, self.head.max() + 1))
         state: dict[str, NDArray[Any]] = {"head": self.head.copy(), "all_valid": np.array(self.all_valid)}
+        state["floor"] = self._floor.copy()
         entries = int(min(self._arrays["final_count"].max(), self.shape.rows * self.shape.group_size))
         for name, array in self._arrays.items():
             if name == "final_count":
@@ -211,7 +220,7 @@ class Replay:
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from `state()`."""
-        self.head[:] = state["head"]
+        self.head[:], self._floor[:] = state["head"], state["floor"]
         self._bounds()
         self.all_valid = bool(state["all_valid"])
         for name, array in self._arrays.items():

@@ -77,8 +77,9 @@ class ReplayShape:
             )
 
     def nbytes(self) -> int:
-        """Bytes of a full ring, final observations left out."""
-        return sum(field.nbytes for field in self.fields() if "/final_" not in field.name)
+        """Bytes of a full ring, last observations of truncated episodes left out."""
+        apart = ("final_obs", "final_mask", "final_count")
+        return sum(field.nbytes for field in self.fields() if not field.name.removeprefix(PREFIX).startswith(apart))
 
 
 def rows_for(buffer: int, shape: ReplayShape, *, in_bytes: bool) -> int:
@@ -149,10 +150,12 @@ class ReplayWriter:
     def cut(self, t: int, column: int) -> None:
         """The episode of an env is lost in row t, and another will begin there: the row before becomes a truncation.
 
-        What it showed last is still in row t. Where the episode was over anyway, nothing is done.
+        What it showed last is still in row t. Where nothing of it is needed, nothing is done.
         """
         before, at = (t - 1) % self._rows, t % self._rows
-        if t == 0 or self._flags[before, column] & ENDED or not self._flags[before, column] & VALID:
+        flags = self._flags[before, column]
+        # A truncation without a FINAL has its last observation in row t too: that of a vector env which resets later.
+        if t == 0 or flags & (TERMINATED | FINAL) or not flags & VALID:
             return
         self._flags[before, column] |= TRUNCATED
         shown = {name: rows[at, column] for name, rows, _ in self._obs}

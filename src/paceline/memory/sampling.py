@@ -21,8 +21,8 @@ SMALLEST = 1e-6
 class Sampler(Protocol):
     """Chooses what to learn from."""
 
-    def took_in(self, group: int, start: int, stop: int) -> None:
-        """A group's head moved from row `start` to row `stop`."""
+    def took_in(self, group: int) -> None:
+        """A group's head has moved."""
 
     def draw(
         self, stream: np.random.Generator, count: int, beta: float
@@ -55,7 +55,7 @@ class UniformSampler:
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
 
-    def took_in(self, group: int, start: int, stop: int) -> None:
+    def took_in(self, group: int) -> None:
         """Nothing to remember: the heads say it all."""
 
     def draw(
@@ -117,7 +117,7 @@ class PrioritisedSampler:
         self._largest = 1.0
         self._open = np.zeros_like(replay.head), np.zeros_like(replay.head)  # [groups] rows with priorities: from, to
 
-    def took_in(self, group: int, start: int, stop: int) -> None:
+    def took_in(self, group: int) -> None:
         """New rows can be drawn, and those that are about to be overwritten no more."""
         replay, shape = self._replay, self._replay.shape
         low, high = int(replay.low[group]), int(replay.high[group])
@@ -132,7 +132,6 @@ class PrioritisedSampler:
             first_priority = self._largest
         self._set(fresh, columns, first_priority)
         self._open[0][group], self._open[1][group] = low, high
-        del start, stop  # the heads say it all
 
     def draw(
         self, stream: np.random.Generator, count: int, beta: float

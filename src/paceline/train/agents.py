@@ -162,8 +162,11 @@ class Agent:
             )
         current.weights.copy_(torch.from_numpy(np.asarray(weights, np.float32)))
         if self._run is not None:
-            self._run.training.learner.load_weights(current.weights.numpy())
-            self._run.training.weights.renew()
+            training = self._run.training
+            training.learner.load_weights(current.weights.numpy())
+            training.weights.publish(
+                training.weights.vector
+            )  # as a version of its own: workers may be reading the last
         else:
             self._snapshot = Snapshot(Path("memory"), current.arrays(), {"identity": current.identity})
 
@@ -249,7 +252,7 @@ class DQN(Agent):
         training = self._started().training
         if not training.rollouts.stored:
             raise ConfigError("update: there is nothing in the replay yet. Use learn or add_trajectory first.")
-        stats: dict[str, float] = training.learner.update(updates, 0.0)
+        stats: dict[str, float] = training.learner.practise(updates)
         if self._model is not None:
             self._model.take(training.model_state())
         return stats

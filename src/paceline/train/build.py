@@ -46,7 +46,7 @@ from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.config import TrainConfig
 from paceline.train.dqn_program import DQNProgram, dqn_parts, dqn_program
 from paceline.train.evaluate import Predictor
-from paceline.train.league import League, LeagueLearner, engine_of, league_recipe
+from paceline.train.league import League, LeagueLearner, bare_game, league_recipe
 from paceline.train.orders import Orders
 from paceline.train.program import PRELOAD, WorkerProgram, env_recipe, policy_recipe
 from paceline.train.rollouts import Rollouts
@@ -66,8 +66,8 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     """
     clock = clock or Clock()
     recipe = env_recipe(config)
-    engines: list[Any] = []
-    spec = recipe.probe(lambda env: engines.append(engine_of(env)))
+    games: list[Any] = []
+    spec = recipe.probe(lambda env: games.append(bare_game(env)))
     image = any(leaf.kind == "image" for leaf in spec.obs)
     config.check_groups(image=image)
     threads.limit(1)  # acting must round the same here and in workers; the learner asks for more while it learns
@@ -84,7 +84,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         shards=config.grad_shards(image=image),
         pipeline=isinstance(training, PPOConfig) and training.pipeline,
         env_threads=config.parallel.env_threads,
-        league=league_recipe(config, engines[0]),
+        league=league_recipe(config, games[0]),
     )
     device = _device(config)
     layout = _layout(config, base, size_of(policy))

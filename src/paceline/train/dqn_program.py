@@ -53,16 +53,16 @@ class DQNJob:
     """Its groups."""
     renew: Callable[[], object]
 
-    def reset(self) -> None:
-        """Begin every env's episode."""
-        self.collector.reset()
+    def reset(self, heads: Sequence[int]) -> None:
+        """Begin every env's episode, at these heads, which are those of all groups of the run."""
+        self.collector.reset(heads[self.mine])
 
-    def restore(self, histories: Sequence[History]) -> list[int]:
+    def restore(self, histories: Sequence[History], heads: Sequence[int]) -> list[int]:
         """Put every env where it was; returns those that began a new episode."""
-        return self.collector.restore(histories)
+        return self.collector.restore(histories, heads[self.mine])
 
     def collect(self, heads: Sequence[int], stint: Stint) -> Written:
-        """Play, and write rows from these heads on, which are those of all groups of the run."""
+        """Play, and write rows from these heads on."""
         self.renew()
         return self.collector.collect(heads[self.mine], stint)
 
@@ -101,11 +101,15 @@ class DQNProgram:
         """The newest weights."""
         return Weights(arena, Snapshots(arena, ["weights"]) if self.streams else None)
 
+    @property
+    def margin(self) -> int:
+        """Rows beyond the heads that may be being written while the learner reads."""
+        return ORDERS * self.training.order_steps if self.streams else 0
+
     def replay(self, arena: Arena) -> Replay:
         """What was played."""
         training = self.training
-        margin = ORDERS * training.order_steps if self.streams else 0
-        return Replay(arena, self.shape, gamma=training.gamma, multi_step=training.multi_step, margin=margin)
+        return Replay(arena, self.shape, gamma=training.gamma, multi_step=training.multi_step, margin=self.margin)
 
     def __call__(self, arena: Arena, share: Share) -> DQNJob:
         """Build the envs and the policy. Runs inside the worker."""
@@ -174,12 +178,15 @@ def dqn_program(config: TrainConfig, base: WorkerProgram) -> DQNProgram:
             f"buffer_size={training.buffer_size}: {shape.items:,} transitions take {shape.nbytes() / 1e9:.2f} GB, and "
             f"{free / 1e9:.2f} GB of memory are free. Lower --buffer-size."
         )
-    if training.learning_starts > shape.items:
+    program = DQNProgram(base=base, training=training, shape=shape)
+    rows = shape.rows - program.margin - shape.frame_stack - training.multi_step
+    if rows < training.order_steps or rows * shape.n_envs < training.learning_starts:
         raise ConfigError(
-            f"learning_starts={training.learning_starts}: must not be above the room of the replay, {shape.items} "
-            "transitions. Lower it, or raise --buffer-size."
+            f"buffer_size={training.buffer_size}: of its {shape.rows} rows of {shape.n_envs} envs, {max(0, rows)} can "
+            f"be learned from at a time, which is less than n_steps={training.order_steps} or learning_starts="
+            f"{training.learning_starts} ask for. Raise --buffer-size."
         )
-    return DQNProgram(base=base, training=training, shape=shape)
+    return program
 
 
 def dqn_parts(

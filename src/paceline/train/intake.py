@@ -51,7 +51,7 @@ class Intake:
         valid, ended = (flags & VALID) != 0, (flags & ENDED) != 0
         for group in range(first, stop):
             replay.advance(group, rows)
-            self._sampler.took_in(group, start, start + rows)
+            self._sampler.took_in(group)
         if self.history is not None:
             action = replay.rows("action", start, start + rows, columns)
             self.history.extend(action, ended, valid, first_env=columns.start)
@@ -62,10 +62,9 @@ class Intake:
 
     def add(self, guests: GuestRows) -> None:
         """Rows that somebody else wrote. The episodes under way of that group are cut off, and go on after them."""
-        start = int(self.replay.head[guests.group])
         rows = self.replay.insert(guests.group, guests.rows, guests.finals)
         self.replay.advance(guests.group, rows)
-        self._sampler.took_in(guests.group, start, start + rows)
+        self._sampler.took_in(guests.group)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All that was stored, and how it is drawn."""
@@ -93,5 +92,7 @@ def kept(intake: Intake, keep: bool) -> dict[str, NDArray[Any]]:
 def take_back(intake: Intake, state: dict[str, NDArray[Any]]) -> None:
     """The inverse of `kept`."""
     replay = part(state, "replay/")
-    if len(replay) > 1:
+    if set(replay) == {"head"}:
+        intake.replay.begin_at(replay["head"])
+    else:
         intake.load(replay)

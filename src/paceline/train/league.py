@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import gymnasium as gym
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from paceline.collect.selfplay import GameBlock, Opponents, best_move, sampled_move
+from paceline.envs.games.env import GameEnv
 from paceline.envs.games.players import player, players_of
 from paceline.envs.games.protocol import Game
 from paceline.errors import ConfigError, nearest
@@ -105,30 +107,31 @@ def _actor(policy: Any, spec: EnvSpec, pool: OpponentPool, group_size: int, slot
     return actor_for(network, spec, 1, group_size)
 
 
-def engine_of(env: Any) -> Callable[[int], Game] | None:
-    """What makes boards of the game that an env is; None where it is none."""
-    engine: Callable[[int], Game] | None = getattr(env.unwrapped, "engine", None)
-    return engine
+def bare_game(env: gym.Env[Any, Any]) -> GameEnv | None:
+    """The game that an env is; None where it is none, or where something around it has a say in what happens."""
+    while isinstance(env, gym.wrappers.OrderEnforcing | gym.wrappers.PassiveEnvChecker):
+        env = env.env
+    return env if isinstance(env, GameEnv) else None
 
 
-def league_recipe(config: TrainConfig, engine: Callable[[int], Game] | None) -> LeagueRecipe | None:
+def league_recipe(config: TrainConfig, bare: GameEnv | None) -> LeagueRecipe | None:
     """Who a config's games are played against; None where the env is no game, or is wrapped.
 
     Args:
         config: Everything.
-        engine: What `engine_of` found.
+        bare: What `bare_game` found.
 
     Raises:
         ConfigError: Opponents are asked for that there are not.
     """
     env = config.env
-    if engine is None or env.wrappers or env.frame_stack > 1:
+    if bare is None:
         if env.opponents:
             raise ConfigError(f"opponents: {config.env_name} is no game of two, or is wrapped. Leave --opponents out.")
         return None
     asked = {str(name): float(share) for name, share in env.opponents.items()}
-    asked = asked or {str(env.env_kwargs.get("opponent", RANDOM)): 1.0}
-    game = engine(1).name
+    asked = asked or {bare.opponent: 1.0}
+    game = bare.game.name
     known = [*players_of(game), SELF]
     for name, share in asked.items():
         if name not in known:
@@ -141,13 +144,15 @@ def league_recipe(config: TrainConfig, engine: Callable[[int], Game] | None) -> 
         raise ConfigError("normalize_obs: snapshots would see what they were not trained on. Leave it out.")
     self_share = asked.pop(SELF, 0.0)
     asked.setdefault(RANDOM, 0.0)  # who is met before there is a snapshot
+    offered = min(env.pool_offered or max(1, env.pool_size // 2), env.pool_size)
     return LeagueRecipe(
-        engine=engine,
+        engine=bare.engine,
         names=tuple(asked),
         shares=tuple(asked.values()),
         self_share=self_share,
-        slots=env.pool_size if self_share else 0,
-        offered=min(env.pool_offered or max(1, env.pool_size // 2), env.pool_size),
+        # One more than are offered: the slot that is written anew is then nobody's opponent, or hardly anybody's.
+        slots=max(env.pool_size, offered + 1) if self_share else 0,
+        offered=offered,
         sampling=env.opponent_sampling,
         snapshot_every=env.snapshot_every,
         samples=config.run.algo != "dqn",

@@ -20,15 +20,15 @@ class BatchPace:
         self.owed = 0.0
         """Parts of an update that the batches so far asked for."""
 
-    def updates(self, steps: int, inserted: int) -> int:
+    def updates(self, stored: int, inserted: int) -> int:
         """Updates that are due after a batch.
 
         Args:
-            steps: Steps that were played in all.
-            inserted: Those of the batch.
+            stored: Transitions that can be learned from.
+            inserted: Steps of the batch.
         """
         config = self._config
-        if steps < config.learning_starts:
+        if stored < config.learning_starts:
             return 0
         if config.spi is None:
             return self._each

@@ -71,8 +71,7 @@ class ReplayBatches:
         with self._clock.phase("sync"):
             before = self._intake.tracker.steps
             self.finished = self._intake.take(0, [rows for one in written for rows in one.rows])
-            steps = self._intake.tracker.steps
-            return self._pace.updates(steps, steps - before) if self._intake.replay.stored else 0
+            return self._pace.updates(self.stored, self._intake.tracker.steps - before)
 
     def _wait(self) -> list[Written]:
         """Wait for all workers. One that died is replaced, and its envs go back to where they were."""
@@ -80,7 +79,8 @@ class ReplayBatches:
             try:
                 answers: list[Written] = self._runtime.finish()
             except WorkerDied as death:
-                worker, strayed = self.restarts.replace(death, "restore", self._history.marked())
+                heads = self._intake.replay.head.tolist()
+                worker, strayed = self.restarts.replace(death, "restore", self._history.marked(), heads)
                 if strayed:
                     self.restarts.note(
                         f"worker {worker}: envs {strayed} could not be put back, and began new episodes."
@@ -105,20 +105,21 @@ class ReplayBatches:
 
     def reset(self) -> None:
         """Begin the first episodes."""
-        self._runtime.run("reset")
+        self._runtime.run("reset", self._intake.replay.head.tolist())
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Where play is, for a checkpoint."""
         state = under("history/", self._history.state())
-        state["owed"] = np.array(self._pace.owed)
+        state["owed"], state["guests"] = np.array(self._pace.owed), np.array(self._guests)
         return state | kept(self._intake, self._keep)
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
         """Put every env back where it was; returns the envs that could not be and began a new episode."""
-        self._pace.owed = float(state["owed"])
+        self._pace.owed, self._guests = float(state["owed"]), int(state["guests"])
         take_back(self._intake, state)
         histories: list[History] = self._history.load(part(state, "history/"))
-        restarted = [env for part in self._runtime.run("restore", histories) for env in part]
+        heads = self._intake.replay.head.tolist()
+        restarted = [env for part in self._runtime.run("restore", histories, heads) for env in part]
         self._intake.strayed(restarted)
         return restarted
 

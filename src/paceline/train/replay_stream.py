@@ -72,14 +72,14 @@ class ReplayStream:
     def reset(self) -> None:
         """Begin the first episodes, and the first orders."""
         self._renew()
-        self._runtime.run("reset")
+        self._runtime.run("reset", self._intake.replay.head.tolist())
         self._order()
 
     def next_batch(self, version: int) -> int:  # noqa: ARG002 - what is replayed has no age
         """Updates that the learner may make. Blocks until there are some."""
         began, tracker = perf_counter(), self._intake.tracker
         self._receive(0.0)
-        while not (updates := self._limiter.updates(tracker.steps, self._samples())) or not self._intake.replay.stored:
+        while not (updates := self._limiter.updates(tracker.steps, self._samples())) or not self.stored:
             self._order()
             self._receive(POLL_S)
         self._clock.add("wait", perf_counter() - began)
@@ -92,6 +92,11 @@ class ReplayStream:
         with self._clock.phase("sync"):
             self._order()
 
+    @property
+    def stored(self) -> int:
+        """Transitions that can be learned from."""
+        return self._intake.replay.stored
+
     def _order(self) -> None:
         """Give workers orders as far as the limiter allows, first to the one whose groups have played least.
 
@@ -100,7 +105,8 @@ class ReplayStream:
         while free := [share for share in self._shares if self._orders[share.worker] < ORDERS]:
             share = min(free, key=self._played)
             ordered = self._intake.tracker.steps + self._under_way() + share.groups * self._group_steps
-            if not self._limiter.may_play(ordered, self._samples()):
+            # With nothing to learn from, the learner cannot catch up, however far players are ahead.
+            if self.stored and not self._limiter.may_play(ordered, self._samples()):
                 return
             self._post(share)
 
@@ -136,12 +142,9 @@ class ReplayStream:
     def _replace(self, death: WorkerDied) -> None:
         """A new process for a worker that died: its envs begin new episodes, its orders are given again."""
         columns = self._columns(self._shares[death.worker])
-        lost_envs = list(range(columns.start, columns.stop))
-        for env in lost_envs:
-            self._intake.replay.cut(env)  # now: the new worker would, but the learner may look before that
-        self._intake.strayed(lost_envs)
+        self._intake.strayed(list(range(columns.start, columns.stop)))
         self._episode[columns] += 1
-        worker, _ = self.restarts.replace(death, "reset")
+        worker, _ = self.restarts.replace(death, "reset", self._intake.replay.head.tolist())
         lost, self._orders[worker] = self._orders[worker], 0
         for _ in range(lost):
             self._post(self._shares[worker])

@@ -62,7 +62,7 @@ class Bed:
                 for first in range(0, groups, each)
             ]
         )  # fmt: skip
-        self.collector.reset()
+        self.collector.reset([0] * groups)
 
     def collect(self, stint: Stint) -> list[int]:
         written = self.collector.collect(self.replay.head.tolist(), stint)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import ConfigError
 from paceline.memory.replay import Replay
-from paceline.memory.replay_rows import VALID, ReplayShape, ReplayWriter, rows_for
+from paceline.memory.replay_rows import TRUNCATED, VALID, ReplayShape, ReplayWriter, rows_for
 from paceline.memory.rows import Row
 from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
 from paceline.spec import MASK_KEY, PLAIN, EnvSpec
@@ -171,7 +171,7 @@ def test_only_rows_that_are_whole_and_stay_are_drawn_and_all_of_them(stints: int
     replay, story = filled(stints=stints, margin=3)
     samplers: list[Sampler] = [UniformSampler(replay), PrioritisedSampler(replay, 0.5)]
     for group in range(2):
-        samplers[1].took_in(group, 0, int(replay.head[group]))
+        samplers[1].took_in(group)
     able = {
         row % 12 * 4 + env
         for group in range(2)
@@ -191,7 +191,7 @@ def test_priorities_decide_how_often_and_weights_make_it_good() -> None:
     replay, _ = filled()
     sampler = PrioritisedSampler(replay, 1.0)
     for group in range(2):
-        sampler.took_in(group, 0, int(replay.head[group]))
+        sampler.took_in(group)
     some = np.unique(sampler.draw(np.random.default_rng(0), 4000, 1.0)[0])
     sampler.surprised(some, np.linspace(0.1, 2.0, len(some), dtype=np.float32))
     item, weight = sampler.draw(np.random.default_rng(1), 100_000, 1.0)
@@ -210,12 +210,12 @@ def test_what_is_overwritten_loses_its_priority() -> None:
     replay, story = filled(stints=1)
     sampler = PrioritisedSampler(replay, 1.0)
     for group in range(2):
-        sampler.took_in(group, 0, int(replay.head[group]))
+        sampler.took_in(group)
     for _ in range(20):
         for group, rows in ((0, 3), (1, 2)):
             start = int(replay.head[group])
             story.play(group, rows)
-            sampler.took_in(group, start, start + rows)
+            sampler.took_in(group)
             item, _ = sampler.draw(np.random.default_rng(start), 500, 1.0)
             group_of = item % 4 // 2
             back = (replay.head[group_of] - 1 - item // 4) % 12
@@ -239,11 +239,37 @@ def test_a_lost_episode_ends_as_a_truncation_with_what_it_showed_last() -> None:
     np.testing.assert_array_equal(replay.gather(np.array([(head - 1) % 12 * 4 + env])).next_obs[PLAIN], shown[PLAIN])
 
 
+def test_a_truncation_whose_last_observation_is_in_the_next_row_is_kept_by_a_cut() -> None:
+    """So it is with vector envs that reset in the step after."""
+    replay, _ = filled(stints=2)
+    env, head = 2, int(replay.head[1])
+    replay._arrays["flags"][(head - 1) % 12, env] = VALID | TRUNCATED
+    shown, _ = replay.shown(np.array([env]))
+    replay.cut(env)
+    replay._arrays["obs/obs"][head % 12, env] = -7  # another episode begins there
+    found = replay.gather(np.array([(head - 1) % 12 * 4 + env]))
+    np.testing.assert_array_equal(found.next_obs[PLAIN], shown[PLAIN])
+
+
+@pytest.mark.parametrize("stack", [1, 3])
+def test_a_replay_that_begins_in_the_middle_has_nothing_of_before(stack: int) -> None:
+    shape = ReplayShape(spec=spec(stack=stack), rows=12, groups=2, group_size=2, frame_stack=stack)
+    memory = arrays(shape)
+    replay = Replay(memory, shape, gamma=GAMMA)
+    replay.begin_at(np.array([30, 41]))
+    assert replay.stored == 0
+    story = Story(shape, replay, memory, 0)
+    story.play(0, 5)
+    story.play(1, 5)
+    assert replay.low.tolist() == [30 + stack - 1, 41 + stack - 1]
+    assert replay.high.tolist() == [35, 46]
+
+
 def test_its_state_is_all_there_is() -> None:
     replay, _ = filled()
     sampler = PrioritisedSampler(replay, 0.7)
     for group in range(2):
-        sampler.took_in(group, 0, int(replay.head[group]))
+        sampler.took_in(group)
     sampler.surprised(sampler.draw(np.random.default_rng(0), 8, 1.0)[0], np.arange(8, dtype=np.float32))
     copy = Replay(arrays(replay.shape), replay.shape, gamma=GAMMA)
     other = PrioritisedSampler(copy, 0.7)
@@ -268,7 +294,7 @@ def test_frames_are_stored_once_and_bytes_are_what_is_documented() -> None:
     image = EnvSpec.of(spaces.Box(0, 255, (84, 84, 4), np.uint8), spaces.Discrete(6))
     shape = ReplayShape(spec=image, rows=125_000, groups=1, group_size=8, frame_stack=4)
     # One frame, action, reward, flags, age and the place of a last observation.
-    each = 84 * 84 + 8 + 4 + 1 + 1
+    each = 84 * 84 + 8 + 4 + 1 + 1 + 4
     assert shape.nbytes() == 1_000_000 * each
     assert rows_for(shape.nbytes(), shape, in_bytes=True) == 125_000
     assert rows_for(1_000_000, shape, in_bytes=False) == 125_000

@@ -157,6 +157,86 @@ def test_self_play_works_for_every_algorithm(algo: str) -> None:
     assert 0 <= stats["win_rate_self"] <= 1
 
 
+def test_an_empty_replay_never_keeps_everybody_waiting() -> None:
+    """Returns of 50 steps need 50 rows before there is anything to learn from, more than the limiter would allow."""
+    with DQN(
+        "CartPole-v1", num_workers=0, n_envs=8, schedule="async", multi_step=50, learning_starts=100, n_eval_episodes=0
+    ) as agent:
+        agent.learn(1000)
+        assert agent.summary is not None
+        assert agent.summary.steps >= 1000
+
+
+class Powered(gym.Wrapper[Any, Any, Any, Any]):
+    """Has something that is called an engine, as many envs do."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        env.unwrapped.engine = "V8"  # type: ignore[attr-defined]
+
+
+class Tripled(gym.RewardWrapper[Any, Any]):
+    """Changes what a game pays."""
+
+    def reward(self, reward: Any) -> float:
+        return 3.0 * float(reward)
+
+
+@pytest.mark.parametrize(
+    ("env", "paid", "met"),
+    [
+        (lambda: Powered(gym.make("CartPole-v1")), None, None),
+        (lambda: Tripled(GameEnv("tic_tac_toe")), 3.0, None),
+        (lambda: GameEnv("tic_tac_toe", opponent="minimax"), 1.0, ("minimax", "random")),
+        ("paceline/TicTacToe-v0", 1.0, ("random",)),
+    ],
+)
+def test_only_bare_games_are_played_by_the_thousand(env: Any, paid: float | None, met: tuple[str, ...] | None) -> None:
+    settings = {"algo": "ppo", "env": env, "n_envs": 4, "n_steps": 64, "num_workers": 0, "total_timesteps": 256}
+    with Run(TrainConfig.from_flat(**settings, quiet=True, n_eval_episodes=0)) as run:
+        league = run.training.program.league
+        assert (None if league is None else league.names) == met
+        run.go()
+        returns = np.abs(run.training.rollouts.finished.returns)
+    if paid is not None:
+        assert set(returns.tolist()) <= {0.0, paid}
+
+
+def test_practice_without_play_leaves_exploration_as_it_was() -> None:
+    with DQN("CartPole-v1", num_workers=0, **SMALL) as agent:
+        agent.learn(1000)
+        before = agent.update(1)["epsilon"]
+        assert before < 0.2
+        assert agent.update(3)["epsilon"] == before
+        with pytest.raises(ConfigError, match="there is no such one"):
+            agent.add_trajectory([(np.zeros(4), 2, 0.0, np.zeros(4), False)])
+
+
+def test_foreign_actions_are_counted_as_the_env_counts_them_and_gaps_are_seen() -> None:
+    with DQN(FromOne, num_workers=0, n_envs=1, group_size=1, n_eval_episodes=0, learning_starts=10) as agent:
+        agent.add_trajectory(
+            [(0.1, 1, 1.0, 0.2, False), (0.2, 2, 2.0, 0.3, False), (0.7, 1, 3.0, 0.8, False), (0.8, 2, 4.0, 0.9, True)]
+        )
+        replay = agent._started().training.rollouts._intake.replay
+        found = replay.gather(np.arange(4))
+        assert found.action.tolist() == [0, 1, 0, 1]
+        np.testing.assert_allclose(found.next_obs["obs"][:3, 0], [0.2, 0.3, 0.8])
+        assert found.discount.tolist()[3] == 0
+
+
+class FromOne(gym.Env[Any, Any]):
+    """Actions are 1 and 2."""
+
+    observation_space = gym.spaces.Box(-9.0, 9.0, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2, start=1)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(1, np.float32), 0.0, True, False, {}
+
+
 def test_games_of_others_are_trained_too() -> None:
     """A game is whatever has the protocol: here PettingZoo's, which is stepped board by board."""
     game = partial(PettingZooGame, partial(aec_env, "paceline/TicTacToe-v0"))
@@ -179,7 +259,8 @@ def test_games_of_others_are_trained_too() -> None:
         ({"env": "Pendulum-v1"}, "needs Discrete actions"),
         ({"buffer_size": "many"}, "number of transitions, or bytes"),
         ({"buffer_size": "900000GB"}, "of memory are free"),
-        ({"buffer_size": 50, "learning_starts": 100}, "must not be above the room of the replay"),
+        ({"buffer_size": 150, "learning_starts": 150}, "less than n_steps=16 or learning_starts=150 ask for"),
+        ({"buffer_size": 150, "learning_starts": 8, "n_steps": 32}, "less than n_steps=32"),
         ({"learning_steps_per_batch": 3, "samples_per_insert": 2}, "Give one of the two"),
         ({"schedule": "async", "learning_steps_per_batch": 3}, "no batches in async mode"),
         ({"normalize_obs": True}, "statistics that have moved on"),

@@ -12,7 +12,7 @@ from paceline.train.pacing import BatchPace, Limiter
 
 def test_by_default_one_update_for_each_episode_of_a_batch() -> None:
     pace = BatchPace(DQNConfig(learning_starts=100), groups=6)
-    assert [pace.updates(steps, 50) for steps in (50, 99, 100, 150)] == [0, 0, 24, 24]
+    assert [pace.updates(stored, 50) for stored in (50, 99, 100, 150)] == [0, 0, 24, 24]
 
 
 def test_a_number_of_updates_may_be_given() -> None:

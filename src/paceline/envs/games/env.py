@@ -55,6 +55,7 @@ class GameEnv(gym.Env[NDArray[np.float32], np.int64]):
         low, high = (0.0, 1.0) if isinstance(game, str) else (-np.inf, np.inf)
         self.observation_space = spaces.Box(low, high, (self.game.obs_size,), np.float32)
         self.action_space = spaces.Discrete(self.game.actions)
+        self.opponent = opponent
         self._opponent = player(opponent, self.game.name)
         self._key = np.zeros(1, np.uint64)  # of the opponent's noise
         self._choices = np.zeros(1, np.int64)
@@ -88,6 +89,12 @@ class GameEnv(gym.Env[NDArray[np.float32], np.int64]):
         winner = int(self.game.winner[0])
         reward = (1.0 if winner == self._seat[0] else -1.0) if over and winner >= 0 else 0.0
         return obs, reward, over, False, info
+
+    def close(self) -> None:
+        """Close the board, where it is somebody's env."""
+        close = getattr(self.game, "close", None)
+        if close is not None:
+            close()
 
     def render(self) -> str | None:
         """The board as text."""
