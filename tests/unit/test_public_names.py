@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import paceline
 
-PUBLIC = ["A3C", "APPO", "IMPALA", "PPO", "PacelineError", "TrainConfig"]
+PUBLIC = ["A3C", "APPO", "DQN", "IMPALA", "PPO", "PacelineError", "TrainConfig"]
 
 
 def test_public_names_are_pinned_sorted_and_there() -> None:
