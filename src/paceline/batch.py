@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -46,20 +48,9 @@ class Trajectory:
 class Transitions:
     """N single steps, or several taken as one, drawn from a replay. Its own memory."""
 
-    obs: dict[str, Tensor]  # [N, *leaf]       by leaf name
-    action: Tensor  # [N, *act]
-    reward: Tensor  # [N]                      discounted sum of the steps
-    discount: Tensor  # [N]                    of what follows them; 0 where the episode was over
-    next_obs: dict[str, Tensor]  # [N, *leaf]  what follows: of a truncated episode its own last
-    next_mask: Tensor | None  # [N, M] bool    legal actions there
-
-    def to(self, device: torch.device) -> Transitions:
-        """The same on a device."""
-        return Transitions(
-            {name: leaf.to(device) for name, leaf in self.obs.items()},
-            self.action.to(device),
-            self.reward.to(device),
-            self.discount.to(device),
-            {name: leaf.to(device) for name, leaf in self.next_obs.items()},
-            None if self.next_mask is None else self.next_mask.to(device),
-        )
+    obs: dict[str, NDArray[Any]]  # [N, *leaf]       by leaf name
+    action: NDArray[np.int64]  # [N]
+    reward: NDArray[np.float32]  # [N]               discounted sum of the steps
+    discount: NDArray[np.float32]  # [N]             of what follows them; 0 where the episode was over
+    next_obs: dict[str, NDArray[Any]]  # [N, *leaf]  what follows: of a truncated episode its own last
+    next_mask: NDArray[np.bool_] | None  # [N, M]    legal actions there

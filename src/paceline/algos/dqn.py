@@ -4,7 +4,7 @@
        ^------------------ how surprising they were (prioritised) --------+
 
 The network is any policy: its outputs are advantages and a state value, which is a dueling network. The loss has one
-slope per transition, so it is written down, and only the network's own backward is asked for the rest.
+slope per transition, so it is written down, and only the network is asked for the way back through itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from paceline.algos.bad_updates import BadUpdates
 from paceline.algos.dqn_settings import DQNConfig
@@ -25,12 +25,9 @@ from paceline.memory.parts import part, under
 from paceline.memory.replay import Replay
 from paceline.memory.sampling import Sampler
 from paceline.memory.weights import Weights
-from paceline.nets.features import policy_input
-from paceline.nets.flat import FlatGradient
-from paceline.nets.policy import forward_pullback
+from paceline.nets.q_net import QNet
 from paceline.ops.adam import FlatAdam
 from paceline.ops.q_learning import bootstrap_targets, loss_and_slope, q_pullback, q_values
-from paceline.spec import EnvSpec
 
 STATS = ("mean_q", "td_error", "epsilon", "buffer_size", "samples_per_insert")
 """What it reports beyond what all learners do."""
@@ -43,14 +40,13 @@ class DQNLearner:
 
     def __init__(
         self,
-        policy: nn.Module,
-        target: nn.Module,
+        net: QNet,
+        target: QNet,
         vectors: tuple[Tensor, Tensor],
         weights: Weights,
         replay: Replay,
         sampler: Sampler,
         epsilon: Epsilon,
-        spec: EnvSpec,
         config: DQNConfig,
         *,
         seed: int,
@@ -59,23 +55,22 @@ class DQNLearner:
         """Learn from the weights that are in the first of `vectors`.
 
         Args:
-            policy: The network; its parameters are views of the first vector.
+            net: The network; its parameters are views of the first vector.
             target: The same network on the second: the target network.
             vectors: The parameters being learned (on the CPU the published vector itself), and the target network's.
             weights: Where new weights are published.
             replay: What was played.
             sampler: Chooses from it.
             epsilon: How much is explored; moved on after every batch.
-            spec: Of the env.
             config: Hyper-parameters.
             seed: Of what is drawn.
             clock: Books the time as `learn` and `sync`.
         """
-        self._policy, self._target, self._weights = policy, target, weights
+        self._net, self._target, self._weights = net, target, weights
         self._vector, self._target_vector = vectors
         self._target_vector.copy_(self._vector)
-        self._grad = FlatGradient(policy).vector
-        self._replay, self._sampler, self._epsilon, self._spec = replay, sampler, epsilon, spec
+        self._replay, self._sampler, self._epsilon = replay, sampler, epsilon
+        self._rows = np.arange(config.batch_size)
         self._config, self._seed, self._clock = config, seed, clock
         self._optimiser = FlatAdam(self._vector, eps=1e-8)
         self.lag = 0
@@ -114,12 +109,9 @@ class DQNLearner:
         with self._clock.phase("learn"), torch_threads(config.learner_threads):
             stream = np.random.Generator(np.random.Philox(key=[self._seed, _ITEMS], counter=[0, 0, 0, self.version]))
             beta = config.priority_beta + (1.0 - config.priority_beta) * progress
-            terms = torch.zeros(3)
-            for _ in range(updates):
-                terms += self._step(stream, beta, lr)
+            terms = [self._step(stream, beta, lr) for _ in range(updates)]
             if updates:
-                loss, q, error = (terms / updates).tolist()
-                stats |= {"loss": loss, "mean_q": q, "td_error": error}
+                stats |= zip(("loss", "mean_q", "td_error"), np.mean(terms, axis=0).tolist(), strict=True)
         with self._clock.phase("sync"):
             stats |= {"epsilon": self._epsilon.value, "n_updates": float(self.n_updates)}
             stats["buffer_size"] = float(self._replay.stored)
@@ -128,44 +120,40 @@ class DQNLearner:
             self._weights.publish(self._vector)
         return stats
 
-    def _step(self, stream: np.random.Generator, beta: float, lr: float) -> Tensor:
+    def _step(self, stream: np.random.Generator, beta: float, lr: float) -> tuple[float, float, float]:
         """One update; returns loss, mean value and mean error."""
         config = self._config
         item, weight = self._sampler.draw(stream, config.batch_size, beta)
         batch = self._replay.gather(item)
-        if self._vector.device.type != "cpu":
-            batch = batch.to(self._vector.device)
         worth = self._targets(batch)
-        self._grad.zero_()
-        params, value, pullback = forward_pullback(self._policy, policy_input(self._spec, batch.obs))
+        params, value = self._net(batch.obs)
         q = q_values(params, value, dueling=config.dueling)
-        action = batch.action.unsqueeze(1)
-        taken = q.gather(1, action).squeeze(1)
+        taken = q[self._rows, batch.action]
         error = taken - worth
         loss, slope = loss_and_slope(error, config.loss)
         if weight is not None:
-            by = torch.from_numpy(weight).to(loss.device)
-            loss, slope = loss * by, slope * by
-        d_q = torch.zeros_like(q).scatter_(1, action, (slope / len(item)).unsqueeze(1))
-        pullback(*q_pullback(d_q, dueling=config.dueling))
-        norm = float(torch.linalg.vector_norm(self._grad))
+            loss, slope = loss * weight, slope * weight
+        d_q = np.zeros_like(q)
+        d_q[self._rows, batch.action] = slope * np.float32(1.0 / len(item))
+        self._net.pullback(*q_pullback(d_q, dueling=config.dueling))
+        gradient = self._net.gradient
+        norm = float(torch.linalg.vector_norm(gradient))
         if self.bad.is_bad(norm, self.n_updates):
-            return torch.zeros(3)
+            return 0.0, 0.0, 0.0
         if norm > config.max_grad_norm:
-            self._grad.mul_(config.max_grad_norm / (norm + 1e-6))
-        self._optimiser.step(self._grad, lr)
+            gradient.mul_(config.max_grad_norm / (norm + 1e-6))
+        self._optimiser.step(gradient, lr)
         self.n_updates += 1
         self.samples += len(item)
         self._move_target()
-        size = error.abs()
-        self._sampler.surprised(item, size.cpu().numpy())
-        return torch.stack((loss.mean(), taken.mean(), size.mean())).cpu()
+        size = np.abs(error)
+        self._sampler.surprised(item, size)
+        return float(loss.mean()), float(taken.mean()), float(size.mean())
 
-    @torch.no_grad()
-    def _targets(self, batch: Transitions) -> Tensor:
-        dueling, after = self._config.dueling, policy_input(self._spec, batch.next_obs)
-        judge = q_values(*self._target(after), dueling=dueling)
-        chooser = q_values(*self._policy(after), dueling=dueling) if self._config.double else judge
+    def _targets(self, batch: Transitions) -> NDArray[np.float32]:
+        dueling = self._config.dueling
+        judge = q_values(*self._target(batch.next_obs), dueling=dueling)
+        chooser = q_values(*self._net(batch.next_obs), dueling=dueling) if self._config.double else judge
         return bootstrap_targets(batch.reward, batch.discount, chooser, judge, batch.next_mask)
 
     def _move_target(self) -> None:

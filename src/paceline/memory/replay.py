@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from paceline.batch import Transitions
@@ -180,14 +179,7 @@ class Replay:
         if next_mask is not None:
             # Nothing is legal after the end, and nothing is made of it either: but an argmax wants something.
             next_mask[(flags & TERMINATED) != 0] = True
-        return Transitions(
-            obs={name: torch.from_numpy(leaf) for name, leaf in obs.items()},
-            action=torch.from_numpy(flat["action"].take(item, axis=0)),
-            reward=torch.from_numpy(reward),
-            discount=torch.from_numpy(discount),
-            next_obs={name: torch.from_numpy(leaf) for name, leaf in next_obs.items()},
-            next_mask=None if next_mask is None else torch.from_numpy(next_mask),
-        )
+        return Transitions(obs, flat["action"].take(item), reward, discount, next_obs, next_mask)
 
     def valid(self, item: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these count: a vector env's own reset rows do not."""

@@ -301,6 +301,18 @@ _ACTIVATIONS: dict[str, _Activation] = {
 }
 
 
+def numpy_activation(name: Activation) -> tuple[Callable[[Floats], object], Callable[[Floats, Floats], Floats]]:
+    """The non-linearity, in place, and the way back: (slope by the result, result) -> slope by what went in."""
+    return _ACTIVATIONS[name].numpy, _NUMPY_SLOPES[name]
+
+
+_NUMPY_SLOPES: dict[str, Callable[[Floats, Floats], Floats]] = {
+    "tanh": lambda d, y: d * (np.float32(1.0) - y * y),
+    "relu": lambda d, y: d * (y > 0),
+    "elu": lambda d, y: d * np.minimum(y + np.float32(1.0), np.float32(1.0)),
+}
+
+
 def _view(parameter: Tensor) -> Floats:
     """The parameter's own memory as an array."""
     array: Floats = parameter.detach().numpy()

@@ -1,42 +1,46 @@
-"""The maths of Q-learning: what a transition is worth, and the slope of the loss. Pure functions on tensors."""
+"""The maths of Q-learning: what a transition is worth, and the slope of the loss. Pure functions on arrays."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from paceline.ops.distributions import ILLEGAL
 
 Loss = Literal["huber", "mse"]
+Floats = NDArray[np.float32]
 
 
-def q_values(params: Tensor, value: Tensor, *, dueling: bool) -> Tensor:
-    """Action values `[N, A]` from a policy's outputs.
+def q_values(params: Floats, value: Floats, *, dueling: bool) -> Floats:
+    """Action values `[N, A]` from a network's outputs.
 
     Args:
         params: `[N, A]` advantages; without dueling, the action values themselves.
         value: `[N]` state values; without dueling they count for nothing.
         dueling: Whether a value is the state's plus what the action is better than the mean (Wang et al. 2016).
     """
-    return value.unsqueeze(1) + params - params.mean(1, keepdim=True) if dueling else params
+    return params + (value - params.mean(1))[:, None] if dueling else params
 
 
-def q_pullback(d_q: Tensor, *, dueling: bool) -> tuple[Tensor, Tensor]:
+def q_pullback(d_q: Floats, *, dueling: bool) -> tuple[Floats, Floats]:
     """Slopes by `params` and `value`, from slopes by the action values: the transpose of `q_values`."""
-    total = d_q.sum(1)
+    total = np.add.reduce(d_q, 1)
     if not dueling:
-        return d_q, torch.zeros_like(total)
-    return d_q - (total / d_q.shape[1]).unsqueeze(1), total
+        return d_q, np.zeros_like(total)
+    return d_q - (total / np.float32(d_q.shape[1]))[:, None], total
 
 
-def best_legal(q: Tensor, mask: Tensor | None) -> Tensor:
+def best_legal(q: Floats, mask: NDArray[np.bool_] | None) -> NDArray[np.int64]:
     """The legal action of the highest value, `[N]`."""
-    return (q if mask is None else q.masked_fill(~mask, ILLEGAL)).argmax(1)
+    best: NDArray[np.int64] = (q if mask is None else np.where(mask, q, np.float32(ILLEGAL))).argmax(1)
+    return best
 
 
-def bootstrap_targets(reward: Tensor, discount: Tensor, chooser: Tensor, judge: Tensor, mask: Tensor | None) -> Tensor:
+def bootstrap_targets(
+    reward: Floats, discount: Floats, chooser: Floats, judge: Floats, mask: NDArray[np.bool_] | None
+) -> Floats:
     """What each transition is worth, `[N]`.
 
     Args:
@@ -47,13 +51,16 @@ def bootstrap_targets(reward: Tensor, discount: Tensor, chooser: Tensor, judge: 
         judge: `[N, A]` values that judge it: the target network's.
         mask: `[N, A]` the next actions that are legal.
     """
-    best = best_legal(chooser, mask)
-    return reward + discount * judge.gather(1, best.unsqueeze(1)).squeeze(1)
+    return reward + discount * judge[np.arange(len(judge)), best_legal(chooser, mask)]
 
 
-def loss_and_slope(error: Tensor, kind: Loss) -> tuple[Tensor, Tensor]:
+def loss_and_slope(error: Floats, kind: Loss) -> tuple[Floats, Floats]:
     """Loss and its slope by the error, `[N]` each. Huber is quadratic up to an error of 1 and linear beyond."""
+    half = np.float32(0.5)
+    loss: Floats
     if kind == "mse":
-        return 0.5 * error.square(), error
-    slope = error.clamp(-1.0, 1.0)
-    return slope * (error - 0.5 * slope), slope
+        loss = half * error * error
+        return loss, error
+    slope: Floats = np.minimum(np.maximum(error, np.float32(-1.0)), np.float32(1.0))
+    loss = slope * (error - half * slope)
+    return loss, slope

@@ -30,6 +30,7 @@ from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
 from paceline.memory.shared import Arena, Field
 from paceline.memory.weights import Snapshots, Weights
 from paceline.nets.flat import bind
+from paceline.nets.q_net import q_net_for
 from paceline.ops.distributions import ILLEGAL
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.runtime.protocol import Runtime, Share, shares
@@ -218,15 +219,17 @@ def dqn_parts(
     weights, target_vector = program.weights(arena), vector.clone()
     target = copy.deepcopy(policy)
     bind(target, target_vector)
+    net = partial(
+        q_net_for, spec=spec, rows=training.batch_size, both=training.dueling, threads=training.learner_threads
+    )
     learner = DQNLearner(
-        policy,
-        target,
+        net(policy, learns=True),
+        net(target, learns=False),
         (vector, target_vector),
         weights,
         replay,
         sampler,
         Epsilon(training, arena["epsilon"], program.shape.groups),
-        spec,
         training,
         seed=config.run.seed,
         clock=clock,

@@ -1,0 +1,79 @@
+"""Networks in numpy give what torch gives, forwards and backwards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from paceline.nets.flat import FlatParameters, size_of
+from paceline.nets.mlp import Activation, MLPPolicy
+from paceline.nets.q_net import NumpyMLP, TorchNet, q_net_for
+from paceline.spec import EnvSpec
+
+SPECS = {
+    "vector": EnvSpec.of(spaces.Box(-1, 1, (5,), np.float32), spaces.Discrete(3)),
+    "dict": EnvSpec.of(
+        spaces.Dict({"a": spaces.Discrete(4), "b": spaces.Box(-1, 1, (2,), np.float32)}), spaces.Discrete(3)
+    ),
+}
+ROWS = 9
+
+
+def network(spec: EnvSpec, activation: Activation, sizes: tuple[int, ...]) -> MLPPolicy:
+    torch.manual_seed(0)
+    policy = MLPPolicy(spec, sizes, activation)
+    FlatParameters(policy, torch.zeros(size_of(policy)))
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    return policy
+
+
+@pytest.mark.parametrize("kind", SPECS)
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
+@pytest.mark.parametrize("sizes", [(), (8,), (8, 6)])
+@pytest.mark.parametrize("both", [True, False])
+def test_numpy_is_torch(kind: str, activation: Activation, sizes: tuple[int, ...], both: bool) -> None:
+    spec = SPECS[kind]
+    policy = network(spec, activation, sizes)
+    rng = np.random.default_rng(1)
+    obs = {
+        leaf.name: rng.integers(0, leaf.nvec[0], ROWS)
+        if leaf.nvec
+        else rng.normal(size=(ROWS, *leaf.shape)).astype("f4")
+        for leaf in spec.obs
+    }
+    slopes = rng.normal(size=(ROWS, 3)).astype(np.float32), rng.normal(size=ROWS).astype(np.float32)
+    reference = TorchNet(policy, spec, learns=True)
+    params, value = reference(obs)
+    reference.pullback(slopes[0], slopes[1] if both else np.zeros(ROWS, np.float32))
+    expected = reference.gradient.clone()
+    tried = NumpyMLP(policy, ROWS, learns=True, both=both)
+    found = tried(obs)
+    np.testing.assert_allclose(found[0], params, atol=2e-6)
+    if both:
+        np.testing.assert_allclose(found[1], value, atol=2e-6)
+    for _ in range(2):  # and again: nothing adds up
+        tried(obs)
+        tried.pullback(*slopes)
+        torch.testing.assert_close(tried.gradient, expected, atol=2e-5, rtol=1e-4)
+
+
+def test_which_form_is_taken() -> None:
+    policy = network(SPECS["vector"], "relu", (8,))
+    spec = SPECS["vector"]
+    assert isinstance(q_net_for(policy, spec, ROWS, learns=False, both=True), NumpyMLP)
+    assert isinstance(q_net_for(policy, spec, ROWS, learns=False, both=True, threads=2), TorchNet)
+    assert isinstance(q_net_for(torch.nn.Linear(5, 3), spec, ROWS, learns=False, both=True), TorchNet)
+
+
+def test_it_follows_its_parameters() -> None:
+    policy = network(SPECS["vector"], "relu", (8,))
+    net = NumpyMLP(policy, ROWS, learns=False, both=True)
+    obs = {"obs": np.ones((ROWS, 5), np.float32)}
+    before = net(obs)[0].copy()
+    with torch.no_grad():
+        policy.policy_bias.add_(1.0)
+    np.testing.assert_allclose(net(obs)[0], before + 1.0, atol=1e-6)
