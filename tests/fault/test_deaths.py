@@ -253,8 +253,8 @@ def test_replay_rows_torn_by_a_killed_worker_are_never_drawn(monkeypatch: pytest
     settings = dqn(schedule="async", samples_per_insert=4.0, prioritized=True, n_steps=32, buffer_size=2000)
     monkeypatch.setattr(ReplayStream, "_post", poisoned)
     with Run(settings) as run:
-        with killing(run, kills=3, every_s=0.7) as killed:
-            summary = run.go(seconds=5)
+        with killing(run, kills=3, every_s=0.5) as killed:
+            summary = run.go(seconds=4)
         assert len(killed) == 3
         assert summary.restarts == 3
         assert drawn[0] > 100
@@ -264,7 +264,7 @@ def test_replay_rows_torn_by_a_killed_worker_are_never_drawn(monkeypatch: pytest
 @pytest.mark.parametrize("env", ["CartPole-v1", "paceline/TicTacToe-v0"])
 def test_in_batches_dqn_is_the_same_as_without_the_deaths(env: str) -> None:
     games = {"opponents": {"random": 0.2, "self": 0.8}, "opponent_sampling": "hardest", "snapshot_every": 100}
-    settings = dqn(env=env, total_timesteps=9000, **(games if "/" in env else {}))
+    settings = dqn(env=env, total_timesteps=6000, **(games if "/" in env else {}))
     with Run(settings) as run:
         expected = run.go()
     with Run(settings) as run, killing(run, kills=3, every_s=0.3):
