@@ -146,13 +146,13 @@ def test_in_step_with_each_other_the_run_is_the_same_as_without_the_deaths(
             self._slots.array(name)[:-1] = np.nan
         begin(self, version)
 
-    settings = config("ppo", **SYNC[mode], total_timesteps=80_000)
+    settings = config("ppo", **SYNC[mode], total_timesteps=48_000)
     with Run(settings) as run:
         expected = run.go()
     monkeypatch.setattr(Rollouts, "begin", poisoned)
     with Run(settings) as run:
         check_learned_batches(run)
-        with killing(run, kills=3, every_s=0.7) as killed:
+        with killing(run, kills=3, every_s=0.4) as killed:
             summary = run.go()
     assert killed
     assert len(killed) - 1 <= summary.restarts <= len(killed)  # the last may have come too late to be missed
