@@ -60,8 +60,8 @@ def drawing(
     replay = Replay(memory, shape, gamma=0.99)
     memory["replay/flags"][...] = 4
     sampler: Sampler = PrioritisedSampler(replay, 0.6) if prioritised else UniformSampler(replay)
+    replay.advance(0, 4, shape.rows)
     for group in range(4):
-        replay.advance(group, shape.rows)
         sampler.took_in(group)
     stream = np.random.default_rng(0)
     errors = stream.random(batch).astype(np.float32)

@@ -126,7 +126,7 @@ class DQNLearner:
         item, weight = self._sampler.draw(stream, config.batch_size, beta)
         batch = self._replay.gather(item)
         worth = self._targets(batch)
-        params, value = self._net(batch.obs)
+        params, value = self._net(batch.obs, learns=True)
         q = q_values(params, value, dueling=config.dueling)
         taken = q[self._rows, batch.action]
         error = taken - worth

@@ -15,19 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.envs.block import Finals, History
-from paceline.envs.games.chance import draws, mix, pick
+from paceline.envs.games.chance import draws, mix, pick, uniform
 from paceline.envs.games.protocol import Game, Player
 from paceline.envs.seeding import episode_seed
 from paceline.errors import ConfigError
 from paceline.memory.pool import DRAW, LOSS, WIN, OpponentPool
 from paceline.memory.rows import Row
 from paceline.nets.actor import Actor
-from paceline.ops.distributions import ILLEGAL
+from paceline.ops.distributions import legal_only
+from paceline.ops.q_learning import best_legal
 from paceline.spec import PLAIN
 
 _MEETING, _MOVES, _SEAT = (np.uint64(stream) for stream in (0x5E1F_91A7, 0x0DD5_0FF5, 0x5EA7_5EA7))
 """Keep the choice of the opponent, its moves and the seat apart from the chance of the game."""
-_BITS, _ONE = np.uint64(40), float(1 << 24)
 
 
 class Chooser(Protocol):
@@ -45,22 +45,15 @@ def best_move(
     noise: NDArray[np.uint64],  # noqa: ARG001 - the protocol's
 ) -> NDArray[np.int64]:
     """The one that the network values most: how DQN plays."""
-    best: NDArray[np.int64] = np.where(legal, params, np.float32(ILLEGAL)).argmax(1)
-    return best
+    return best_legal(params, legal)
 
 
 def sampled_move(params: NDArray[np.float32], legal: NDArray[np.bool_], noise: NDArray[np.uint64]) -> NDArray[np.int64]:
     """One drawn from the policy: how PPO plays."""
-    logits = np.where(legal, params, np.float32(ILLEGAL)).astype(np.float64)
+    logits = legal_only(params, legal).astype(np.float64)
     chances = np.cumsum(np.exp(logits - logits.max(1, keepdims=True)), axis=1)
     drawn: NDArray[np.int64] = (chances > (uniform(noise) * chances[:, -1])[:, None]).argmax(1)
     return drawn
-
-
-def uniform(noise: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Numbers in [0, 1) from random bits."""
-    share: NDArray[np.float64] = (noise >> _BITS).astype(np.float64) / _ONE
-    return share
 
 
 class Opponents:
@@ -86,12 +79,12 @@ class Opponents:
         self._actors, self._made = actors, dict[int, Actor]()
         self._size = group_size
 
-    def meet(self, env: int, key: NDArray[np.uint64]) -> None:
-        """Choose the opponent of an episode that begins, by the odds as they are now."""
+    def meet(self, envs: NDArray[np.intp], keys: NDArray[np.uint64]) -> None:
+        """Choose the opponents of episodes that begin, [k] each, by the odds as they are now."""
         odds = np.cumsum(self.pool.odds)
-        place = float(uniform(mix(key ^ _MEETING))[0]) * odds[-1]
-        self.pool.opponent[env] = min(int(np.searchsorted(odds, place, side="right")), len(odds) - 1)
-        self.pool.epsilon[env] = self.pool.next_epsilon[0]
+        place = uniform(mix(keys ^ _MEETING)) * odds[-1]
+        self.pool.opponent[envs] = np.minimum(np.searchsorted(odds, place, side="right"), len(odds) - 1)
+        self.pool.epsilon[envs] = self.pool.next_epsilon[0]
 
     def answer(
         self, game: Game, rows: NDArray[np.intp], first_env: int, noise: NDArray[np.uint64]
@@ -252,8 +245,7 @@ class GameBlock:
         self._seat[rows] = (mix(keys ^ _SEAT) >> np.uint64(63)).astype(np.int8)
         self._moves[rows] = 0
         if meet:
-            for i in rows:
-                self._opponents.meet(self._first + int(i), self._key[i : i + 1])
+            self._opponents.meet(self._first + rows, keys)
         self._game.reset(rows, keys)
         self._answer(rows)
 

@@ -173,10 +173,6 @@ class Lane:
         error = reward + np.where(ended, np.float32(0.0), self._gamma * follows) - taken
         self._writer.surprise(start, np.abs(error))
 
-    def dump(self) -> list[bytes]:
-        """The envs as they are, pickled; one entry per env."""
-        return self._envs.dump()
-
     def close(self) -> None:
         """Close the envs."""
         self._envs.close()
@@ -221,10 +217,6 @@ class TransitionCollector:
             env_s += seconds
         total_s = perf_counter() - began
         return Written(rows, CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s))
-
-    def dump(self) -> list[bytes]:
-        """The envs as they are, pickled; one entry per env."""
-        return [entry for lane in self._lanes for entry in lane.dump()]
 
     def close(self) -> None:
         """Close the envs."""

@@ -58,11 +58,6 @@ class OpponentPool:
             Field.of("pool/epsilon", (n_envs,), np.float32),
         ]
 
-    @property
-    def fixed(self) -> int:
-        """How many players need no weights."""
-        return len(self.odds) - len(self.born)
-
     def tags(self) -> dict[str, NDArray[Any]]:
         """What belongs to the episode of each env, and to those before it, [B, ...] each."""
         return {"opponent": self.opponent, "opponent_epsilon": self.epsilon, "results": self.results}

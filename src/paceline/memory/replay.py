@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.batch import Transitions
-from paceline.errors import ConfigError
 from paceline.memory.replay_rows import ENDED, FINAL, PREFIX, TERMINATED, VALID, ReplayShape, ReplayWriter
 from paceline.memory.rows import Row
 from paceline.memory.shared import Arrays
@@ -43,12 +42,6 @@ class Replay:
     def __init__(
         self, arena: Arrays, shape: ReplayShape, *, gamma: float, multi_step: int = 1, margin: int = 0
     ) -> None:
-        if shape.rows < multi_step + margin + shape.frame_stack + 1:
-            raise ConfigError(
-                f"buffer_size: {shape.rows} row(s) of {shape.n_envs} envs are too few: {multi_step} step(s) of return, "
-                f"{shape.frame_stack} frame(s) and {margin} row(s) that may be being written need more. Raise "
-                "--buffer-size."
-            )
         self.shape, self._multi_step, self._margin = shape, multi_step, margin
         self._arrays = {field.name.removeprefix(PREFIX): arena[field.name] for field in shape.fields()}
         self.head = np.zeros(shape.groups, np.int64)
@@ -93,34 +86,29 @@ class Replay:
         taken: NDArray[Any] = self._arrays[name][np.arange(start, stop) % self.shape.rows, columns]
         return taken
 
-    def advance(self, group: int, rows: int) -> None:
-        """A writer has said that it is done with so many rows."""
-        start = int(self.head[group])
-        flags = self.rows("flags", start, start + rows, self.columns(group))
-        self.all_valid = self.all_valid and bool((flags & VALID).all())
-        self.head[group] = start + rows
-        self._bounds()
+    def advance(self, first: int, stop: int, rows: int) -> NDArray[np.uint8]:
+        """The writers of groups `first` to `stop`, which are equally far, are done with so many rows.
 
-    def cut(self, env: int) -> None:
-        """The episode of an env is lost, and another will begin: see `ReplayWriter.cut`. Its writer must be at rest."""
-        size = self.shape.group_size
-        writer = ReplayWriter(
-            {PREFIX + name: array for name, array in self._arrays.items()}, self.shape, env // size, 1
-        )
-        writer.cut(int(self.head[env // size]), env % size)
+        Returns:
+            [rows, columns] what the flags of those rows say.
+        """
+        start = int(self.head[first])
+        columns = slice(self.columns(first).start, self.columns(stop - 1).stop)
+        flags = self.rows("flags", start, start + rows, columns)
+        self.all_valid = self.all_valid and bool((flags & VALID).all())
+        self.head[first:stop] = start + rows
+        self._bounds()
+        return flags
 
     def insert(
         self, group: int, rows: Sequence[Row], finals: Sequence[tuple[int, int, dict[str, NDArray[Any]]]]
-    ) -> int:
+    ) -> None:
         """Write rows of one group at its head, in the place of its writer, who must be at rest.
 
         Args:
             group: Which.
             rows: Of all its columns.
             finals: (row, column, last observation) of what they truncate.
-
-        Returns:
-            How many rows the head has to be moved on by.
         """
         start, age = int(self.head[group]), np.zeros(self.shape.group_size, np.int64)
         arena = {PREFIX + name: array for name, array in self._arrays.items()}
@@ -140,7 +128,7 @@ class Replay:
             writer.add_final(start + t, column, obs)
         for name, values in shown.items():  # the episodes under way go on from there
             self._arrays[name][(start + len(rows)) % self.shape.rows, columns] = values
-        return len(rows)
+        self.advance(group, group + 1, len(rows))
 
     def shown(self, envs: NDArray[np.int64]) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]:
         """What some envs show now: observations by leaf, and masks."""
@@ -185,10 +173,6 @@ class Replay:
         """Which of these count: a vector env's own reset rows do not."""
         counts: NDArray[np.bool_] = (self._flat["flags"].take(item) & VALID) != 0
         return counts
-
-    def priority(self, start: int, stop: int, columns: slice) -> NDArray[np.float32]:
-        """What workers said of rows."""
-        return self.rows("priority", start, stop, columns)
 
     def begin_at(self, head: NDArray[np.int64]) -> None:
         """Go on counting from these heads, with nothing stored."""

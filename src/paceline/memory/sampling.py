@@ -126,7 +126,7 @@ class PrioritisedSampler:
         self._set(np.arange(first, min(low, last)), columns, 0.0)
         fresh = np.arange(max(last, low), high)
         if shape.priorities:
-            said = replay.priority(max(last, low), high, replay.columns(group))
+            said = replay.rows("priority", max(last, low), high, replay.columns(group))
             first_priority: NDArray[np.float64] | float = self._power(said)
         else:
             first_priority = self._largest

@@ -29,11 +29,16 @@ class QNet(Protocol):
     gradient: Tensor
     """[P] where `pullback` leaves the gradient."""
 
-    def __call__(self, obs: Obs) -> tuple[Floats, Floats]:
-        """`params` [N, A] and `value` [N]; overwritten by the next call."""
+    def __call__(self, obs: Obs, *, learns: bool = False) -> tuple[Floats, Floats]:
+        """`params` [N, A] and `value` [N]; overwritten by the next call.
+
+        Args:
+            obs: N rows.
+            learns: Whether `pullback` will be asked for.
+        """
 
     def pullback(self, d_params: Floats, d_value: Floats) -> None:
-        """Leave the gradient, given slopes by what the last call gave."""
+        """Leave the gradient, given slopes by what the last call gave, which was one to learn from."""
 
 
 def q_net_for(policy: nn.Module, spec: EnvSpec, rows: int, *, learns: bool, both: bool, threads: int = 1) -> QNet:
@@ -43,7 +48,7 @@ def q_net_for(policy: nn.Module, spec: EnvSpec, rows: int, *, learns: bool, both
         policy: Its parameters lie where they will stay.
         spec: What it sees.
         rows: Of every call.
-        learns: Whether `pullback` will be asked for.
+        learns: Whether it has a gradient.
         both: Whether the value counts: it is not computed otherwise, where that can be left out.
         threads: Torch threads of the learner. Numpy has one.
     """
@@ -59,19 +64,19 @@ class TorchNet:
     Args:
         policy: The network.
         spec: What it sees.
-        learns: Whether `pullback` will be asked for.
+        learns: Whether it has a gradient.
     """
 
     def __init__(self, policy: nn.Module, spec: EnvSpec, *, learns: bool) -> None:
-        self._policy, self._spec, self._learns = policy, spec, learns
+        self._policy, self._spec = policy, spec
         self._device = next(policy.parameters()).device
         self.gradient = FlatGradient(policy).vector if learns else torch.empty(0)
         self._back: Callable[[Tensor, Tensor], None] | None = None
 
-    def __call__(self, obs: Obs) -> tuple[Floats, Floats]:
+    def __call__(self, obs: Obs, *, learns: bool = False) -> tuple[Floats, Floats]:
         """See `QNet`."""
         seen = policy_input(self._spec, {name: self._tensor(leaf) for name, leaf in obs.items()})
-        if self._learns:
+        if learns:
             params, value, self._back = forward_pullback(self._policy, seen)
         else:
             with torch.no_grad():
@@ -94,7 +99,7 @@ class NumpyMLP:
     Args:
         policy: The network; its parameter memory is used in place.
         rows: N, of every call.
-        learns: Whether `pullback` will be asked for.
+        learns: Whether it has a gradient.
         both: Whether the value tower is computed.
     """
 
@@ -111,7 +116,7 @@ class NumpyMLP:
         self._value = np.zeros(rows, np.float32)
         self._seen: list[list[Floats]] = []  # by tower, the input of each layer and of the head
 
-    def __call__(self, obs: Obs) -> tuple[Floats, Floats]:
+    def __call__(self, obs: Obs, *, learns: bool = False) -> tuple[Floats, Floats]:  # noqa: ARG002 - it costs nothing
         """See `QNet`."""
         rows = self._encode(obs)
         self._seen = []

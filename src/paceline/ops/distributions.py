@@ -39,6 +39,11 @@ _TINY_EXPONENTIAL = np.float32(1e-10)
 _TINY_UNIFORM = np.float32(2.0**-25)
 
 
+def legal_only(params: Floats, mask: Mask | None) -> Floats:
+    """Logits or values `[n, A]` with illegal actions out of reach."""
+    return params if mask is None else np.where(mask, params, np.float32(ILLEGAL))
+
+
 class ActionHead(Protocol):
     """How one kind of action is sampled, scored and chosen greedily."""
 
@@ -91,7 +96,7 @@ class Categorical:
 
     def sample(self, params: Floats, noise: Floats, mask: Mask | None = None) -> tuple[NDArray[np.int64], Floats]:
         """Actions `[n]` and log-probabilities `[n]`; illegal actions are never chosen."""
-        logits = params if mask is None else np.where(mask, params, np.float32(ILLEGAL))
+        logits = legal_only(params, mask)
         action = (logits + noise).argmax(1)
         rows = len(logits)
         if len(self._offsets) != rows:
@@ -105,8 +110,7 @@ class Categorical:
 
     def mode(self, params: Floats, mask: Mask | None = None) -> NDArray[np.int64]:
         """The legal action with the largest logit, `[n]`."""
-        logits = params if mask is None else np.where(mask, params, np.float32(ILLEGAL))
-        best: NDArray[np.int64] = logits.argmax(1)
+        best: NDArray[np.int64] = legal_only(params, mask).argmax(1)
         return best
 
     def log_prob_entropy(self, params: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

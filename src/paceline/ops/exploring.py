@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.ops.distributions import ILLEGAL
+from paceline.ops.q_learning import best_legal
 
 Floats = NDArray[np.float32]
 
@@ -37,8 +37,7 @@ class EpsilonGreedy:
 
     def mode(self, params: Floats, mask: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """The best legal actions `[n]`."""
-        best: NDArray[np.int64] = (params if mask is None else np.where(mask, params, np.float32(ILLEGAL))).argmax(1)
-        return best
+        return best_legal(params, mask)
 
 
 def uniform_legal(uniform: Floats, n: int, mask: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:

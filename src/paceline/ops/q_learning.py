@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.ops.distributions import ILLEGAL
+from paceline.ops.distributions import legal_only
 
 Loss = Literal["huber", "mse"]
 Floats = NDArray[np.float32]
@@ -34,7 +34,7 @@ def q_pullback(d_q: Floats, *, dueling: bool) -> tuple[Floats, Floats]:
 
 def best_legal(q: Floats, mask: NDArray[np.bool_] | None) -> NDArray[np.int64]:
     """The legal action of the highest value, `[N]`."""
-    best: NDArray[np.int64] = (q if mask is None else np.where(mask, q, np.float32(ILLEGAL))).argmax(1)
+    best: NDArray[np.int64] = legal_only(q, mask).argmax(1)
     return best
 
 

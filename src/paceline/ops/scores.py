@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from paceline.ops.distributions import ILLEGAL, LOG_STD_MAX, LOG_STD_MIN, ActionHead, Categorical, Gaussian
+from paceline.ops.distributions import LOG_STD_MAX, LOG_STD_MIN, ActionHead, Categorical, Gaussian, legal_only
 
 Floats = NDArray[np.float32]
 
@@ -51,7 +51,7 @@ def score(head: ActionHead, params: Floats, action: NDArray[Any], mask: NDArray[
 
 
 def _categorical(params: Floats, action: NDArray[Any], mask: NDArray[np.bool_] | None) -> Score:
-    logits = params if mask is None else np.where(mask, params, np.float32(ILLEGAL))
+    logits = legal_only(params, mask)
     shifted = logits - logits.max(1, keepdims=True)
     exp = np.exp(shifted)
     total = exp.sum(1, keepdims=True)

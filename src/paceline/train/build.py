@@ -48,7 +48,7 @@ from paceline.train.dqn_program import DQNProgram, dqn_parts, dqn_program
 from paceline.train.evaluate import Predictor
 from paceline.train.league import League, LeagueLearner, bare_game, league_recipe
 from paceline.train.orders import Orders
-from paceline.train.program import PRELOAD, WorkerProgram, env_recipe, policy_recipe
+from paceline.train.program import PRELOAD, WorkerProgram, acting_head, env_recipe, policy_recipe
 from paceline.train.rollouts import Rollouts
 from paceline.train.training import Training
 
@@ -194,7 +194,7 @@ def _assemble(
         learner=learner,
         runtime=runtime,
         rollouts=rollouts,
-        predictor=Predictor(mirror, spec, obs_norm, seed=config.run.seed),
+        predictor=Predictor(mirror, spec, obs_norm, seed=config.run.seed, head=acting_head(config, spec)),
         reward_norm=reward_norm,
         obs_norm=obs_norm,
         device=vector.device,

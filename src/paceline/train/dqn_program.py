@@ -31,8 +31,9 @@ from paceline.memory.shared import Arena, Field
 from paceline.memory.weights import Snapshots, Weights
 from paceline.nets.flat import bind
 from paceline.nets.q_net import q_net_for
-from paceline.ops.distributions import ILLEGAL
+from paceline.ops.distributions import legal_only
 from paceline.ops.exploring import EpsilonGreedy
+from paceline.ops.q_learning import q_values
 from paceline.runtime.protocol import Runtime, Share, shares
 from paceline.train.config import TrainConfig
 from paceline.train.intake import Intake
@@ -239,7 +240,7 @@ def dqn_parts(
         limiter = Limiter(training, ORDERS * stint.rows * program.shape.n_envs)
         stream = ReplayStream(
             runtime,
-            Intake(replay, sampler, tracker),
+            Intake(replay, sampler, tracker, keep=training.save_replay),
             shares(program.shape.groups, runtime.num_workers),
             arena["episode"],
             stint,
@@ -247,7 +248,6 @@ def dqn_parts(
             lambda: learner.samples,
             weights.renew,
             clock,
-            keep=training.save_replay,
         )
         return learner, stream
     everyone = np.arange(program.shape.n_envs)
@@ -259,12 +259,11 @@ def dqn_parts(
         stint = Stint(rows=training.order_steps)
     batches = ReplayBatches(
         runtime,
-        Intake(replay, sampler, tracker, history),
+        Intake(replay, sampler, tracker, history, keep=training.save_replay),
         history,
         stint,
         BatchPace(training, program.shape.groups),
         clock,
-        keep=training.save_replay,
     )
     return learner, batches
 
@@ -278,9 +277,8 @@ def _judge(
     dueling: bool,
 ) -> tuple[Any, Any]:
     """The values of these actions, and of the best ones."""
-    q = params + (value - params.mean(1))[:, None] if dueling else params.copy()
-    best = (q if mask is None else np.where(mask, q, np.float32(ILLEGAL))).max(1)
-    return q[np.arange(len(q)), action], best
+    q = q_values(params, value, dueling=dueling)
+    return q[np.arange(len(q)), action], legal_only(q, mask).max(1)
 
 
 def _nothing() -> None:

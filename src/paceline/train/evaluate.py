@@ -15,7 +15,8 @@ from paceline.envs.seeding import episode_seed
 from paceline.errors import EnvError, PacelineError
 from paceline.nets.actor import actor_for
 from paceline.nets.normalise import ObsNormaliser
-from paceline.ops.distributions import head_for
+from paceline.ops.distributions import ActionHead, head_for
+from paceline.ops.exploring import EpsilonGreedy
 from paceline.spec import MASK_KEY, EnvSpec
 
 _EVALUATION = 0x5EED_E7A1
@@ -50,8 +51,25 @@ class Evaluation:
 class Predictor:
     """The policy as a function from raw observations to actions of the env's own space."""
 
-    def __init__(self, policy: nn.Module, spec: EnvSpec, normaliser: ObsNormaliser | None, *, seed: int = 0) -> None:
-        self._spec, self._head, self._actions = spec, head_for(spec.action), ActionMap(spec)
+    def __init__(
+        self,
+        policy: nn.Module,
+        spec: EnvSpec,
+        normaliser: ObsNormaliser | None,
+        *,
+        seed: int = 0,
+        head: ActionHead | EpsilonGreedy | None = None,
+    ) -> None:
+        """Act with a policy.
+
+        Args:
+            policy: On the CPU.
+            spec: Of the env.
+            normaliser: Of observations.
+            seed: Of samples.
+            head: What its outputs mean; None for a distribution over actions.
+        """
+        self._spec, self._head, self._actions = spec, head or head_for(spec.action), ActionMap(spec)
         self._actor = actor_for(policy, spec, 1, 1, normaliser)
         self._generator = np.random.default_rng(seed)
 

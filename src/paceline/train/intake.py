@@ -24,12 +24,20 @@ class Intake:
         sampler: Is told.
         tracker: Counts steps and episodes.
         history: Keeps the actions of episodes under way; None where nobody goes back to them.
+        keep: Whether checkpoints hold the replay.
     """
 
     def __init__(
-        self, replay: Replay, sampler: Sampler, tracker: EpisodeTracker, history: EpisodeHistory | None = None
+        self,
+        replay: Replay,
+        sampler: Sampler,
+        tracker: EpisodeTracker,
+        history: EpisodeHistory | None = None,
+        *,
+        keep: bool = True,
     ) -> None:
         self.replay, self._sampler, self.tracker, self.history = replay, sampler, tracker, history
+        self._keep = keep
 
     def take(self, first_group: int, rows: Sequence[int]) -> Episodes:
         """Each of these groups, the first of them `first_group`, has written so many rows; returns ended episodes."""
@@ -47,11 +55,10 @@ class Intake:
     def _take(self, first: int, stop: int, rows: int) -> Episodes:
         replay, start = self.replay, int(self.replay.head[first])
         columns = slice(replay.columns(first).start, replay.columns(stop - 1).stop)
-        flags = replay.rows("flags", start, start + rows, columns)
-        valid, ended = (flags & VALID) != 0, (flags & ENDED) != 0
+        flags = replay.advance(first, stop, rows)
         for group in range(first, stop):
-            replay.advance(group, rows)
             self._sampler.took_in(group)
+        valid, ended = (flags & VALID) != 0, (flags & ENDED) != 0
         if self.history is not None:
             action = replay.rows("action", start, start + rows, columns)
             self.history.extend(action, ended, valid, first_env=columns.start)
@@ -62,16 +69,20 @@ class Intake:
 
     def add(self, guests: GuestRows) -> None:
         """Rows that somebody else wrote. The episodes under way of that group are cut off, and go on after them."""
-        rows = self.replay.insert(guests.group, guests.rows, guests.finals)
-        self.replay.advance(guests.group, rows)
+        self.replay.insert(guests.group, guests.rows, guests.finals)
         self._sampler.took_in(guests.group)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that was stored, and how it is drawn."""
+        """All that was stored, and how it is drawn; or where it was, where that is all a checkpoint holds."""
+        if not self._keep:
+            return {"head": self.replay.head.copy()}
         return {**self.replay.state(), **under("sampler/", self._sampler.state())}
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from `state()`."""
+        if not self._keep:
+            self.replay.begin_at(state["head"])
+            return
         self.replay.load(state)
         self._sampler.load(part(state, "sampler/"))
 
@@ -80,19 +91,3 @@ class Intake:
         self.tracker.forget(envs)
         if self.history is not None:
             self.history.forget(envs)
-
-
-def kept(intake: Intake, keep: bool) -> dict[str, NDArray[Any]]:
-    """The replay as a checkpoint holds it; without it, what has been played counts on all the same."""
-    if not keep:
-        return {"replay/head": intake.replay.head.copy()}
-    return under("replay/", intake.state())
-
-
-def take_back(intake: Intake, state: dict[str, NDArray[Any]]) -> None:
-    """The inverse of `kept`."""
-    replay = part(state, "replay/")
-    if set(replay) == {"head"}:
-        intake.replay.begin_at(replay["head"])
-    else:
-        intake.load(replay)

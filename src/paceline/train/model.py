@@ -16,7 +16,7 @@ from paceline.train import checkpoint
 from paceline.train.checkpoint import Arrays, Snapshot
 from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluator, Predictor
-from paceline.train.program import env_recipe, identity, policy_recipe
+from paceline.train.program import acting_head, env_recipe, identity, policy_recipe
 
 OF_A_RUN = (
     "output_dir",
@@ -92,7 +92,8 @@ def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:
     weights = torch.empty(size_of(policy))
     FlatParameters(policy, weights)
     obs_norm = ObsNormaliser(spec) if config.env.normalize_obs else None
-    model = Model(recipe, spec, who, weights, obs_norm, Predictor(policy, spec, obs_norm, seed=config.run.seed))
+    predictor = Predictor(policy, spec, obs_norm, seed=config.run.seed, head=acting_head(config, spec))
+    model = Model(recipe, spec, who, weights, obs_norm, predictor)
     if snapshot is not None:
         checkpoint.require_match(snapshot, who)
         model.take(snapshot.arrays)

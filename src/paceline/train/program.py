@@ -31,6 +31,7 @@ from paceline.nets.mlp import Activation
 from paceline.nets.normalise import ObsNormaliser, normalised_leaves
 from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
+from paceline.ops.exploring import EpsilonGreedy
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec, Leaf
@@ -271,6 +272,13 @@ def policy_recipe(config: TrainConfig) -> PolicyRecipe:
     return PolicyRecipe(
         policy=policy.policy, hidden_sizes=policy.hidden_sizes, activation=policy.activation, seed=config.run.seed
     )
+
+
+def acting_head(config: TrainConfig, spec: EnvSpec) -> EpsilonGreedy | None:
+    """What a config's network says, where it is values of actions: a sample is then what exploring came to at last."""
+    if isinstance(config.training, DQNConfig) and spec.action.nvec:
+        return EpsilonGreedy(spec.action.nvec[0], config.training.epsilon_end)
+    return None
 
 
 def identity(config: TrainConfig, spec: EnvSpec, weights: int) -> dict[str, Any]:

@@ -13,15 +13,15 @@ from paceline.collect.history import EpisodeHistory
 from paceline.collect.rollout import CollectTimes
 from paceline.collect.transitions import Stint, Written
 from paceline.envs.block import History
-from paceline.errors import WorkerDied
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.guests import guest_rows
 from paceline.memory.parts import part, under
 from paceline.runtime.protocol import Runtime
-from paceline.train.intake import Intake, kept, take_back
+from paceline.train.intake import Intake
 from paceline.train.pacing import BatchPace
 from paceline.train.restarts import Restarts
+from paceline.train.rollouts import book
 
 
 class ReplayBatches:
@@ -35,8 +35,6 @@ class ReplayBatches:
         stint: Stint,
         pace: BatchPace,
         clock: Clock,
-        *,
-        keep: bool = True,
     ) -> None:
         """Play with these workers.
 
@@ -47,10 +45,9 @@ class ReplayBatches:
             stint: How long a batch is.
             pace: How much is learned from it.
             clock: Books the time as `env`, `inference`, `wait` and `sync`.
-            keep: Whether checkpoints hold the replay.
         """
         self._runtime, self._intake, self._history, self._clock = runtime, intake, history, clock
-        self._stint, self._pace, self._keep = stint, pace, keep
+        self._stint, self._pace = stint, pace
         self.times: list[CollectTimes] = []
         """Where each worker's part of the last batch went."""
         self.finished = Episodes.none()
@@ -64,33 +61,18 @@ class ReplayBatches:
         """Have every group play; returns the updates that are due."""
         began = perf_counter()
         self._history.mark()
-        heads = self._intake.replay.head
-        self._runtime.start("collect", heads.tolist(), self._stint)
-        written = self._wait()
-        self._book(perf_counter() - began)
+        self._runtime.start("collect", self._intake.replay.head.tolist(), self._stint)
+        written: list[Written] = self.restarts.finish(self._where, self._intake.strayed)
+        self.times = [one.times for one in written]
+        book(self._clock, self.times, perf_counter() - began)
         with self._clock.phase("sync"):
             before = self._intake.tracker.steps
             self.finished = self._intake.take(0, [rows for one in written for rows in one.rows])
             return self._pace.updates(self.stored, self._intake.tracker.steps - before)
 
-    def _wait(self) -> list[Written]:
-        """Wait for all workers. One that died is replaced, and its envs go back to where they were."""
-        while True:
-            try:
-                answers: list[Written] = self._runtime.finish()
-            except WorkerDied as death:
-                heads = self._intake.replay.head.tolist()
-                worker, strayed = self.restarts.replace(death, "restore", self._history.marked(), heads)
-                if strayed:
-                    self.restarts.note(
-                        f"worker {worker}: envs {strayed} could not be put back, and began new episodes."
-                    )
-                self._intake.strayed(strayed)
-            else:
-                self.times = [one.times for one in answers]
-                for worker in range(len(answers)):
-                    self.restarts.collected(worker)
-                return answers
+    def _where(self) -> tuple[list[History], list[int]]:
+        """Where all envs were when the batch began."""
+        return self._history.marked(), self._intake.replay.head.tolist()
 
     @property
     def stored(self) -> int:
@@ -111,22 +93,14 @@ class ReplayBatches:
         """Where play is, for a checkpoint."""
         state = under("history/", self._history.state())
         state["owed"], state["guests"] = np.array(self._pace.owed), np.array(self._guests)
-        return state | kept(self._intake, self._keep)
+        return state | under("replay/", self._intake.state())
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
         """Put every env back where it was; returns the envs that could not be and began a new episode."""
         self._pace.owed, self._guests = float(state["owed"]), int(state["guests"])
-        take_back(self._intake, state)
+        self._intake.load(part(state, "replay/"))
         histories: list[History] = self._history.load(part(state, "history/"))
         heads = self._intake.replay.head.tolist()
-        restarted = [env for part in self._runtime.run("restore", histories, heads) for env in part]
+        restarted = [env for envs in self._runtime.run("restore", histories, heads) for env in envs]
         self._intake.strayed(restarted)
         return restarted
-
-    def _book(self, wall_s: float) -> None:
-        """Where the time went that the driver waited."""
-        env_s = sum(t.env_s for t in self.times) / len(self.times)
-        inference_s = sum(t.inference_s for t in self.times) / len(self.times)
-        self._clock.add("env", env_s)
-        self._clock.add("inference", inference_s)
-        self._clock.add("wait", max(0.0, wall_s - env_s - inference_s))

@@ -14,8 +14,9 @@ from paceline.collect.transitions import Stint
 from paceline.errors import WorkerDied
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
+from paceline.memory.parts import part, under
 from paceline.runtime.protocol import Runtime, Share
-from paceline.train.intake import Intake, kept, take_back
+from paceline.train.intake import Intake
 from paceline.train.pacing import Limiter
 from paceline.train.restarts import Restarts
 
@@ -40,8 +41,6 @@ class ReplayStream:
         samples: Callable[[], int],
         renew: Callable[[], None],
         clock: Clock,
-        *,
-        keep: bool = True,
     ) -> None:
         """Order from these workers.
 
@@ -55,11 +54,10 @@ class ReplayStream:
             samples: What the learner has learned from so far.
             renew: Has workers see the weights as they are now.
             clock: Books the time as `wait` and `sync`.
-            keep: Whether checkpoints hold the replay.
         """
         self._runtime, self._intake, self._shares, self._episode = runtime, intake, shares, episode
         self._stint, self._limiter, self._samples, self._renew = stint, limiter, samples, renew
-        self._clock, self._keep = clock, keep
+        self._clock = clock
         self._orders = [0] * len(shares)  # that each worker has
         self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
         self._ended: list[Episodes] = []
@@ -155,12 +153,12 @@ class ReplayStream:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Where play is. Episodes under way are not kept."""
-        return {"episode": self._episode.copy(), **kept(self._intake, self._keep)}
+        return {"episode": self._episode.copy(), **under("replay/", self._intake.state())}
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
         """Go on with each env's next episode; returns the envs, which are all."""
         self._episode[:] = state["episode"] + 1
-        take_back(self._intake, state)
+        self._intake.load(part(state, "replay/"))
         everyone = list(range(len(self._episode)))
         self._intake.strayed(everyone)
         self.reset()

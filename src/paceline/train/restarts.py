@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from paceline.errors import WorkerDied
@@ -50,13 +51,32 @@ class Restarts:
             except WorkerDied as again:
                 death = again
 
+    def finish(self, where: Callable[[], tuple[Any, ...]], strayed: Callable[[list[int]], None]) -> list[Any]:
+        """Wait for all workers to do what was started. One that dies is replaced, and its envs put back.
+
+        Args:
+            where: What `restore` of a new worker is told: where its envs were when they were started.
+            strayed: Is told of the envs that could not be put back.
+
+        Returns:
+            What they answered, in worker order.
+        """
+        while True:
+            try:
+                answers = self._runtime.finish()
+            except WorkerDied as death:
+                worker, lost = self.replace(death, "restore", *where())
+                if lost:
+                    self._notes.append(f"worker {worker}: envs {lost} could not be put back, and began new episodes.")
+                strayed(lost)
+            else:
+                for worker in range(len(answers)):
+                    self.collected(worker)
+                return answers
+
     def collected(self, worker: int) -> None:
         """It does its work."""
         self._in_a_row.pop(worker, None)
-
-    def note(self, text: str) -> None:
-        """Something else that the user should know of a restart."""
-        self._notes.append(text)
 
     def notes(self) -> list[str]:
         """What happened since this was last asked, in words."""

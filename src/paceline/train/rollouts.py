@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from paceline.batch import Trajectory
 from paceline.collect.history import EpisodeHistory
 from paceline.collect.rollout import CollectTimes
-from paceline.envs.group import History
-from paceline.errors import WorkerDied
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.parts import part, under
@@ -90,8 +88,8 @@ class Rollouts:
     def finish(self) -> Trajectory:
         """The second half: waits."""
         began = perf_counter()
-        self.times = self._wait(self._history.marked)
-        self._book(perf_counter() - began)
+        self.times = self.restarts.finish(lambda: (self._history.marked(),), self._strayed)
+        book(self._clock, self.times, perf_counter() - began)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
             array = self._slots.array
@@ -104,23 +102,6 @@ class Rollouts:
                 self._pending = True
             return self._trajectory()
 
-    def _wait(self, where: Callable[[], list[History]]) -> list[Any]:
-        """Wait for all workers. One that died is replaced, and its envs go back to where they were."""
-        while True:
-            try:
-                answers = self._runtime.finish()
-            except WorkerDied as death:
-                worker, strayed = self.restarts.replace(death, "restore", where())
-                if strayed:
-                    self.restarts.note(
-                        f"worker {worker}: envs {strayed} could not be put back, and began new episodes."
-                    )
-                self._strayed(strayed)
-            else:
-                for worker in range(len(answers)):
-                    self.restarts.collected(worker)
-                return answers
-
     def reset(self) -> None:
         """Begin the first episodes."""
         self._runtime.run("reset")
@@ -130,7 +111,11 @@ class Rollouts:
         state = {"step": np.array(self.step), **under("history/", self._history.state())}
         if self._trust_env_state:
             self._runtime.start("dump")
-            pickled = [entry for part in self._wait(self._history.snapshot) for entry in part]
+            pickled = [
+                entry
+                for part in self.restarts.finish(lambda: (self._history.snapshot(),), self._strayed)
+                for entry in part
+            ]
             state["pickled"] = np.frombuffer(b"".join(pickled), np.uint8)
             state["pickled_length"] = np.array([len(entry) for entry in pickled])
         if self._learning is not None and self._pending:
@@ -161,13 +146,14 @@ class Rollouts:
     def _trajectory(self) -> Trajectory:
         return (self._learning or self._slots).trajectory(self._version)
 
-    def _book(self, wall_s: float) -> None:
-        """Where the time went that the driver waited."""
-        env_s = sum(t.env_s for t in self.times) / len(self.times)
-        inference_s = sum(t.inference_s for t in self.times) / len(self.times)
-        # In a pipeline part of it was hidden by learning, and has been booked as that.
-        seen = min(1.0, wall_s / (env_s + inference_s))
-        self._clock.add("env", seen * env_s)
-        self._clock.add("inference", seen * inference_s)
-        # Whatever the mean worker was not busy: the barrier, hand-over, and cores that others had.
-        self._clock.add("wait", max(0.0, wall_s - env_s - inference_s))
+
+def book(clock: Clock, times: list[CollectTimes], wall_s: float) -> None:
+    """Where the time went that the driver waited for its workers."""
+    env_s = sum(t.env_s for t in times) / len(times)
+    inference_s = sum(t.inference_s for t in times) / len(times)
+    # In a pipeline part of it was hidden by learning, and has been booked as that.
+    seen = min(1.0, wall_s / (env_s + inference_s))
+    clock.add("env", seen * env_s)
+    clock.add("inference", seen * inference_s)
+    # Whatever the mean worker was not busy: the barrier, hand-over, and cores that others had.
+    clock.add("wait", max(0.0, wall_s - env_s - inference_s))

@@ -67,7 +67,7 @@ class Bed:
     def collect(self, stint: Stint) -> list[int]:
         written = self.collector.collect(self.replay.head.tolist(), stint)
         for group, rows in enumerate(written.rows):
-            self.replay.advance(group, rows)
+            self.replay.advance(group, group + 1, rows)
         return written.rows
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ def test_surprise_is_how_far_values_were_from_what_followed() -> None:
         action = bed.replay.rows("action", 0, rows, columns)[:, 0]
         reward = bed.replay.rows("reward", 0, rows, columns)[:, 0]
         ended = bed.replay.rows("flags", 0, rows, columns)[:, 0] & 3
-        said = bed.replay.priority(0, rows, columns)[:, 0]
+        said = bed.replay.rows("priority", 0, rows, columns)[:, 0]
         for t in range(rows):
             params, value = (part[0] for part in actor({PLAIN: obs[t : t + 1]}))
             after, next_value = (part[0] for part in actor({PLAIN: obs[t + 1 : t + 2]}))

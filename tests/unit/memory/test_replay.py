@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from paceline.errors import ConfigError
 from paceline.memory.replay import Replay
 from paceline.memory.replay_rows import TRUNCATED, VALID, ReplayShape, ReplayWriter, rows_for
 from paceline.memory.rows import Row
@@ -99,7 +98,7 @@ class Story:
             for i, obs in finals:
                 writer.add_final(t, i, obs)
             writer.show(t + 1, shown(), age())
-        self.replay.advance(group, rows)
+        self.replay.advance(group, group + 1, rows)
 
     def expected(self, env: int, row: int, multi_step: int) -> dict[str, Any]:
         steps = self.steps[env]
@@ -166,6 +165,11 @@ def filled(*, rows: int = 12, stints: int = 6, margin: int = 0, size: int = 2) -
     return replay, story
 
 
+def cut(story: Story, env: int) -> None:
+    size = story.shape.group_size
+    story.writers[env // size].cut(int(story.replay.head[env // size]), env % size)
+
+
 @pytest.mark.parametrize("stints", [1, 3, 9])
 def test_only_rows_that_are_whole_and_stay_are_drawn_and_all_of_them(stints: int) -> None:
     replay, story = filled(stints=stints, margin=3)
@@ -228,24 +232,24 @@ def test_a_lost_episode_ends_as_a_truncation_with_what_it_showed_last() -> None:
     story.steps[env][head - 1].update(ended=False, terminated=False, valid=True)
     replay._arrays["flags"][(head - 1) % 12, env] = VALID
     shown, mask = replay.shown(np.array([env]))
-    replay.cut(env)
+    cut(story, env)
     found = replay.gather(np.array([(head - 1) % 12 * 4 + env]))
     np.testing.assert_array_equal(found.next_obs[PLAIN], shown[PLAIN])
     np.testing.assert_array_equal(found.next_mask, mask)
     assert float(found.discount[0]) == pytest.approx(GAMMA)
     # It stays so when another episode begins there, and a second cut changes nothing.
     replay._arrays["obs/obs"][head % 12, env] = -7
-    replay.cut(env)
+    cut(story, env)
     np.testing.assert_array_equal(replay.gather(np.array([(head - 1) % 12 * 4 + env])).next_obs[PLAIN], shown[PLAIN])
 
 
 def test_a_truncation_whose_last_observation_is_in_the_next_row_is_kept_by_a_cut() -> None:
     """So it is with vector envs that reset in the step after."""
-    replay, _ = filled(stints=2)
+    replay, story = filled(stints=2)
     env, head = 2, int(replay.head[1])
     replay._arrays["flags"][(head - 1) % 12, env] = VALID | TRUNCATED
     shown, _ = replay.shown(np.array([env]))
-    replay.cut(env)
+    cut(story, env)
     replay._arrays["obs/obs"][head % 12, env] = -7  # another episode begins there
     found = replay.gather(np.array([(head - 1) % 12 * 4 + env]))
     np.testing.assert_array_equal(found.next_obs[PLAIN], shown[PLAIN])
@@ -282,12 +286,6 @@ def test_its_state_is_all_there_is() -> None:
     for name in ("action", "reward", "discount", "next_mask"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
     np.testing.assert_array_equal(first.next_obs[PLAIN], second.next_obs[PLAIN])
-
-
-def test_too_small_a_ring_is_refused_with_what_it_needs() -> None:
-    shape = ReplayShape(spec=spec(), rows=6, groups=1, group_size=1)
-    with pytest.raises(ConfigError, match=r"6 row\(s\) of 1 envs are too few: 3 step\(s\) of return.*4 row\(s\)"):
-        Replay(arrays(shape), shape, gamma=1.0, multi_step=3, margin=4)
 
 
 def test_frames_are_stored_once_and_bytes_are_what_is_documented() -> None:

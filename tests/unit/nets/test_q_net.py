@@ -47,7 +47,7 @@ def test_numpy_is_torch(kind: str, activation: Activation, sizes: tuple[int, ...
     }
     slopes = rng.normal(size=(ROWS, 3)).astype(np.float32), rng.normal(size=ROWS).astype(np.float32)
     reference = TorchNet(policy, spec, learns=True)
-    params, value = reference(obs)
+    params, value = reference(obs, learns=True)
     reference.pullback(slopes[0], slopes[1] if both else np.zeros(ROWS, np.float32))
     expected = reference.gradient.clone()
     tried = NumpyMLP(policy, ROWS, learns=True, both=both)
@@ -56,7 +56,7 @@ def test_numpy_is_torch(kind: str, activation: Activation, sizes: tuple[int, ...
     if both:
         np.testing.assert_allclose(found[1], value, atol=2e-6)
     for _ in range(2):  # and again: nothing adds up
-        tried(obs)
+        tried(obs, learns=True)
         tried.pullback(*slopes)
         torch.testing.assert_close(tried.gradient, expected, atol=2e-5, rtol=1e-4)
 

@@ -202,6 +202,15 @@ def test_only_bare_games_are_played_by_the_thousand(env: Any, paid: float | None
         assert set(returns.tolist()) <= {0.0, paid}
 
 
+def test_a_sample_is_the_best_action_but_for_what_is_explored() -> None:
+    obs = np.array([0.1, 0.2, -0.1, 0.0], np.float32)
+    sure, curious = (DQN("CartPole-v1", num_workers=0, epsilon_end=epsilon) for epsilon in (0.0, 1.0))
+    best = sure.predict(obs)
+    assert {sure.predict(obs, deterministic=False) for _ in range(50)} == {best}
+    assert {curious.predict(obs, deterministic=False) for _ in range(50)} == {0, 1}
+    assert {curious.predict(obs) for _ in range(50)} == {best}
+
+
 def test_practice_without_play_leaves_exploration_as_it_was() -> None:
     with DQN("CartPole-v1", num_workers=0, **SMALL) as agent:
         agent.learn(1000)

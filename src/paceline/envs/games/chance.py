@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_30, _27, _31, _32 = (np.uint64(bits) for bits in (30, 27, 31, 32))
+_30, _27, _31, _32, _40 = (np.uint64(bits) for bits in (30, 27, 31, 32, 40))
 
 
 def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -37,6 +37,12 @@ def draws(key: NDArray[np.uint64], counter: NDArray[np.integer[Any]]) -> NDArray
         counter: Not negative.
     """
     return mix(key + counter.astype(np.uint64) * _GOLDEN)
+
+
+def uniform(noise: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Numbers in [0, 1), from the upper 24 of 64 random bits each."""
+    share: NDArray[np.float64] = (noise >> _40).astype(np.float64) / float(1 << 24)
+    return share
 
 
 def below(noise: NDArray[np.uint64], bound: NDArray[np.uint64] | np.uint64) -> NDArray[np.int64]:
