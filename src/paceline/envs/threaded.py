@@ -21,7 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import ActionMap, Finals, History
+from paceline.envs.block import ActionMap, Finals, History, Watch
+from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import Env, EnvMaker
 from paceline.envs.seeding import episode_seed
@@ -97,9 +98,14 @@ class ThreadedEnvs:
         self._all(self._step_jobs)
         return self._envs.step(action, row, after)
 
-    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
+    @property
+    def readings(self) -> Readings | None:
+        """The newest extras, where the envs have some."""
+        return self._envs.readings
+
+    def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
         """Replay every env's episode, one env after another. See `EnvBlock.restore`."""
-        strayed = self._envs.restore(histories, row)
+        strayed = self._envs.restore(histories, row, watch)
         for i, (ahead, env) in enumerate(zip(self._ahead, self._envs.envs, strict=True)):
             if env is not ahead:  # it came as it was, pickled
                 ahead.env = env

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from paceline.batch import Finals, Trajectory
+from paceline.batch import Finals, Outcome, Trajectory
 from paceline.memory.rows import Row
 from paceline.memory.shared import Arrays, Field
-from paceline.spec import EnvSpec
+from paceline.spec import ENV_REWARD, EnvSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,10 @@ class SlotShape:
         for name in ("terminated", "truncated", "valid"):
             yield Field.of(name, (steps, envs), np.bool_)
         yield Field.of("value", (steps + 1, envs), np.float32)
+        for name, extra in spec.extras.items():
+            yield Field.of(f"extra/{name}", (steps + 1, envs, *extra.shape), np.dtype(extra.dtype))
+        for name in spec.told:
+            yield Field.of(f"told/{name}", (steps, envs), np.float32)
         # Every step of every env could be a truncation, so there is room for all; sparse, because few are.
         room = steps * self.group_size
         yield Field.of("final_count", (self.groups,), np.int64)
@@ -85,6 +89,8 @@ class Slots:
                 obs={leaf.name: arena[f"obs/{leaf.name}"][t, mine] for leaf in spec.obs},
                 mask=arena["mask"][t, mine] if spec.masked else None,
                 value=arena["value"][t, mine],
+                extras={name: arena[f"extra/{name}"][t, mine] for name in spec.extras},
+                told={name: arena[f"told/{name}"][act, mine] for name in spec.told},
                 **{
                     name: arena[name][act, mine]
                     for name in ("action", "reward", "terminated", "truncated", "valid", "log_prob")
@@ -106,6 +112,18 @@ class Slots:
     def array(self, name: str) -> NDArray[Any]:
         """A whole field, all columns: for statistics in the driver."""
         return self._arena[name]
+
+    def outcome(self, columns: slice = slice(None)) -> Outcome:
+        """What came of the rollout's steps."""
+        told = {name: self._arena[f"told/{name}"][:, columns] for name in self.shape.spec.told}
+        reward, terminated, truncated, valid = (
+            self._arena[name][:, columns] for name in ("reward", "terminated", "truncated", "valid")
+        )
+        return Outcome(told.pop(ENV_REWARD, reward), terminated, truncated, valid, told)
+
+    def extras(self) -> dict[str, NDArray[Any]]:
+        """[T+1, B, ...] what was read beside the observations, by name."""
+        return {name: self._arena[f"extra/{name}"] for name in self.shape.spec.extras}
 
     def shown(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]:
         """What the envs show after the rollout: observations by leaf, and masks."""
@@ -165,6 +183,7 @@ class Slots:
             mask=torch.from_numpy(self._arena["mask"]) if spec.masked else None,
             finals=self._finals(),
             version=version,
+            extras={name: torch.from_numpy(values) for name, values in self.extras().items()},
             **view,
         )
 

@@ -87,6 +87,10 @@ class AsyncRollouts:
         with self._clock.phase("sync"):
             return self._assemble(version)
 
+    def extras(self) -> dict[str, NDArray[Any]]:
+        """[T+1, B, ...] what was read beside the observations of the last batch, by name."""
+        return self._learning.extras()
+
     def release(self) -> None:
         """The batch was learned from: order its slots anew."""
         for full in self._batch:

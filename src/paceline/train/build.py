@@ -39,6 +39,7 @@ from paceline.runtime.forkserver import StartMethod, default_start_method
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime, shares
+from paceline.spec import EnvSpec, Shaping
 from paceline.train import layout as layouts
 from paceline.train.a3c_program import A3CProgram
 from paceline.train.async_program import AsyncProgram
@@ -48,7 +49,7 @@ from paceline.train.dqn_program import DQNProgram, dqn_parts, dqn_program
 from paceline.train.evaluate import Predictor
 from paceline.train.league import League, LeagueLearner, bare_game, league_recipe
 from paceline.train.orders import Orders
-from paceline.train.program import PRELOAD, WorkerProgram, acting_head, env_recipe, policy_recipe
+from paceline.train.program import PRELOAD, WorkerProgram, acting_head, env_recipe, policy_recipe, shaper_recipe
 from paceline.train.rollouts import Rollouts
 from paceline.train.training import Training
 
@@ -68,6 +69,10 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     recipe = env_recipe(config)
     games: list[Any] = []
     spec = recipe.probe(lambda env: games.append(bare_game(env)))
+    shaper = shaper_recipe(config)
+    if shaper is not None:
+        spec = replace(spec, shaping=shaper.shaping())
+    _check_extras(config, spec)
     image = any(leaf.kind == "image" for leaf in spec.obs)
     config.check_groups(image=image)
     threads.limit(1)  # acting must round the same here and in workers; the learner asks for more while it learns
@@ -85,6 +90,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         pipeline=isinstance(training, PPOConfig) and training.pipeline,
         env_threads=config.parallel.env_threads,
         league=league_recipe(config, games[0]),
+        shaper=shaper,
     )
     device = _device(config)
     layout = _layout(config, base, size_of(policy))
@@ -104,6 +110,17 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         made = _assemble(config, program, layout, arena, runtime, hand, policy, vector, clock)
         undo.pop_all()
     return made
+
+
+def _check_extras(config: TrainConfig, spec: EnvSpec) -> None:
+    """Raise ConfigError where extras and shaping do not go with the rest."""
+    if config.run.trust_env_state and (spec.extras or spec.shaping):
+        raise ConfigError(
+            "trust_env_state: a pickled env does not bring back what was read beside it, or what a shaper kept of the "
+            "episode; replaying the episode does. Leave it out."
+        )
+    if config.env.opponents and spec.shaping:
+        raise ConfigError("shaper: in a game of two the result is the reward. Leave out the shaper, or --opponents.")
 
 
 def _program(config: TrainConfig, base: WorkerProgram, training: AnySettings, layout: layouts.Layout) -> AnyProgram:
@@ -146,7 +163,8 @@ def _assemble(
     weights = program.weights(arena)
     mirror = base.policy.build(spec)  # acts on the CPU with the published weights, wherever learning happens
     bind(mirror, weights.vector)
-    tracker = EpisodeTracker(config.n_envs)
+    shaping = spec.shaping or Shaping(())
+    tracker = EpisodeTracker(config.n_envs, shaping.parts, shaping.measures)
     reward_norm = RewardNormaliser(config.n_envs, gamma=config.training.gamma) if config.env.normalize_reward else None
     obs_norm = None if isinstance(program, DQNProgram) else base.obs_normaliser(arena.__getitem__)
     rows = base.compiled_rows

@@ -19,6 +19,7 @@ from paceline.collect.rollout import CollectTimes, RolloutCollector
 from paceline.envs.block import EnvBlock, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block
+from paceline.envs.shaping import ShapedEnvs, ShaperRecipe
 from paceline.memory.lines import heartbeat_field
 from paceline.memory.pool import OpponentPool
 from paceline.memory.shards import Shards, ShardShape
@@ -113,6 +114,7 @@ class WorkerProgram:
     env_threads: EnvThreads = 1
     league: LeagueRecipe | None = None
     """Where the env is a game of two: who else plays."""
+    shaper: ShaperRecipe | None = None
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Everything that workers and driver share."""
@@ -237,10 +239,10 @@ class WorkerProgram:
         """The envs of some groups."""
         if self.league is not None:
             return self.league.block(arena, share, self)
-        size = self.shape.group_size
-        return make_block(
+        size, spec = self.shape.group_size, self.shape.spec
+        envs = make_block(
             self.env,
-            self.shape.spec,
+            spec,
             seed=self.seed,
             first_group=share.first_group,
             groups=share.groups,
@@ -248,6 +250,10 @@ class WorkerProgram:
             episode=arena["episode"][share.first_group * size : (share.first_group + share.groups) * size],
             threads=self.env_threads,
         )
+        if self.shaper is None:
+            return envs
+        n = share.groups * size
+        return ShapedEnvs(envs, self.shaper.make(n), spec, n)
 
 
 def _named(arena: Arena, prefix: str, name: str) -> NDArray[Any]:
@@ -264,6 +270,12 @@ def env_recipe(config: TrainConfig) -> EnvRecipe:
         frame_stack=env.frame_stack,
         native_vector=env.native_vector,
     )
+
+
+def shaper_recipe(config: TrainConfig) -> ShaperRecipe | None:
+    """How a config's shaper of rewards is made, if it has one."""
+    env = config.env
+    return None if env.shaper is None else ShaperRecipe(source=env.shaper, kwargs=env.shaper_kwargs)
 
 
 def policy_recipe(config: TrainConfig) -> PolicyRecipe:

@@ -92,10 +92,8 @@ class Rollouts:
         book(self._clock, self.times, perf_counter() - began)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
+            self.finished = counted(self._tracker, self._slots)
             array = self._slots.array
-            self.finished = self._tracker.update(
-                array("reward"), array("terminated"), array("truncated"), array("valid")
-            )
             self._history.extend(array("action"), array("terminated") | array("truncated"), array("valid"))
             if self._learning is not None:
                 self._learning.take_over(self._slots)
@@ -137,6 +135,10 @@ class Rollouts:
         self._strayed(restarted)
         return restarted
 
+    def extras(self) -> dict[str, NDArray[Any]]:
+        """[T+1, B, ...] what was read beside the observations of the last rollout, by name."""
+        return (self._learning or self._slots).extras()
+
     def _strayed(self, envs: list[int]) -> None:
         """These could not be put back where they were, and began a new episode."""
         for record in (self._history, self._tracker, self._reward_norm):
@@ -145,6 +147,14 @@ class Rollouts:
 
     def _trajectory(self) -> Trajectory:
         return (self._learning or self._slots).trajectory(self._version)
+
+
+def counted(tracker: EpisodeTracker, slots: Slots, columns: slice = slice(None)) -> Episodes:
+    """Take the steps of some slots into account; returns the episodes that ended in them."""
+    came = slots.outcome(columns)
+    return tracker.update(
+        came.reward, came.terminated, came.truncated, came.valid, first_env=columns.start or 0, told=came.told
+    )
 
 
 def book(clock: Clock, times: list[CollectTimes], wall_s: float) -> None:

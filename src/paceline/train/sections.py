@@ -55,6 +55,10 @@ class EnvConfig:
     """Which of those: all equally often, newer ones more often, or those more often that beat the agent."""
     opponent_epsilon: float = 0.5
     """How much a snapshot explores, as a share of what the agent does (dqn)."""
+    shaper: str | Callable[..., Any] | None = None
+    """What adds to the reward inside the worker: module:Name; in Python also a class. See RewardShaper."""
+    shaper_kwargs: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the shaper: key=value pairs or JSON."""
     env_timeout_s: float = 60.0
     """A worker without a sign of life for this long is taken for hung, and the run stops."""
     start_timeout_s: float = 120.0
@@ -69,6 +73,10 @@ class EnvConfig:
                 raise ConfigError(f"wrappers={wrapper!r}: must be an import path. Write module:Name.")
         if self.n_envs is not None:
             check_range("n_envs", self.n_envs, f"Try {DEFAULT_N_ENVS}.", at_least=1)
+        if isinstance(self.shaper, str) and not re.fullmatch(r"[\w.]+:[\w.]+", self.shaper):
+            raise ConfigError(f"shaper={self.shaper!r}: must be an import path. Write module:Name.")
+        if self.shaper_kwargs and self.shaper is None:
+            raise ConfigError("shaper_kwargs: there is no shaper. Name one with --shaper module:Name.")
         check_range("frame_stack", self.frame_stack, "Use 1 for no stacking.", at_least=1)
         check_range("snapshot_every", self.snapshot_every, "Try 10000.", at_least=1)
         check_range("pool_size", self.pool_size, "Try 10.", at_least=1)
