@@ -4,6 +4,7 @@
            <--(ok, result)-----
            <--(error, text)----
            --(ticket)---------> any worker    pieces of work that whoever is free may claim (`tickets`)
+           --(ring)-----------> worker        answered by `job.answer` while it serves (`bells`)
 
 A worker that loses its driver ends: the pipe closes when it is idle, and a second pipe whose write end only the
 driver holds makes the kernel kill it when it is busy, even inside C code that keeps the GIL.
@@ -30,6 +31,7 @@ from paceline.errors import PacelineError
 from paceline.memory.lines import CLAIM
 from paceline.memory.shared import Arena
 from paceline.runtime import threads
+from paceline.runtime.bells import WorkerBell
 from paceline.runtime.protocol import Share
 from paceline.runtime.tickets import MOST, WorkerTickets, linger
 
@@ -48,6 +50,7 @@ class WorkerOrder:
     conn: Connection
     guard: Connection
     tickets: WorkerTickets | None
+    bell: WorkerBell | None = None
     core: int | None = None
     """Core to stay on, where pinning was asked for."""
 
@@ -92,6 +95,10 @@ def _obey(order: WorkerOrder, job: Any) -> None:
         command, args = conn.recv()
         if command == "close":
             return
+        if command == "serve" and order.bell is not None:
+            order.bell.serve(conn, order.arena, order.share.worker, job.answer)
+            conn.send(("ok", None))
+            continue
         conn.send(("ok", getattr(job, command)(*args)))
 
 
