@@ -8,18 +8,34 @@ from typing import TYPE_CHECKING, Any
 from paceline.errors import PacelineError
 
 if TYPE_CHECKING:
+    from paceline.envs.shaping import RewardShaper, Transition
+    from paceline.spec import Extra
     from paceline.train.agents import A3C, APPO, DQN, IMPALA, PPO
     from paceline.train.config import TrainConfig
 
-__all__ = ["A3C", "APPO", "DQN", "IMPALA", "PPO", "PacelineError", "TrainConfig"]
+__all__ = [
+    "A3C",
+    "APPO",
+    "DQN",
+    "IMPALA",
+    "PPO",
+    "Extra",
+    "PacelineError",
+    "RewardShaper",
+    "TrainConfig",
+    "Transition",
+]
 
 _HOMES = {
     "A3C": "paceline.train.agents",
     "APPO": "paceline.train.agents",
     "DQN": "paceline.train.agents",
+    "Extra": "paceline.spec",
     "IMPALA": "paceline.train.agents",
     "PPO": "paceline.train.agents",
+    "RewardShaper": "paceline.envs.shaping",
     "TrainConfig": "paceline.train.config",
+    "Transition": "paceline.envs.shaping",
 }
 
 

@@ -54,6 +54,10 @@ class InlineRuntime:
         self._posted: deque[tuple[str, tuple[Any, ...]]] = deque()
         self.bells = InlineBells(self._job)
 
+    def connect(self, asker: Any) -> None:
+        """Whom the job may ask."""
+        self._job.connect(asker)
+
     def run(self, command: str, *args: Any) -> list[Any]:
         """Do it now, here."""
         if command == "serve":  # `bells` does that

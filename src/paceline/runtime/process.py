@@ -30,6 +30,7 @@ from paceline.runtime.bells import Linger, ProcessBells
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
 from paceline.runtime.pack import pack
 from paceline.runtime.protocol import Program, Share, shares
+from paceline.runtime.questions import Questions
 from paceline.runtime.worker_handle import Patience, WorkerHandle, first_ready
 
 CLOSE_TIMEOUT_S = 5.0
@@ -59,6 +60,7 @@ class ProcessRuntime:
         hand: Callable[[int], None] | None = None,
         bells: bool = False,
         unit: str = "groups",
+        questions: Questions | None = None,
     ) -> None:
         """Start the workers and wait until each has built its job.
 
@@ -75,6 +77,7 @@ class ProcessRuntime:
             hand: Does an item of `work` right here; None leaves them all to the workers.
             bells: Whether jobs can `serve`; `bells` then rings them.
             unit: What error texts call a group.
+            questions: Where jobs can ask; a job then has `connect(asker)`.
         """
         self.num_workers = num_workers
         self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
@@ -83,7 +86,7 @@ class ProcessRuntime:
         self._workers: list[WorkerHandle] = []
         self._tickets: tickets.Tickets | None = None
         self.bells: ProcessBells | None = None
-        self._closed, self._unit = False, unit
+        self._closed, self._unit, self._questions = False, unit, questions
         self._hand = hand
         self._asked: tuple[str, tuple[Any, ...]] = NOTHING
         self._results: dict[int, Any] = {}
@@ -117,7 +120,9 @@ class ProcessRuntime:
         foreign += self._tickets.ours if self._tickets else ()
         with child_environment():
             bell = self.bells.theirs(share.worker) if self.bells else None
-            return WorkerHandle(self._method, share, self._packed, self._arena, core, theirs, foreign, bell, self._unit)
+            asking = self._questions.theirs(share.worker) if self._questions else None
+            order = (self._packed, self._arena, core, theirs, foreign, bell, self._unit, asking)
+            return WorkerHandle(self._method, share, *order)
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Send the command to all, wait for all."""

@@ -33,6 +33,7 @@ from paceline.memory.shared import Arena
 from paceline.runtime import threads
 from paceline.runtime.bells import WorkerBell
 from paceline.runtime.protocol import Share
+from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.tickets import MOST, WorkerTickets, linger
 
 if sys.platform != "win32":
@@ -51,6 +52,7 @@ class WorkerOrder:
     guard: Connection
     tickets: WorkerTickets | None
     bell: WorkerBell | None = None
+    questions: WorkerQuestions | None = None
     core: int | None = None
     """Core to stay on, where pinning was asked for."""
 
@@ -73,6 +75,8 @@ def worker_main(order: WorkerOrder) -> None:
     job = None
     try:
         job = cloudpickle.loads(order.program)(order.arena, order.share)
+        if order.questions is not None:
+            job.connect(order.questions.open(order.arena, order.share.worker))
         order.conn.send(("ok", None))
         _obey(order, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):

@@ -19,6 +19,7 @@ from paceline.memory.shared import Arena
 from paceline.runtime import tickets
 from paceline.runtime.bells import WorkerBell
 from paceline.runtime.protocol import Share
+from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.worker import WorkerOrder, worker_main
 
 
@@ -36,12 +37,13 @@ class WorkerHandle:
         foreign: list[Any],
         bell: WorkerBell | None = None,
         unit: str = "groups",
+        questions: WorkerQuestions | None = None,
     ) -> None:
         ctx: Any = multiprocessing.get_context(method)
         self.share, self._unit = share, unit
         self.conn, theirs = ctx.Pipe()
         guard, self._alive = ctx.Pipe(duplex=False)  # the driver holds the write end for life and writes nothing
-        order = WorkerOrder(share, program, arena, theirs, guard, theirs_tickets, bell, core)
+        order = WorkerOrder(share, program, arena, theirs, guard, theirs_tickets, bell, questions, core)
         target = _forked_main if method == "fork" else worker_main
         # A forked child inherits the driver's ends of its own pipes and of those made before it; while it holds
         # them, nobody would see the driver die.

@@ -5,8 +5,6 @@ env spec -> policy -> arena -> learner (weights are in the arena now) -> workers
 
 from __future__ import annotations
 
-import threading
-import warnings
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -35,9 +33,6 @@ from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.runtime import threads
-from paceline.runtime.forkserver import StartMethod, default_start_method
-from paceline.runtime.inline import InlineRuntime
-from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime, shares
 from paceline.spec import EnvSpec, Shaping
 from paceline.train import layout as layouts
@@ -49,9 +44,16 @@ from paceline.train.dqn_program import DQNProgram, dqn_parts, dqn_program
 from paceline.train.evaluate import Predictor
 from paceline.train.league import League, LeagueLearner, bare_game, league_recipe
 from paceline.train.orders import Orders
-from paceline.train.program import PRELOAD, WorkerProgram, acting_head, env_recipe, policy_recipe, shaper_recipe
+from paceline.train.program import (
+    WorkerProgram,
+    acting_head,
+    env_recipe,
+    policy_recipe,
+    shaper_recipe,
+)
 from paceline.train.rollouts import Rollouts
 from paceline.train.training import Training
+from paceline.train.workers import central_for, lay_out, learner_device, start_workers
 
 AnyProgram = WorkerProgram | AsyncProgram | A3CProgram | DQNProgram
 WORKERS_LEARN_ELSEWHERE = (A3CProgram, DQNProgram)
@@ -92,8 +94,10 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         league=league_recipe(config, games[0]),
         shaper=shaper,
     )
-    device = _device(config)
-    layout = _layout(config, base, size_of(policy))
+    device = learner_device(config)
+    layout = lay_out(config, base, size_of(policy))
+    base = replace(base, central=central_for(config, base.shape.groups, device))
+    layout = replace(layout, inference="local" if base.central is None else "central")
     program = _program(config, replace(base, env_threads=layout.env_threads), training, layout)
     arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
     with ExitStack() as undo:
@@ -105,7 +109,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         if config.policy.compile and device.type == "cpu" and not isinstance(program, WORKERS_LEARN_ELSEWHERE):
             program = _compiled(program, arena, policy, rows=_shard_rows(config, program, arena))
         hand = None if isinstance(program, WORKERS_LEARN_ELSEWHERE) else program.gradient(arena)
-        runtime = _runtime(config, program, arena, layout, hand)
+        runtime = start_workers(config, program, arena, layout, hand)
         undo.callback(runtime.close)
         made = _assemble(config, program, layout, arena, runtime, hand, policy, vector, clock)
         undo.pop_all()
@@ -305,79 +309,3 @@ def _compiled(
     """The program with compiled gradients if that works here: then it will in workers, and take them less time."""
     usable = usable_rows(policy, rows, lambda rows: program.compiled(rows).gradient(arena))
     return program.compiled(usable)
-
-
-def _device(config: TrainConfig) -> torch.device:
-    if config.run.algo != "a3c":
-        return pick_device(config.run.device)
-    if config.run.device not in ("auto", "cpu"):
-        raise ConfigError(
-            f"device={config.run.device!r}: in a3c the workers learn, each on its core. Use --device cpu, or impala."
-        )
-    return torch.device("cpu")
-
-
-def pick_device(name: str) -> torch.device:
-    """The learner's device; `auto` takes CUDA, then MPS, then the CPU."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f"device={name!r}: must be cpu, cuda, cuda:N, mps or auto.") from None
-    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not usable.get(device.type, False):
-        raise ConfigError(f"device={name!r}: torch finds no such device here. Use --device auto or cpu.")
-    return device
-
-
-def _layout(config: TrainConfig, program: WorkerProgram, weights: int) -> layouts.Layout:
-    shape, parallel = program.shape, config.parallel
-    common: dict[str, Any] = {
-        "groups": shape.groups,
-        "group_size": shape.group_size,
-        "cores": threads.core_budget(),
-        "threads_per_worker": 1,
-        "learner_threads": config.training.learner_threads,
-        "start_method": parallel.start_method or default_start_method(),
-        "inference": "local",
-    }
-    if config.num_workers == "auto":
-        total = config.run.budget_steps
-        rollouts = None if total is None else total / (shape.n_steps * shape.n_envs)
-        return layouts.choose(program, weights, rollouts=rollouts, common=common)
-    # Sequential is one env after another, unless threads are asked for.
-    sequential = config.num_workers == 0 and parallel.env_threads == "auto"
-    env_threads = 1 if sequential else parallel.env_threads
-    return layouts.Layout(num_workers=config.num_workers, env_threads=env_threads, why="asked for", **common)
-
-
-def _runtime(
-    config: TrainConfig, program: AnyProgram, arena: Arena, layout: layouts.Layout, hand: ShardedGradient | None
-) -> Runtime:
-    if layout.num_workers == 0:
-        return InlineRuntime(program, arena, layout.groups)
-    method: StartMethod = config.parallel.start_method or default_start_method()
-    if method == "fork":
-        if torch.cuda.is_initialized():
-            raise ConfigError("start_method='fork': CUDA is in use here and does not survive a fork. Use forkserver.")
-        if threading.active_count() > 1:
-            warnings.warn(
-                f"start_method='fork' with {threading.active_count()} threads alive: a lock that one of them holds "
-                "stays locked in the workers. Prefer forkserver.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-    cores = config.parallel.cores
-    return ProcessRuntime(
-        program,
-        arena,
-        layout.groups,
-        layout.num_workers,
-        start_method=method,
-        preload=PRELOAD,
-        cores=None if cores is None else threads.pinned_cores(cores),
-        start_timeout_s=config.env.start_timeout_s,
-        step_timeout_s=config.env.env_timeout_s,
-        hand=hand if isinstance(program, WorkerProgram) else None,
-    )

@@ -102,6 +102,13 @@ class ParallelConfig:
     """Envs that share one policy forward; none computes it from n_envs. Part of the result."""
     env_threads: int | Literal["auto"] = "auto"
     """Envs that a worker steps at the same time; auto is 1, and all of them where a step waits rather than computes."""
+    inference: Literal["auto", "local", "central"] = "auto"
+    """Who runs the policy: local is each worker for its own envs, central the driver for all, on the learner's device;
+    auto is central where that is a GPU."""
+    inference_groups: int | None = None
+    """With central inference, groups that go through the policy at once; none takes a quarter of them."""
+    inference_devices: tuple[str, ...] = ()
+    """With central inference, where groups go in turn: cuda:0,cuda:1; nothing given: the learner's device."""
     start_method: Literal["forkserver", "spawn", "fork"] | None = None
     """How workers start; none takes forkserver on Linux and spawn elsewhere."""
     pin_cores: str | None = None
@@ -117,6 +124,10 @@ class ParallelConfig:
             check_range("group_size", self.group_size, "Leave it out to have it computed.", at_least=1)
         if self.env_threads != "auto":
             check_range("env_threads", self.env_threads, "Use 1 to step one env after another, or auto.", at_least=1)
+        if self.inference_groups is not None:
+            check_range("inference_groups", self.inference_groups, "Leave it out for a quarter of all.", at_least=1)
+        if self.inference == "local" and (self.inference_groups or self.inference_devices):
+            raise ConfigError("inference='local': inference_groups and inference_devices are for central inference.")
         known = multiprocessing.get_all_start_methods()
         if self.start_method is not None and self.start_method not in known:
             raise ConfigError(
