@@ -29,6 +29,7 @@ COMMON: dict[str, Any] = {
     "seed": 5,
     "total_timesteps": 12 * 16 * 3,
 }
+DQN = {"algo": "dqn", "learning_starts": 60, "buffer_size": 900}
 CASES: dict[str, dict[str, Any]] = {
     "ppo": {"normalize_obs": True},
     "pipeline": {"pipeline": True},
@@ -51,7 +52,7 @@ def config(case: str, **more: Any) -> TrainConfig:
 
 def train(it: TrainConfig) -> str:
     with Run(it) as run:
-        return run.train().weights_sha256
+        return run.go().weights_sha256
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -68,7 +69,7 @@ def test_impala_learns_from_whoever_asks_first() -> None:
         **{**COMMON, "algo": "impala", "batch_size": None, "num_workers": 2, "inference": "central"}
     )
     with Run(it) as run:
-        summary = run.train()
+        summary = run.go()
         assert summary.steps >= COMMON["total_timesteps"]
         assert run.training.layout.inference == "central"
 
@@ -86,16 +87,17 @@ def test_a_worker_that_dies_is_replaced_and_the_weights_stay() -> None:
             return stats
 
         run.training.learner.update = killing
-        summary = run.train()
+        summary = run.go()
     assert summary.restarts == 1
     assert summary.weights_sha256 == undisturbed
 
 
 def test_a_failing_policy_ends_the_run_with_its_own_error() -> None:
     it = config("ppo", num_workers=2, inference="central")
-    with Run(it) as run, pytest.raises(ZeroDivisionError):
+    with Run(it) as run:
         _break_policy(run)
-        run.train()
+        with pytest.raises(ZeroDivisionError):
+            run.go()
 
 
 def _break_policy(run: Run) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.train.callbacks import Moment
+from paceline.runtime.worker_handle import WorkerHandle
+from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder
 
@@ -48,9 +49,19 @@ def config(case: str, workers: int, **more: Any) -> TrainConfig:
 
 
 def train(it: TrainConfig, *callbacks: object) -> str:
-    folder = open_folder(it) if it.run.output_dir else None
-    with Run(it, folder=folder, callbacks=callbacks) as run:
-        return run.train().weights_sha256
+    with Run(it, folder=open_folder(it) if it.run.output_dir else None) as run:
+        return run.go(callbacks=Callbacks(callbacks)).weights_sha256
+
+
+class StopAfter:
+    """Ends a run after some updates."""
+
+    def __init__(self, updates: int) -> None:
+        self._left = updates
+
+    def on_update(self, moment: Moment) -> bool:
+        self._left -= 1
+        return self._left > 0
 
 
 @pytest.mark.parametrize("case", ALGOS)
@@ -58,16 +69,15 @@ def test_the_same_weights_with_any_number_of_workers_and_after_an_interruption(c
     whole = train(config(case, 0))
     assert train(config(case, 3)) == whole
     assert train(config(case, 0, shaper_kwargs={"weight": 0.25})) != whole
-    train(config(case, 2, total_timesteps=120, output_dir=str(tmp_path / "half")))
-    # 120 steps are in the middle of episodes: shapers go on from what they had seen of them.
-    resumed = TrainConfig.from_run(tmp_path / "half", total_timesteps=240, num_workers=1, resume=True)
-    assert train(resumed) == whole
+    # In the middle of episodes: shapers go on from what they had seen of them.
+    assert train(config(case, 2, output_dir=tmp_path / "run"), StopAfter(2)) != whole
+    assert train(config(case, 1, output_dir=tmp_path / "run", resume=True)) == whole
 
 
 def test_parts_are_logged_and_the_env_s_own_reward_stays_what_it_is(tmp_path: Path) -> None:
     watching = Watching()
-    train(config("ppo", 2, output_dir=str(tmp_path / "run")), watching)
-    rows = list(csv.DictReader((tmp_path / "run" / "progress.csv").open()))
+    train(config("ppo", 2, output_dir=tmp_path / "run"), watching)
+    rows = list(csv.DictReader((tmp_path / "run" / "progress.csv").read_text().splitlines()))
     last = {key.removeprefix("rollout/"): float(value) for key, value in rows[-1].items() if key.startswith("rollout/")}
     assert last["ep_rew_mean"] < 0  # the simulator never pays
     assert last["distance_mean"] > 0
@@ -83,5 +93,25 @@ def test_parts_are_logged_and_the_env_s_own_reward_stays_what_it_is(tmp_path: Pa
 @pytest.mark.parametrize("algo", ["impala", "a3c"])
 def test_asynchronous_modes_shape_too(algo: str) -> None:
     watching = Watching()
-    train(TrainConfig.from_flat(**{**COMMON, "algo": algo, "num_workers": 2, "batch_size": None}), watching)
+    settings = {key: value for key, value in COMMON.items() if key != "batch_size"}
+    train(TrainConfig.from_flat(**settings, algo=algo, num_workers=2), watching)
     assert watching.moments[-1].told["distance"] > 0
+
+
+def test_extras_and_shapers_cost_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In local inference nobody is woken for a step: a rollout is one message to each worker, whatever is read."""
+    messages: list[str] = []
+    send = WorkerHandle.send
+
+    def counted(self: WorkerHandle, command: str, args: tuple[Any, ...]) -> None:
+        messages.append(command)
+        send(self, command, args)
+
+    monkeypatch.setattr(WorkerHandle, "send", counted)
+    for n_steps in (5, 20):
+        for plain in ({}, {"shaper": None, "shaper_kwargs": {}, "env": "CartPole-v1"}):
+            messages.clear()
+            more = {**plain, "n_steps": n_steps, "batch_size": 6 * n_steps, "total_timesteps": 3 * 6 * n_steps}
+            train(config("ppo", 2, **more))
+            assert messages.count("collect") == 2 * 3
+            assert set(messages) <= {"reset", "collect", "close"}

@@ -159,15 +159,15 @@ class ShapedEnvs:
             valid=row.valid,
             extras_after=reached,
         )
-        parts = self._shaper(step)
-        row.told[ENV_REWARD][...] = row.reward
+        parts, reward = self._shaper(step), row.reward
+        row.told[ENV_REWARD][...] = reward
         try:
             for name in self._shaping.parts:
                 row.told[name][...] = parts[name]
                 row.told[name][~row.valid] = 0.0
-                row.reward += row.told[name]
+                reward += row.told[name]
             if self._shaping.measures:
-                measured = self._measure()
+                measured: Mapping[str, NDArray[np.float32]] = self._measure()
                 for name in self._shaping.measures:
                     row.told[name][...] = measured[name]
         except (KeyError, ValueError) as error:

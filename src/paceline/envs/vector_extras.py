@@ -78,9 +78,10 @@ class GroupReader:
         return self._checked(name, last[name])
 
     def _checked(self, name: str, values: Any) -> NDArray[Any]:
-        values, extra = np.asarray(values), self._extras[name]
-        if values.shape != (len(self._age), *extra.shape):
+        array: NDArray[Any] = np.asarray(values)
+        extra = self._extras[name]
+        if array.shape != (len(self._age), *extra.shape):
             raise EnvError(
-                f"{self._who}: extra {name!r} must have shape {(len(self._age), *extra.shape)} (got {values.shape})."
+                f"{self._who}: extra {name!r} must have shape {(len(self._age), *extra.shape)} (got {array.shape})."
             )
-        return values
+        return array

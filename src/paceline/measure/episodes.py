@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ class Episodes:
     step: NDArray[np.int64]  # [N] steps of the run when that row was done
     returns: NDArray[np.float64]  # [N]
     length: NDArray[np.int64]  # [N]
-    told: NDArray[np.float64]  # [N, K] what else is told of an episode, in the order of the tracker's `told`
+    told: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    """[N, K] what else is told of an episode, in the order of the tracker's `told`."""
 
     def __len__(self) -> int:
         return len(self.t)
@@ -38,7 +39,7 @@ class Episodes:
     def none(cls) -> Episodes:
         """No episodes."""
         nothing = np.empty(0, np.int64)
-        return cls(nothing, nothing, nothing, np.empty(0, np.float64), nothing, np.empty((0, 0), np.float64))
+        return cls(nothing, nothing, nothing, np.empty(0, np.float64), nothing)
 
     @classmethod
     def joined(cls, parts: Sequence[Episodes]) -> Episodes:

@@ -15,7 +15,8 @@ from paceline.collect.rollout import RolloutCollector
 from paceline.memory.lines import heartbeat_field
 from paceline.memory.shards import ShardShape
 from paceline.memory.shared import Arena, Field
-from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
 from paceline.memory.weights import Snapshots, Weights
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share

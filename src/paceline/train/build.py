@@ -25,7 +25,8 @@ from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
 from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena
-from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
 from paceline.memory.weights import LiveWeights
 from paceline.nets.compiled import usable_rows
 from paceline.nets.flat import FlatParameters, bind, size_of

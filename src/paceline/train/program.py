@@ -33,7 +33,8 @@ from paceline.memory.lines import heartbeat_field
 from paceline.memory.pool import OpponentPool
 from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, Field
-from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
 from paceline.nets.actor import Actor, actor_for
 from paceline.nets.flat import bind

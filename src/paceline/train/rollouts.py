@@ -16,6 +16,7 @@ from paceline.collect.rollout import CollectTimes
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.parts import part, under
+from paceline.memory.slot_copies import copy_rollout, load_slots, slots_state
 from paceline.memory.slots import Slots
 from paceline.nets.normalise import RewardNormaliser
 from paceline.runtime.protocol import Runtime
@@ -96,7 +97,7 @@ class Rollouts:
             array = self._slots.array
             self._history.extend(array("action"), array("terminated") | array("truncated"), array("valid"))
             if self._learning is not None:
-                self._learning.take_over(self._slots)
+                copy_rollout(self._slots, into=self._learning)
                 self._pending = True
             return self._trajectory()
 
@@ -118,7 +119,7 @@ class Rollouts:
             state["pickled_length"] = np.array([len(entry) for entry in pickled])
         if self._learning is not None and self._pending:
             state["version"] = np.array(self._version)
-            state |= under("pending/", self._learning.state())
+            state |= under("pending/", slots_state(self._learning))
         return state
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
@@ -126,7 +127,7 @@ class Rollouts:
         self.step = int(state["step"])
         if self._learning is not None and "version" in state:
             self._version, self._pending = int(state["version"]), True
-            self._learning.load(part(state, "pending/"))
+            load_slots(self._learning, part(state, "pending/"))
         histories = self._history.load(part(state, "history/"))
         if self._trust_env_state and "pickled" in state:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
