@@ -10,8 +10,20 @@ from paceline.errors import PacelineError
 if TYPE_CHECKING:
     from paceline.train.agents import A3C, APPO, DQN, IMPALA, PPO
     from paceline.train.config import TrainConfig
+    from paceline.vector.env import ParallelVectorEnv
+    from paceline.vector.make import make_vec
 
-__all__ = ["A3C", "APPO", "DQN", "IMPALA", "PPO", "PacelineError", "TrainConfig"]
+__all__ = [
+    "A3C",
+    "APPO",
+    "DQN",
+    "IMPALA",
+    "PPO",
+    "PacelineError",
+    "ParallelVectorEnv",
+    "TrainConfig",
+    "make_vec",
+]
 
 _HOMES = {
     "A3C": "paceline.train.agents",
@@ -19,7 +31,9 @@ _HOMES = {
     "DQN": "paceline.train.agents",
     "IMPALA": "paceline.train.agents",
     "PPO": "paceline.train.agents",
+    "ParallelVectorEnv": "paceline.vector.env",
     "TrainConfig": "paceline.train.config",
+    "make_vec": "paceline.vector.make",
 }
 
 

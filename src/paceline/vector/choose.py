@@ -53,11 +53,9 @@ def choose(cost: StepCost, num_envs: int, env_threads: EnvThreads, cores: int) -
     best = min(predicted, key=lambda workers: predicted[workers])
     best = best if predicted[best] < MARGIN * predicted[0] else 0
     if best:
-        why = (
-            f"{best} workers: a step should take {1e3 * predicted[best]:.3g} ms instead of {1e3 * predicted[0]:.3g} ms"
-        )
+        why = f"{best} workers: a step should take {_ms(predicted[best])} instead of {_ms(predicted[0])}"
     else:
-        why = f"one process: no number of workers is predicted to beat its {1e3 * predicted[0]:.3g} ms a step"
+        why = f"one process: no number of workers is predicted to beat its {_ms(predicted[0])} a step"
     return Choice(best, threads, f"{why} ({num_envs} envs, {cores} cores)")
 
 
@@ -70,6 +68,10 @@ def predict(cost: StepCost, num_envs: int, workers: int, threads: int, cores: in
     # More workers than cores share them: no step can be faster than its arithmetic.
     cpu = num_envs * (cost.cpu_s + PER_ENV_S) / min(cores, workers)
     return max(wall, cpu) + HAND_OVER_S + workers * PER_WORKER_S
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms"
 
 
 def _row(cost: StepCost, envs: int, threads: int) -> float:

@@ -28,7 +28,7 @@ from paceline.vector.flights import Flights, by_worker
 from paceline.vector.leaves import Path, write_batch
 from paceline.vector.requests import checked_ids, masked, seeds_of
 from paceline.vector.seat import Infos
-from paceline.vector.server import LooseActions, Order, Reset, VectorProgram
+from paceline.vector.server import LooseActions, Reset, VectorProgram
 
 StepResult = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 Batch = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any], NDArray[np.intp]]
@@ -37,8 +37,8 @@ Batch = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], di
 class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     """Steps many envs in worker processes. Made by `make_vec`; to be used from one thread.
 
-    An env that raises, or a worker that dies or hangs, raises `WorkerError` (`EnvError` with `num_workers=0`) and closes
-    the vector env.
+    An env that raises, or a worker that dies or hangs, raises `WorkerError` (`EnvError` with `num_workers=0`), and the
+    vector env is closed.
 
     Args:
         program: What the workers run.
@@ -250,16 +250,13 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     def _send_reset(self, envs: list[int], seeds: list[int | None], options: list[dict[str, Any] | None]) -> None:
         for worker, places in by_worker(self._flights.worker_of, envs).items():
             order = Reset([seeds[place] for place in places], [options[place] for place in places])
-            self._send(worker, [envs[place] for place in places], order)
+            self._flights.send(worker, [envs[place] for place in places], order)
         self._began[envs] = True
 
     def _send_loose(self, envs: list[int], loose: dict[Path, list[Any]]) -> None:
         for worker, places in by_worker(self._flights.worker_of, envs).items():
             columns = {path: [column[place] for place in places] for path, column in loose.items()}
-            self._send(worker, [envs[place] for place in places], LooseActions(columns))
-
-    def _send(self, worker: int, envs: list[int], order: Order) -> None:
-        self._flights.send(worker, envs, order)
+            self._flights.send(worker, [envs[place] for place in places], LooseActions(columns))
 
     def _take(self, at_least: int, doing: str) -> list[int]:
         try:

@@ -37,8 +37,8 @@ def make_vec(
 ) -> ParallelVectorEnv:
     """Make a Gymnasium vector env whose envs live in worker processes, several in each.
 
-    One env is made here first, to read its spaces; with `num_workers="auto"` it also takes random steps for a moment, to
-    see what they cost.
+    One env is made here first, to read its spaces; with `num_workers="auto"` it also takes random steps for a moment,
+    to see what they cost.
 
     Args:
         env: A Gymnasium id, `module:Id-v0`, `module:callable`, a callable that makes a new env each time, or a list of
@@ -102,7 +102,8 @@ def _recipes(
         return (EnvRecipe(source=env, kwargs=kwargs, wrappers=wrappers),), num_envs
     if not isinstance(env, Sequence):
         raise ConfigError(
-            f"env: must be an id, an import path, a function that makes envs or a list of such (got {type(env).__name__})."
+            "env: must be an id, an import path, a function that makes envs or a list of such "
+            f"(got {type(env).__name__})."
         )
     recipes = tuple(EnvRecipe(source=source, kwargs=kwargs, wrappers=wrappers) for source in env)
     if not recipes or num_envs not in (None, len(recipes)):
