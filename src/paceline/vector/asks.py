@@ -33,3 +33,13 @@ def is_wrapped(wrapper: type[Any], env: Env, number: int) -> bool:  # noqa: ARG0
             return True
         env = env.env
     return False
+
+
+def has_attr(name: str, env: Env, number: int) -> bool:  # noqa: ARG001
+    """Whether it has an attribute; wrappers are looked through."""
+    return env.has_wrapper_attr(name)
+
+
+def put_attr(name: str, value: Any, env: Env, number: int) -> None:  # noqa: ARG001
+    """Set an attribute of the outermost wrapper, which hides one of the same name further in."""
+    setattr(env, name, value)

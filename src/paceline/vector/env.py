@@ -175,8 +175,11 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self._require_open()
         envs = checked_ids(ids, self.num_envs, self._flights.out)
         self._require_begun(envs)
-        order = np.argsort(envs, kind="stable")
         loose = write_batch(self._action, self._action_arrays, actions, envs, len(envs))
+        if ids is None and not loose:
+            self._flights.send_all()
+            return
+        order = np.argsort(envs)
         ascending = envs[order].tolist()
         if loose:
             self._send_loose(ascending, {path: [column[i] for i in order] for path, column in loose.items()})
