@@ -40,10 +40,7 @@ def page(found: Found, machine: Found) -> str:
     rows, claims = [], []
     for line in found["lines"]:
         label = f"{WORKLOADS[line['workload']]}, {line['n_envs']} envs"
-        cells = [
-            "{:,.0f} ± {:,.0f}".format(*results.median_spread(line["rates"][name])) if name in line["rates"] else "-"
-            for name in names
-        ]
+        cells = [_rate(line["rates"].get(name)) for name in names]
         best = _best_of_others(line)
         times = _ratio(line, OURS, best) if best else None
         rows.append([label, *cells, results.shown(*times) if times else "-"])
