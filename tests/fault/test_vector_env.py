@@ -20,11 +20,15 @@ FAULT = "paceline.envs.fault:FaultEnv"
 ACTIONS = np.ones(4, np.int64)
 
 
+def _step(vec: ParallelVectorEnv, steps: int) -> None:
+    for _ in range(steps):
+        vec.step(ACTIONS)
+
+
 def step_until(kind: type[PacelineError], vec: ParallelVectorEnv, steps: int = 50) -> str:
     """The text of the failure; and afterwards it is closed, and says why."""
     with pytest.raises(kind) as caught:
-        for _ in range(steps):
-            vec.step(ACTIONS)
+        _step(vec, steps)
     began = perf_counter()
     vec.close()
     assert perf_counter() - began < 5

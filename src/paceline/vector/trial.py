@@ -40,15 +40,19 @@ def trial(env: Env, seconds: float = TRIAL_S) -> StepCost:
     try:
         _, info = env.reset()
         env.action_space.seed(0)
-        ended, info = _step(env, info)  # the first may load things
+        env.step(_action(env, info))  # the first may load things
+        _, info = env.reset()
         steps: list[float] = []
+        ended = False
         began, cpu_began, waits_began = perf_counter(), thread_time(), waits_so_far()
         while (spent := perf_counter() - began) < seconds or (len(steps) < FEWEST_STEPS and spent < 10 * seconds):
             if ended:
                 _, info = env.reset()
+            action = _action(env, info)
             start = perf_counter()
-            ended, info = _step(env, info)
+            _, _, terminated, truncated, info = env.step(action)
             steps.append(perf_counter() - start)
+            ended = bool(terminated or truncated)
     except Exception:
         return StepCost()
     wall_s, cpu_s, count = perf_counter() - began, thread_time() - cpu_began, len(steps)
@@ -60,9 +64,8 @@ def trial(env: Env, seconds: float = TRIAL_S) -> StepCost:
     return StepCost(usual_s, min(usual_s, cpu_s / count) if waits else usual_s, waits)
 
 
-def _step(env: Env, info: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
+def _action(env: Env, info: dict[str, Any]) -> Any:
+    """A random action, legal where the env says which are."""
     space = env.action_space
     legal = isinstance(space, spaces.Discrete) and MASK_KEY in info
-    action = space.sample(np.asarray(info[MASK_KEY], np.int8)) if legal else space.sample()
-    *_, terminated, truncated, info = env.step(action)
-    return bool(terminated or truncated), info
+    return space.sample(np.asarray(info[MASK_KEY], np.int8)) if legal else space.sample()

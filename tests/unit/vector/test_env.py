@@ -134,6 +134,20 @@ def test_copies_and_views(workers: int) -> None:
         vec.close()
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_last_observation_survives_an_env_that_reuses_its_array(workers: int) -> None:
+    vec = make_vec(partial(SampleEnv, reuse=True), 1, workers, autoreset_mode=AutoresetMode.SAME_STEP)
+    reference = SampleEnv()
+    reference.reset(seed=0)
+    vec.reset(seed=0)
+    infos: dict[str, Any] = {}
+    while "final_obs" not in infos:
+        last = reference.step(0)[0]
+        infos = vec.step([0])[4]
+    assert np.array_equal(infos["final_obs"][0], last)
+    vec.close()
+
+
 def test_first_ready_batches(tmp_path: Path) -> None:
     gate = tmp_path / "open"
     vec = make_vec(partial(Gate, str(gate), seed=0), 4, 2)  # env 0 waits, and so does its neighbour 1

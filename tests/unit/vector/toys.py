@@ -23,13 +23,14 @@ class SampleEnv(gym.Env[Any, Any]):
         action_space: spaces.Space[Any] | None = None,
         *,
         chatty: bool = True,
+        reuse: bool = False,
         render_mode: str | None = None,
     ) -> None:
         self.observation_space = observation_space or spaces.Box(-1.0, 1.0, (3,), np.float32)
         self.action_space = action_space or spaces.Discrete(3)
         self.chatty, self.render_mode = chatty, render_mode
         self.elapsed, self.length, self.label = 0, 0, "new"
-        self._buffer: Any = None
+        self._reuse, self._buffer = reuse, None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -54,11 +55,11 @@ class SampleEnv(gym.Env[Any, Any]):
 
     def _look(self) -> Any:
         obs = self.observation_space.sample()
-        if isinstance(obs, np.ndarray) and obs.shape:  # an env may use the same array all its life
-            self._buffer = obs if self._buffer is None else self._buffer
-            self._buffer[...] = obs
-            return self._buffer
-        return obs
+        if not self._reuse:
+            return obs
+        self._buffer = obs if self._buffer is None else self._buffer
+        self._buffer[...] = obs
+        return self._buffer
 
     def _info(self, action: Any) -> dict[str, Any]:
         if not self.chatty or self.np_random.random() < 0.5:
