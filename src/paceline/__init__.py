@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from paceline.spec import Extra
     from paceline.train.agents import A3C, APPO, DQN, IMPALA, PPO
     from paceline.train.config import TrainConfig
+    from paceline.vector.env import ParallelVectorEnv
+    from paceline.vector.make import make_vec
 
 __all__ = [
     "A3C",
@@ -21,9 +23,11 @@ __all__ = [
     "PPO",
     "Extra",
     "PacelineError",
+    "ParallelVectorEnv",
     "RewardShaper",
     "TrainConfig",
     "Transition",
+    "make_vec",
 ]
 
 _HOMES = {
@@ -33,9 +37,11 @@ _HOMES = {
     "Extra": "paceline.spec",
     "IMPALA": "paceline.train.agents",
     "PPO": "paceline.train.agents",
+    "ParallelVectorEnv": "paceline.vector.env",
     "RewardShaper": "paceline.envs.shaping",
     "TrainConfig": "paceline.train.config",
     "Transition": "paceline.envs.shaping",
+    "make_vec": "paceline.vector.make",
 }
 
 

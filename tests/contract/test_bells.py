@@ -50,6 +50,12 @@ def ask(bells: Bells, letter: bytes) -> list[bytes]:
     return [bells.letter(worker) for worker in workers]
 
 
+def ring_the_first_for_ever(bells: Bells) -> None:
+    while True:
+        if bells.wait([0, 1], at_least=1, timeout_s=10.0, doing="step") == [0]:
+            bells.ring(0)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_ring_is_one_wake_up_and_one_answer(kind: str) -> None:
     with serving(kind) as (runtime, bells):
@@ -105,9 +111,7 @@ def test_a_worker_may_fail_but_not_vanish(letter: bytes, error: type[WorkerError
         bells.ring(0)
         bells.ring(1, letter)
         with pytest.raises(error, match=text):
-            while True:  # also when somebody else always has something to say
-                if bells.wait([0, 1], at_least=1, timeout_s=10.0, doing="step") == [0]:
-                    bells.ring(0)
+            ring_the_first_for_ever(bells)
 
 
 def test_a_worker_that_is_replaced_serves_again() -> None:

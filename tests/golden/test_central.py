@@ -77,7 +77,8 @@ def test_impala_learns_from_whoever_asks_first() -> None:
 def test_a_worker_that_dies_is_replaced_and_the_weights_stay() -> None:
     undisturbed = train(config("ppo", num_workers=0))
     with Run(config("ppo", num_workers=2, inference="central")) as run:
-        update, killed = run.training.learner.update, []
+        update = run.training.learner.update
+        killed: list[int] = []
 
         def killing(batch: Any, progress: float) -> dict[str, float]:
             stats: dict[str, float] = update(batch, progress)

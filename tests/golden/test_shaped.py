@@ -109,7 +109,8 @@ def test_extras_and_shapers_cost_no_message(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(WorkerHandle, "send", counted)
     for n_steps in (5, 20):
-        for plain in ({}, {"shaper": None, "shaper_kwargs": {}, "env": "CartPole-v1"}):
+        cases: tuple[dict[str, Any], ...] = ({}, {"shaper": None, "shaper_kwargs": {}, "env": "CartPole-v1"})
+        for plain in cases:
             messages.clear()
             more = {**plain, "n_steps": n_steps, "batch_size": 6 * n_steps, "total_timesteps": 3 * 6 * n_steps}
             train(config("ppo", 2, **more))

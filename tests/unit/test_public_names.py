@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import paceline
 
-PUBLIC = ["A3C", "APPO", "DQN", "IMPALA", "PPO", "PacelineError", "TrainConfig"]
+PUBLIC = [
+    "A3C",
+    "APPO",
+    "DQN",
+    "IMPALA",
+    "PPO",
+    "PacelineError",
+    "ParallelVectorEnv",
+    "TrainConfig",
+    "make_vec",
+]
 
 
 def test_public_names_are_pinned_sorted_and_there() -> None:

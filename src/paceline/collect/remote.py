@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,3 +176,7 @@ class InterleavedCollectors:
         """Close the envs."""
         for collector in self._collectors:
             collector.close()
+
+
+AnyCollector: TypeAlias = RolloutCollector | InterleavedCollectors
+"""What fills a worker's slots."""

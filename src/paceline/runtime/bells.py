@@ -14,8 +14,6 @@ sentinels and the heartbeats are watched all the while.
 from __future__ import annotations
 
 import os
-import platform
-import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -27,6 +25,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import WorkerDied
 from paceline.memory.shared import Arena, Field
+from paceline.runtime.fences import fence, in_order
 from paceline.runtime.signals import Signal, Watch, new_signal
 
 RUNG, DONE, ASLEEP, REST, SENT, REPLIED = range(6)
@@ -36,8 +35,6 @@ BOX_BYTES = 1 << 20
 """A longer letter takes the pipe."""
 LOOK_S = 1.0
 """How often a wait looks at heartbeats, and at least how often it looks for the dead when others are always ready."""
-IN_ORDER = platform.machine().lower() in ("x86_64", "amd64", "i686")
-"""Whether others see what this processor stores in the order of the program, and it loads in that order."""
 
 
 def bell_fields(workers: int) -> list[Field]:
@@ -90,12 +87,12 @@ class WorkerBell:
         inbox, outbox = (memoryview(box) for box in arena["letters"][worker])
         watch = Watch([self.bell.waitable, conn])
         while self._rung(line, watch, conn):
-            _in_order()
+            in_order()
             reply = answer(_read(line[SENT], inbox, conn))
             line[REPLIED] = _write(reply, outbox)
-            _in_order()
+            in_order()
             line[DONE] = line[RUNG]
-            _fence()
+            fence()
             if driver[ASLEEP]:
                 self.done.set()
             if len(reply) > BOX_BYTES:
@@ -106,7 +103,7 @@ class WorkerBell:
         _linger(lambda: line[RUNG] == line[DONE], self.linger_s)
         while line[RUNG] == line[DONE]:
             line[ASLEEP] = 1
-            _fence()
+            fence()
             ready = watch.wait(0.0 if line[RUNG] != line[DONE] else LOOK_S)
             line[ASLEEP] = 0
             self.bell.clear()
@@ -168,9 +165,9 @@ class ProcessBells:
         line[SENT] = _write(letter, self._boxes[worker][0])
         self._begin(worker)
         self.rings[worker] += 1
-        _in_order()
+        in_order()
         line[RUNG] += 1
-        _fence()
+        fence()
         if line[ASLEEP]:
             self.signals[worker] += 1
             self._bells[worker].set()
@@ -181,7 +178,7 @@ class ProcessBells:
         """Those that have answered all their rings."""
         lines = self._lines
         answered = [worker for worker in workers if lines[worker][DONE] == lines[worker][RUNG]]
-        _in_order()
+        in_order()
         return answered
 
     def wait(self, workers: Collection[int], *, at_least: int, timeout_s: float, doing: str) -> list[int]:
@@ -192,7 +189,7 @@ class ProcessBells:
         end = perf_counter() + timeout_s
         while True:
             self._own[ASLEEP] = 1
-            _fence()
+            fence()
             enough = len(self.answered(workers)) >= at_least
             ready = self._watch.wait(0.0 if enough else max(0.0, min(LOOK_S, end - perf_counter())))
             self._own[ASLEEP] = 0
@@ -238,30 +235,6 @@ def _linger(waiting: Callable[[], bool], seconds: float) -> None:
         end = perf_counter() + seconds
         while waiting() and perf_counter() < end:
             os.sched_yield()
-
-
-_lock = threading.Lock()
-
-
-def _fence() -> None:
-    """Make what was stored visible before anything is loaded: taking a lock, any lock, has the processor do that.
-
-    Whoever goes to sleep says so and looks once more; whoever has news writes them and looks for sleepers. Without a
-    fence both could look too early, and the sleeper would sleep until its wait ends by itself.
-    """
-    _lock.acquire()
-    _lock.release()
-    if (
-        not IN_ORDER
-    ):  # Taking it keeps later ones later, giving it back keeps earlier ones earlier: that takes a second.
-        _lock.acquire()
-        _lock.release()
-
-
-def _in_order() -> None:
-    """Between data and the number that vouches for them, on both sides."""
-    if not IN_ORDER:
-        _fence()
 
 
 def _write(letter: bytes, box: memoryview) -> int:

@@ -85,7 +85,7 @@ class ProcessRuntime:
         self._heartbeat, self._claims, self._stop = lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
         self._workers: list[WorkerHandle] = []
         self._tickets: tickets.Tickets | None = None
-        self.bells: ProcessBells | None = None
+        self._bells: ProcessBells | None = None
         self._closed, self._unit, self._questions = False, unit, questions
         self._hand = hand
         self._asked: tuple[str, tuple[Any, ...]] = NOTHING
@@ -101,7 +101,7 @@ class ProcessRuntime:
             if self._method == "forkserver":
                 start_fork_server(preload)
             if bells:
-                self.bells = ProcessBells(arena, num_workers, Linger.fitting(num_workers, threads.core_budget()))
+                self._bells = ProcessBells(arena, num_workers, Linger.fitting(num_workers, threads.core_budget()))
             if tickets.AVAILABLE:
                 self._tickets = tickets.Tickets(multiprocessing.get_context(self._method))
             for share in shares(groups, num_workers):
@@ -119,10 +119,17 @@ class ProcessRuntime:
         foreign = [end for other in self._workers if other.share != share for end in other.ours]
         foreign += self._tickets.ours if self._tickets else ()
         with child_environment():
-            bell = self.bells.theirs(share.worker) if self.bells else None
+            bell = self._bells.theirs(share.worker) if self._bells else None
             asking = self._questions.theirs(share.worker) if self._questions else None
             order = (self._packed, self._arena, core, theirs, foreign, bell, self._unit, asking)
             return WorkerHandle(self._method, share, *order)
+
+    @property
+    def bells(self) -> ProcessBells:
+        """Rings the workers, after `start("serve")`; only of a runtime that was made with bells."""
+        if self._bells is None:
+            raise RuntimeError("bells: this runtime was made without. Pass bells=True.")
+        return self._bells
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Send the command to all, wait for all."""
@@ -178,8 +185,8 @@ class ProcessRuntime:
         old.end(perf_counter())
         self._posted[worker].clear()
         self._heartbeat[worker] = self._claims[worker] = 0
-        if self.bells is not None:
-            self.bells.forget(worker)
+        if self._bells is not None:
+            self._bells.forget(worker)
         new = self._workers[worker] = self._new(old.share)
         self._watch()
         self._gather([new], "start", {})
@@ -275,8 +282,8 @@ class ProcessRuntime:
             worker.end(deadline)
         if self._tickets is not None:
             self._tickets.close()
-        if self.bells is not None:
-            self.bells.close()
+        if self._bells is not None:
+            self._bells.close()
 
     def __del__(self) -> None:
         self.close()
@@ -284,13 +291,13 @@ class ProcessRuntime:
     def _watch(self) -> None:
         """All that a wait for tickets listens to, with and without what workers say."""
         self._patience = patience = Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
-        if self.bells is not None:
+        if self._bells is not None:
             workers = self._workers
 
             def check(numbers: list[int], doing: str) -> None:
                 patience.check([workers[number] for number in numbers], doing)
 
-            self.bells.watch(workers, patience.begin, check)
+            self._bells.watch(workers, patience.begin, check)
         if self._tickets is None:
             return
         self._failures, self._deaths = select.poll(), select.poll()

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from paceline.memory.lines import STOP
 from paceline.memory.shared import Arena, Field
 from paceline.runtime.bells import LOOK_S
-from paceline.runtime.bells import _fence as fence
-from paceline.runtime.bells import _in_order as in_order
+from paceline.runtime.fences import fence, in_order
 from paceline.runtime.signals import Signal, Watch, new_signal
 
 ASKED, ANSWERED, ACTIVE = range(3)

@@ -13,7 +13,7 @@ from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import ShardedGradient, WorkersGradients
 from paceline.algos.settings import A3CConfig
 from paceline.algos.targets import GAETargets
-from paceline.collect.rollout import RolloutCollector
+from paceline.collect.remote import AnyCollector
 from paceline.measure.clock import Clock
 from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, Field
@@ -46,7 +46,7 @@ class A3CJob:
 
     def __init__(
         self,
-        collector: RolloutCollector,
+        collector: AnyCollector,
         learner: PPOLearner,
         live: LiveWeights,
         shared: list[tuple[NDArray[np.float32], NDArray[np.float32]]],

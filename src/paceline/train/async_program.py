@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.algos.ppo_gradient import ShardedGradient
-from paceline.collect.remote import Asking, InterleavedCollectors
-from paceline.collect.rollout import RolloutCollector
+from paceline.collect.remote import AnyCollector, Asking
 from paceline.memory.lines import heartbeat_field
 from paceline.memory.shards import ShardShape
 from paceline.memory.shared import Arena, Field
@@ -37,7 +36,7 @@ class AsyncJob:
 
     def __init__(
         self,
-        collector: RolloutCollector | InterleavedCollectors,
+        collector: AnyCollector,
         snapshots: Snapshots,
         private: NDArray[np.float32],
         begun: NDArray[np.int64],

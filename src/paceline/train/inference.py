@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from paceline.runtime.questions import ACTIVE, ANSWERED, ASKED, Questions
 from paceline.spec import EnvSpec
 
 CLOSE_TIMEOUT_S = 2.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,7 @@ class ServedRuntime:
             server.close()
         self._questions.close()
 
-    def _checked(self, result: Callable[[], Any]) -> Any:
+    def _checked(self, result: Callable[[], T]) -> T:
         found = result()
         for server in self._servers:
             if server.failure is not None:

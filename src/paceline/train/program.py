@@ -16,6 +16,7 @@ from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
 from paceline.algos.settings import AnySettings, Settings
 from paceline.collect.remote import (
+    AnyCollector,
     Asking,
     InterleavedCollectors,
     LaneShare,
@@ -111,7 +112,7 @@ class Central:
 class WorkerJob:
     """What a worker does: it collects, and computes gradients while its envs rest."""
 
-    collector: RolloutCollector | InterleavedCollectors
+    collector: AnyCollector
     sharded: ShardedGradient
 
     def connect(self, asker: Asking) -> None:
@@ -143,7 +144,7 @@ class WorkerJob:
         self.collector.close()
 
 
-def connect(collector: RolloutCollector | InterleavedCollectors, asker: Asking) -> None:
+def connect(collector: AnyCollector, asker: Asking) -> None:
     """Tell a collector whom to ask, if it asks."""
     if isinstance(collector, InterleavedCollectors):
         collector.connect(asker)
@@ -272,9 +273,7 @@ class WorkerProgram:
         normaliser = self.obs_normaliser(learning, attach=True)
         return PPOGradient(policy, head_for(spec.action), spec, training, normaliser, compiled_rows=self.compiled_rows)
 
-    def collector(
-        self, arena: Arena, share: Share, slots: Sequence[Slots], acting: Arrays
-    ) -> RolloutCollector | InterleavedCollectors:
+    def collector(self, arena: Arena, share: Share, slots: Sequence[Slots], acting: Arrays) -> AnyCollector:
         """The worker's part of collecting.
 
         Args:

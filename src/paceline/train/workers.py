@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import warnings
 from typing import Any
 
 import torch
@@ -125,16 +123,7 @@ def _workers(
     if layout.num_workers == 0:
         return InlineRuntime(program, arena, layout.groups)
     method: StartMethod = config.parallel.start_method or default_start_method()
-    if method == "fork":
-        if torch.cuda.is_initialized():
-            raise ConfigError("start_method='fork': CUDA is in use here and does not survive a fork. Use forkserver.")
-        if threading.active_count() > 1:
-            warnings.warn(
-                f"start_method='fork' with {threading.active_count()} threads alive: a lock that one of them holds "
-                "stays locked in the workers. Prefer forkserver.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+    threads.check_start_method(method)
     cores = config.parallel.cores
     return ProcessRuntime(
         program,
