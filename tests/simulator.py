@@ -70,8 +70,8 @@ class VectorSimulator(VectorEnv[Any, Any, Any]):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_))
-        for i in np.flatnonzero(mask):
-            self._envs[i].reset(seed=None if seed is None else seed + int(i))
+        for i in np.flatnonzero(mask).tolist():
+            self._envs[i].reset(seed=None if seed is None else seed + i)
         self._over[mask] = False
         return self._obs(), self._infos()
 
@@ -89,7 +89,7 @@ class VectorSimulator(VectorEnv[Any, Any, Any]):
             infos["final_obs"], infos["_final_obs"] = self._obs(), self._over.copy()
             final = {"true_state": self.true_state(), "rarely": self.age(), "at_the_end": self.age(), **self._infos()}
             infos["final_info"] = final
-            for i in np.flatnonzero(self._over):
+            for i in np.flatnonzero(self._over).tolist():
                 self._envs[i].reset()
             self._over[:] = False
         return self._obs(), reward, terminated, truncated, {**infos, **self._infos()}

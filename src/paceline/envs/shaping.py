@@ -46,8 +46,9 @@ class RewardShaper(Protocol):
     by name, as they stand after the last call.
     """
 
-    parts: tuple[str, ...]
-    """Names of what it adds; each is logged by itself."""
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of what it adds; each is logged by itself. A class attribute will do."""
 
     def begin(self, envs: NDArray[np.int64], extras: Mapping[str, NDArray[Any]]) -> None:
         """Episodes begin: `envs` are indices into the n envs, `extras` the readings of all n."""

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from tests.simulator import EXTRAS, Simulator, Travelled, VectorSimulator
+from tests.simulator import EXTRAS, Simulator, Travelled
 
 from paceline.envs.block import EnvBlock, History
 from paceline.envs.extras import Extra, named_extras
@@ -30,7 +30,11 @@ def make(request: pytest.FixtureRequest) -> Iterator[tuple[Callable[[], EnvBlock
     kwargs: dict[str, Any] = {}
     native = request.param not in ("single", "threads")
     if native:
-        gym.register("tests/Simulator-v0", entry_point=Simulator, vector_entry_point=VectorSimulator)
+        gym.register(
+            "tests/Simulator-v0",
+            entry_point="tests.simulator:Simulator",
+            vector_entry_point="tests.simulator:VectorSimulator",
+        )
         kwargs = {"kwargs": {"autoreset_mode": AutoresetMode(request.param)}, "native_vector": "always"}
     recipe = EnvRecipe(source="tests/Simulator-v0" if native else Simulator, **kwargs)
     spec = EnvRecipe(source=Simulator).probe()
