@@ -73,7 +73,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self._reward, self._terminated, self._truncated = (
             memory[name] for name in ("reward", "terminated", "truncated")
         )
-        self._began = np.zeros(self.num_envs, np.bool_)
+        self._began, self._all_began = np.zeros(self.num_envs, np.bool_), False
         self._failure = ""
 
     # -- Gymnasium's own ------------------------------------------------------------------------------------------
@@ -255,6 +255,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             order = Reset([seeds[place] for place in places], [options[place] for place in places])
             self._flights.send(worker, [envs[place] for place in places], order)
         self._began[envs] = True
+        self._all_began = bool(self._began.all())
 
     def _send_loose(self, envs: list[int], loose: dict[Path, list[Any]]) -> None:
         for worker, places in by_worker(self._flights.worker_of, envs).items():
@@ -312,8 +313,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         return tuple(result_of(outcomes[env]) for env in envs)
 
     def _require_begun(self, envs: NDArray[np.intp] | None) -> None:
-        began = self._began if envs is None else self._began[envs]
-        if not began.all():
+        if not self._all_began and not (envs is not None and self._began[envs].all()):
             raise gym_error.ResetNeeded("step: an env has not been reset. Call `reset` before the first `step`.")
         if self.autoreset_mode is AutoresetMode.DISABLED:
             ended = self._terminated | self._truncated

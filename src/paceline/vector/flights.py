@@ -40,11 +40,12 @@ class Flights:
         self._flying: dict[int, list[int]] = {}
         self._queued: list[deque[tuple[list[int], Order]]] = [deque() for _ in channel.shares]
         self._told: dict[int, Infos] = {}
-        self._num_envs = num_envs
+        self._all = range(num_envs)
+        self._whole = [False] * len(channel.shares)  # whether all envs of a worker are marked as due
 
     def send_all(self) -> None:
         """Have every env step with its action in shared memory."""
-        self.out.update(range(self._num_envs))
+        self.out.update(self._all)
         for worker, envs in enumerate(self._everyone):
             self._launch(worker, envs, None)
 
@@ -80,18 +81,19 @@ class Flights:
             need = len(flying) if everyone and not any(self._queued) else 1
             for worker in channel.wait(flying, at_least=need, doing=doing):
                 self._land(worker)
-        back, self._back = sorted(self._back), []
+        back = sorted(self._back)
+        self._back = []
         self.infos, self._told = self._told, {}
         self.out.difference_update(back)
         return back
 
     def _launch(self, worker: int, envs: list[int], order: Order) -> None:
-        share = self._channel.shares[worker]
-        mine = self._due[share.first_group : share.first_group + share.groups]
-        whole = len(envs) == share.groups
-        mine.fill(whole)
-        if not whole:
+        everyone = self._everyone[worker]
+        whole = len(envs) == len(everyone)
+        if not (whole and self._whole[worker]):
+            self._due[everyone] = whole
             self._due[envs] = 1
+            self._whole[worker] = whole
         self._flying[worker] = envs
         self._channel.begin(worker, order)
 

@@ -31,7 +31,7 @@ from paceline.runtime.protocol import Share
 from paceline.vector.crew import Crew
 from paceline.vector.leaves import AnySpace, Leaves, ObsWriter, Path
 from paceline.vector.seat import Infos, Places, Seat
-from paceline.vector.trial import trial
+from paceline.vector.trial import GLANCE_S, trial
 
 News: TypeAlias = tuple[int, Infos, tuple[Any, ...]]
 """What has to be told of an env beside the arrays: its index, its infos, and observations of no fixed size."""
@@ -181,7 +181,7 @@ def _threads(program: VectorProgram, first: int, n: int) -> int:
         return 1
     env = program.recipe(first).make(who=f"env {first}")
     try:
-        return MOST_THREADS if trial(env).waits else 1
+        return MOST_THREADS if trial(env, GLANCE_S).waits else 1
     finally:
         env.close()
 

@@ -14,8 +14,13 @@ from paceline.envs.make_block import SHORTEST_WAIT_S, WAITING
 from paceline.measure.clock import waits_so_far
 from paceline.spec import MASK_KEY
 
-TRIAL_S = 0.4
+TRIAL_S = 0.5
+"""Enough for the cost of a step."""
+GLANCE_S = 0.02
+"""Enough to see whether it waits."""
 FEWEST_STEPS = 8
+MOST_S = 4.0
+"""For an env that takes long for its `FEWEST_STEPS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ def trial(env: Env, seconds: float = TRIAL_S) -> StepCost:
 
     Args:
         env: Made for the purpose; it is not closed.
-        seconds: For how long; at least `FEWEST_STEPS` steps are taken, for ten times as long at most.
+        seconds: For how long; at least `FEWEST_STEPS` steps are taken, for `MOST_S` at most.
     """
     try:
         _, info = env.reset()
@@ -45,7 +50,7 @@ def trial(env: Env, seconds: float = TRIAL_S) -> StepCost:
         steps: list[float] = []
         ended = False
         began, cpu_began, waits_began = perf_counter(), thread_time(), waits_so_far()
-        while (spent := perf_counter() - began) < seconds or (len(steps) < FEWEST_STEPS and spent < 10 * seconds):
+        while (spent := perf_counter() - began) < seconds or (len(steps) < FEWEST_STEPS and spent < MOST_S):
             if ended:
                 _, info = env.reset()
             action = _action(env, info)

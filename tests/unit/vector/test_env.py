@@ -39,7 +39,7 @@ def both(
     **more: Any,
 ) -> Iterator[tuple[VectorEnv[Any, Any, Any], ParallelVectorEnv]]:
     reference = SyncVectorEnv([make] * n, autoreset_mode=mode)
-    vec = make_vec(make, n, workers, autoreset_mode=mode, **more)
+    vec = make_vec(make, n, workers, autoreset_mode=mode, **{"env_threads": 1, **more})
     try:
         yield reference, vec
     finally:

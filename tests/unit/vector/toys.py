@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from typing import Any
@@ -26,8 +27,10 @@ class SampleEnv(gym.Env[Any, Any]):
         reuse: bool = False,
         render_mode: str | None = None,
     ) -> None:
-        self.observation_space = observation_space or spaces.Box(-1.0, 1.0, (3,), np.float32)
-        self.action_space = action_space or spaces.Discrete(3)
+        box, three = spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Discrete(3)
+        # Copies: a space has a generator of its own.
+        self.observation_space = copy.deepcopy(box if observation_space is None else observation_space)
+        self.action_space = copy.deepcopy(three if action_space is None else action_space)
         self.chatty, self.render_mode = chatty, render_mode
         self.elapsed, self.length, self.label = 0, 0, "new"
         self._reuse, self._buffer = reuse, None
