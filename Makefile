@@ -1,9 +1,9 @@
 # Every target sets up what it needs: only python3 (3.11 or later), git and make have to be there.
 .DEFAULT_GOAL := help
 .PHONY: train-sequential train-parallel compare tensorboard
-.PHONY: help setup demo test check format lint types layers unit test-slow bench docs clean
+.PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs clean
 .PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
-.PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-weights bench-workers bench-peers bench-solve
+.PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -86,6 +86,12 @@ layers: setup
 unit: setup
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
+# In an environment of its own, so that the default suite stays what it is without extras.
+test-sb3: ## The adapter for stable-baselines3, with its extra, in .venv-sb3
+	@$(MAKE) --no-print-directory VENV=.venv-sb3 setup
+	@.venv-sb3/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,sb3]'
+	@.venv-sb3/bin/python -m pytest -q tests/unit/integrations/test_sb3.py $(PYTEST_ARGS)
+
 test-slow: setup ## Learning tests and other long ones
 	@$(BIN)/python -m pytest -q -m "slow or chaos" $(PYTEST_ARGS)
 
@@ -146,6 +152,9 @@ bench-replay: setup ## The replay alone: steps written, batches drawn
 
 bench-games: setup ## Games a second, random against random
 	@$(BIN)/python benchmarks/games.py $(ARGS)
+
+bench-vector: setup ## make_vec against other vector envs, random actions (about a quarter of an hour)
+	@$(BIN)/python benchmarks/vector.py $(ARGS)
 
 bench-weights: setup ## Handing one million parameters to four workers
 	@$(BIN)/python benchmarks/weights.py

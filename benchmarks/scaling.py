@@ -23,7 +23,7 @@ from sb3_ppo import SETTINGS
 
 from paceline.measure.system import tree_memory_mb
 from paceline.memory.shards import ShardShape
-from paceline.memory.slots import SlotShape
+from paceline.memory.slot_shape import SlotShape
 from paceline.train.config import TrainConfig
 from paceline.train.program import env_recipe
 

@@ -140,3 +140,33 @@ class OneFails:
         if share.worker == self._worker:
             raise ValueError(f"no job for worker {share.worker}")
         return Recorder(arena, share)
+
+
+class Answering(Recorder):
+    """Answers letters backwards; some make it do other things."""
+
+    def __init__(self, arena: Arena, share: Share) -> None:
+        super().__init__(arena, share)
+        self._answers = 0
+
+    def answer(self, letter: bytes) -> bytes:
+        """What a ring does."""
+        self._answers += 1
+        self._beat[0] += 1
+        match letter:
+            case b"!raise":
+                raise ValueError("asked to")
+            case b"!die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case b"!hang":
+                time.sleep(3600)
+            case b"!hold":
+                while not self._mode[0]:
+                    time.sleep(0.001)
+            case b"!free":
+                self._mode[0] = 1
+        return letter[::-1]
+
+    def answers(self) -> int:
+        """How many there were."""
+        return self._answers

@@ -8,18 +8,40 @@ from typing import TYPE_CHECKING, Any
 from paceline.errors import PacelineError
 
 if TYPE_CHECKING:
+    from paceline.envs.shaping import RewardShaper, Transition
+    from paceline.spec import Extra
     from paceline.train.agents import A3C, APPO, DQN, IMPALA, PPO
     from paceline.train.config import TrainConfig
+    from paceline.vector.env import ParallelVectorEnv
+    from paceline.vector.make import make_vec
 
-__all__ = ["A3C", "APPO", "DQN", "IMPALA", "PPO", "PacelineError", "TrainConfig"]
+__all__ = [
+    "A3C",
+    "APPO",
+    "DQN",
+    "IMPALA",
+    "PPO",
+    "Extra",
+    "PacelineError",
+    "ParallelVectorEnv",
+    "RewardShaper",
+    "TrainConfig",
+    "Transition",
+    "make_vec",
+]
 
 _HOMES = {
     "A3C": "paceline.train.agents",
     "APPO": "paceline.train.agents",
     "DQN": "paceline.train.agents",
+    "Extra": "paceline.spec",
     "IMPALA": "paceline.train.agents",
     "PPO": "paceline.train.agents",
+    "ParallelVectorEnv": "paceline.vector.env",
+    "RewardShaper": "paceline.envs.shaping",
     "TrainConfig": "paceline.train.config",
+    "Transition": "paceline.envs.shaping",
+    "make_vec": "paceline.vector.make",
 }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ class Trajectory:
     obs: dict[str, Tensor]  # [T+1, B, *leaf]  by leaf name
     mask: Tensor | None  # [T+1, B, M] bool    legal actions
     action: Tensor  # [T, B, *act]
-    reward: Tensor  # [T, B]                   as the env gave it
+    reward: Tensor  # [T, B]                   to be learned from: the env's own, or shaped
     terminated: Tensor  # [T, B] bool
     truncated: Tensor  # [T, B] bool
     valid: Tensor  # [T, B] bool               False: a vector env's own reset row
@@ -42,6 +43,18 @@ class Trajectory:
     value: Tensor  # [T+1, B]                  under the acting policy
     finals: Finals
     version: int
+    extras: Mapping[str, Tensor] = field(default_factory=dict)  # [T+1, B, ...]  beside the observations
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of T steps of some envs, for whoever counts. Views of shared memory: do not keep."""
+
+    reward: NDArray[np.float32]  # [T, n]            the env's own
+    terminated: NDArray[np.bool_]  # [T, n]
+    truncated: NDArray[np.bool_]  # [T, n]
+    valid: NDArray[np.bool_]  # [T, n]
+    told: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # [T, n]  parts of a shaped reward, measures
 
 
 @dataclass(frozen=True, slots=True)

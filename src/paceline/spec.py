@@ -8,8 +8,8 @@ learner) iterates over leaves and never looks at a space again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
@@ -25,6 +25,51 @@ MASK_KEY = "action_mask"
 
 PLAIN = "obs"
 """The leaf name of an observation that is not a Dict."""
+
+ENV_REWARD = "env_reward"
+"""Where rewards are shaped: the env's own."""
+
+Every: TypeAlias = int | Literal["episode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """One array that lives beside the observation, such as a simulator's true state."""
+
+    shape: tuple[int, ...] = ()
+    """Of one env's reading."""
+    dtype: str = "float32"
+    """Its numpy name."""
+    read: str = ""
+    """The env's method that returns it (a native vector env's returns all envs' at once, stacked). Left out, it is the
+    key of the info dict that has the extra's own name."""
+    every: Every = 1
+    """Read after the reset and after every k-th step of an episode; or only at the `episode`'s end. In between the last
+    reading stands."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be read."""
+        if self.every != "episode" and (not isinstance(self.every, int) or self.every < 1):
+            raise ConfigError(f"extra: every={self.every!r} must be a number of steps from 1, or 'episode'.")
+        try:
+            np.dtype(self.dtype)
+        except TypeError as error:
+            raise ConfigError(f"extra: numpy has no dtype={self.dtype!r}. Use one like 'float32'.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Shaping:
+    """What is told of every step where rewards are shaped."""
+
+    parts: tuple[str, ...]
+    """Added to the reward; an episode's sum is logged."""
+    measures: tuple[str, ...] = ()
+    """Only logged, as they stand at the end of an episode."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """All of it, the env's own reward first."""
+        return (ENV_REWARD, *self.parts, *self.measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +130,15 @@ class EnvSpec:
     """Whether a policy is handed a dict of leaves or the one leaf itself."""
     observation_space: spaces.Space[Any]
     action_space: spaces.Space[Any]
+    extras: Mapping[str, Extra] = field(default_factory=dict)
+    """What is read beside the observation, by name."""
+    shaping: Shaping | None = None
+    """Where rewards are shaped: what of."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Numbers kept of every step besides the reward, by name."""
+        return () if self.shaping is None else self.shaping.told
 
     @classmethod
     def of(

@@ -17,8 +17,9 @@ LAYERS: list[set[str]] = [
     {"batch", "ops", "measure"},
     {"memory", "nets"},
     {"envs"},
-    {"collect", "algos", "runtime", "integrations"},
-    {"train"},
+    {"collect", "algos", "runtime"},
+    {"vector"},
+    {"train", "integrations"},
     {"insight"},
     {"cli"},
 ]

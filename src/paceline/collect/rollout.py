@@ -7,7 +7,7 @@ It runs in a worker, or inline in the driver: the same object either way. Nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -85,6 +85,7 @@ class RolloutCollector:
         self._between = self._sets[0][0][-1] if len(slots) == 1 else Row.blank(shape.spec, count)
         self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
         self._heartbeat = heartbeat
+        self._ask, self._rest = getattr(actor, "ask", None), getattr(actor, "rest", None)
 
     def reset(self) -> None:
         """Begin every env's first episode."""
@@ -109,11 +110,26 @@ class RolloutCollector:
 
     def collect(self, step: int, into: int = 0) -> CollectTimes:
         """Fill this collector's slots of set `into` with the rollout that begins at `step` (of each env)."""
+        began, rows = perf_counter(), self.rows(step, into)
+        while True:
+            try:
+                next(rows)
+            except StopIteration as done:
+                env_s, total_s = float(done.value), perf_counter() - began
+                return CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s)
+
+    def rows(self, step: int, into: int = 0) -> Generator[None, None, float]:
+        """The same row by row; returns the seconds that the envs took.
+
+        Where the policy is elsewhere it yields after every question, for somebody to do something else meanwhile.
+        """
         (rows, finals_of), actor, sample, envs = self._sets[into], self._actor, self._head.sample, self._envs
-        began = perf_counter()
         self._begin(step, into)
         env_s = 0.0
         for t, (row, after, row_noise) in enumerate(zip(rows, rows[1:], self._noise, strict=False)):
+            if self._ask is not None:
+                self._ask(row.obs)
+                yield
             params, value = actor(row.obs)
             action, log_prob = sample(params, row_noise, row.mask)
             row.value[...] = value
@@ -130,8 +146,9 @@ class RolloutCollector:
         self._bootstrap(rows[-1], finals_of)
         if self._between is not rows[-1]:
             self._between.show(rows[-1])
-        total_s = perf_counter() - began
-        return CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s)
+        if self._rest is not None:
+            self._rest()
+        return env_s
 
     def close(self) -> None:
         """Close the envs."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import Finals, History
+from paceline.envs.block import Finals, History, Watch
 from paceline.envs.games.chance import draws, mix, pick, uniform
 from paceline.envs.games.protocol import Game, Player
 from paceline.envs.seeding import episode_seed
@@ -136,6 +136,9 @@ class GameBlock:
         episode: [n] the block keeps the episode numbers here.
     """
 
+    readings = None
+    """A board shows all there is."""
+
     def __init__(
         self,
         game: Game,
@@ -197,7 +200,7 @@ class GameBlock:
             rows = rows[self._game.over[rows]]
             self._note_results(rows)
 
-    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
+    def restore(self, histories: Sequence[History], row: Row, _watch: Watch | None = None, /) -> list[int]:
         """Replay every game against the opponent that it was begun with; compares bit for bit."""
         self.episode[:] = [history.episode for history in histories]
         mine, pool = slice(self._first, self._first + self._game.n), self._opponents.pool

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect import noise
+from paceline.collect.remote import Asking, RemoteActor
 from paceline.collect.rollout import CollectTimes
 from paceline.envs.block import EnvBlock, History
 from paceline.memory.lines import BEAT, STOP
@@ -162,7 +163,14 @@ class Lane:
                 break  # the run is over, and nobody will look at this
         if self._judge is not None:
             self._say_surprise(start, judged, self._judge)
+        if isinstance(self._actor, RemoteActor):
+            self._actor.rest()
         return t, env_s
+
+    def connect(self, asker: Asking) -> None:
+        """Whom to ask, where the policy is elsewhere."""
+        if isinstance(self._actor, RemoteActor):
+            self._actor.asker = asker
 
     def _say_surprise(self, start: int, judged: list[Any], judge: Judge) -> None:
         """How far the value of each action was from what followed, by the weights that acted."""
@@ -187,6 +195,11 @@ class TransitionCollector:
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = lanes
+
+    def connect(self, asker: Asking) -> None:
+        """Whom to ask, where the policy is elsewhere."""
+        for lane in self._lanes:
+            lane.connect(asker)
 
     def reset(self, heads: Sequence[int]) -> None:
         """Begin every env's episode, at the heads of this worker's groups."""

@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from paceline.envs.extras import Readings
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
 from paceline.spec import MASK_KEY, PLAIN, EnvSpec, Leaf
@@ -49,11 +50,25 @@ class History:
             row.mask[i] = self.mask
 
 
+class Watch(Protocol):
+    """Sees the steps that a replay takes again: whoever keeps something of an episode has to."""
+
+    def began(self, i: int) -> None:
+        """Env i is at the beginning of its episode: the row shows it."""
+
+    def stepped(self, i: int, action: Any, reward: Any) -> None:
+        """Env i took this (stored) action again: the row shows what it answered to, the readings where it led."""
+
+
 class EnvBlock(Protocol):
     """The envs of one worker's groups, stepped together. Single-threaded; blocks for as long as its envs do."""
 
     episode: NDArray[np.int64]
     """[n] number of the episode under way, per env. The caller's array; the block writes it."""
+
+    @property
+    def readings(self) -> Readings | None:
+        """The newest extras, where the envs have some."""
 
     def reset(self, row: Row) -> None:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
@@ -70,8 +85,13 @@ class EnvBlock(Protocol):
             The last real observations that `after` does not show, of envs truncated and not terminated.
         """
 
-    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
-        """Put every env where its history says; writes `row.obs` and `row.mask`.
+    def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
+        """Put every env where its history says; writes `row.obs`, `row.mask` and `row.extras`.
+
+        Args:
+            histories: One per env.
+            row: Where they show.
+            watch: Sees the steps that are taken again; envs that begin anew are not announced to it.
 
         Returns:
             The envs for which that failed: they have begun a new episode.

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.envs import block
-from paceline.envs.block import CHECKED_STEPS, ActionMap, EnvBlock, Finals, History, ObsMap, require_same_spaces
+from paceline.envs.block import CHECKED_STEPS, ActionMap, EnvBlock, Finals, History, ObsMap, Watch, require_same_spaces
+from paceline.envs.extras import Readings
 from paceline.envs.make import Env, EnvMaker, describe
 from paceline.envs.seeding import episode_seed
 from paceline.errors import EnvError
@@ -49,6 +50,7 @@ class SingleEnvs:
         self._simple = self._obs.plain and not self._obs.masked
         self._rewards: list[Any] = [0.0] * n
         self._row = 0
+        self.readings = Readings(spec.extras, n, self._who) if spec.extras else None
         self._begun = [0] * n  # The row in which each env's episode began: gives the step for error texts.
         self.envs: list[Env] = []
         try:
@@ -64,6 +66,8 @@ class SingleEnvs:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
         for i in range(len(self.envs)):
             self._show(i, *self._begin(i), row)
+        if self.readings is not None:
+            self.readings.show_beginning(row)
         if row.mask is not None:
             self._obs.check_legal(row.mask, self._first)
 
@@ -79,10 +83,15 @@ class SingleEnvs:
         row.truncated.fill(False)
         row.valid.fill(True)
         actions = self._actions.each(action)
+        readings = self.readings
+        if readings is not None:
+            readings.before_step()
         i = 0
         try:
             for i, env_step in enumerate(self._steps):
                 obs, rewards[i], terminated, truncated, info = env_step(actions[i])
+                if readings is not None:
+                    readings.stepped(i, info)
                 if terminated or truncated:
                     row.terminated[i], row.truncated[i] = terminated, truncated
                     if not terminated:
@@ -103,11 +112,13 @@ class SingleEnvs:
             row.reward[...] = self._numbers(rewards)
         if self._row <= CHECKED_STEPS:
             self._numbers(rewards)  # numpy makes a silent NaN of None.
+        if readings is not None:
+            readings.show(after)
         if after.mask is not None:
             self._obs.check_legal(after.mask, self._first)
         return finals
 
-    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
+    def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
         """Replay every env's episode and compare the outcome bit for bit. See `EnvBlock.restore`."""
         strayed = []
         for i, history in enumerate(histories):
@@ -116,10 +127,12 @@ class SingleEnvs:
                 self.put(i, cloudpickle.loads(history.state))
                 self._begun[i] = self._row - len(history.actions)
                 history.show(i, row)
-            elif not self._replay(i, history, row):
+            elif not self._replay(i, history, row, watch):
                 self.episode[i] += 1
                 self._show(i, *self._begin(i), row)
                 strayed.append(i)
+        if self.readings is not None:
+            self.readings.show_beginning(row)
         if row.mask is not None:
             self._obs.check_legal(row.mask, self._first)
         return strayed
@@ -150,6 +163,8 @@ class SingleEnvs:
                 f"{self._who(i)} raised in reset: {describe(error)}. To see it alone: {self._how(i)}."
             ) from error
         self._begun[i] = self._row
+        if self.readings is not None:
+            self.readings.began(i, info)
         return obs, info
 
     def _last_obs(self, i: int, obs: Any, info: dict[str, Any]) -> dict[str, NDArray[Any]]:
@@ -168,16 +183,28 @@ class SingleEnvs:
         if row.mask is not None:
             row.mask[i] = self._obs.mask(obs, info)
 
-    def _replay(self, i: int, history: History, row: Row) -> bool:
+    def _replay(self, i: int, history: History, row: Row, watch: Watch | None) -> bool:
         """Bring env i to where its history ends; False if it went elsewhere."""
         obs, info = self._begin(i)
-        for action in self._actions.each(history.actions):
+        if watch is not None:
+            self._show(i, obs, info, row)
+            watch.began(i)
+        for stored, action in zip(history.actions, self._actions.each(history.actions), strict=True):
+            if self.readings is not None:
+                self.readings.before_step()
             try:
-                obs, _, terminated, truncated, info = self._steps[i](action)
+                obs, reward, terminated, truncated, info = self._steps[i](action)
             except Exception as error:
                 raise self._failure(i, action, error) from error
             if terminated or truncated:
                 return False
+            if self.readings is not None:
+                self.readings.stepped(i, info)
+            if watch is not None:
+                watch.stepped(i, stored, reward)
+                self._show(i, obs, info, row)
+            if self.readings is not None:
+                self.readings.settle()
         # For error texts: the episode began this many rows ago.
         self._begun[i] = self._row - len(history.actions)
         self._show(i, obs, info, row)

@@ -11,7 +11,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import gymnasium as gym
@@ -19,6 +19,7 @@ from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import VectorEnv
 
+from paceline.envs.extras import ExtraReader, named_extras
 from paceline.envs.wrappers import FrameStack, OneOfVector
 from paceline.errors import ConfigError, EnvError, MissingExtra, PacelineError, nearest
 from paceline.spec import MASK_KEY, EnvSpec
@@ -115,10 +116,13 @@ class EnvRecipe:
                 env = _require_env(target(**kwargs), label)
         for wrapper in self.wrappers:
             name = wrapper if isinstance(wrapper, str) else getattr(wrapper, "__qualname__", repr(wrapper))
-            wrap = _load(wrapper, "wrapper") if isinstance(wrapper, str) else wrapper
+            wrap = load(wrapper, "wrapper") if isinstance(wrapper, str) else wrapper
             with _sorting(f"wrapper {name!r}", f"{who}: wrapper {name!r}", None, {}):
                 env = _require_env(wrap(env), f"wrapper {name!r}")
-        return FrameStack(env, self.frame_stack) if self.frame_stack > 1 else env
+        if self.frame_stack > 1:
+            env = FrameStack(env, self.frame_stack)
+        extras = named_extras(env)
+        return ExtraReader(env, extras) if extras else env
 
     def make_vector(self, num_envs: int, *, who: str = "vector env") -> VectorEnv[Any, Any, Any]:
         """Make the env's own vector implementation, unwrapped.
@@ -172,7 +176,8 @@ class EnvRecipe:
                 raise EnvError(
                     f"env {self.name!r} raised in reset(seed=0): {describe(error)}. Reset it by hand to see more."
                 ) from error
-            return EnvSpec.of(env.observation_space, env.action_space, masked=MASK_KEY in (info or {}))
+            spec = EnvSpec.of(env.observation_space, env.action_space, masked=MASK_KEY in (info or {}))
+            return replace(spec, extras=named_extras(env))
         finally:
             env.close()
 
@@ -225,7 +230,12 @@ def _registered(env_id: str) -> Registered:
     return gym.registry[env_id]
 
 
-def _load(path: str, what: str) -> Callable[..., Any]:
+def load(path: str, what: str) -> Callable[..., Any]:
+    """What an import path names.
+
+    Raises:
+        ConfigError: There is no such thing; `what` says what it should have been.
+    """
     module, _, name = path.rpartition(":" if ":" in path else ".")
     what = f"{what} {path!r}"
     if not module or not name:

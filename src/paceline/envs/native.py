@@ -18,9 +18,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from paceline.envs.block import CHECKED_STEPS, ActionMap, Finals, History, ObsMap, pickled, require_same_spaces
+from paceline.envs.block import CHECKED_STEPS, ActionMap, Finals, History, ObsMap, Watch, pickled, require_same_spaces
+from paceline.envs.extras import Readings
 from paceline.envs.make import EnvRecipe, describe
 from paceline.envs.seeding import group_seed
+from paceline.envs.vector_extras import GroupReader
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
 from paceline.spec import MASK_KEY, EnvSpec
@@ -56,6 +58,8 @@ class VectorEnvs:
         self._seed, self._first_group, self._size = seed, first_group, group_size
         self._actions, self._obs = ActionMap(spec), ObsMap(spec)
         self._columns = [slice(g * group_size, (g + 1) * group_size) for g in range(groups)]
+        self.readings = Readings(spec.extras, groups * group_size, str) if spec.extras else None
+        self._readers: list[GroupReader] = []
         self._pending = np.zeros(groups * group_size, np.bool_)  # Envs whose next step only resets them.
         self._row = 0
         self._envs: list[VectorEnv[Any, Any, Any]] = []
@@ -63,6 +67,11 @@ class VectorEnvs:
             for g in range(groups):
                 self._envs.append(recipe.make_vector(group_size, who=self._who(g)))
             self._modes = [self._check_env(g, env, spec) for g, env in enumerate(self._envs)]
+            if self.readings is not None:
+                self._readers = [
+                    GroupReader(env, spec.extras, self.readings, self._columns[g], self._who(g))
+                    for g, env in enumerate(self._envs)
+                ]
         except BaseException:
             self.close()
             raise
@@ -75,6 +84,10 @@ class VectorEnvs:
             obs, infos = self._reset_group(g, seed=seed)
             self._obs.check(obs, infos, self._who(g), (self._size,))
             self._show(obs, infos, columns, row)
+            if self._readers:
+                self._readers[g].began(infos)
+        if self.readings is not None:
+            self.readings.show_beginning(row)
         if row.mask is not None:
             self._obs.check_legal(row.mask, self._first_group * self._size)
 
@@ -84,6 +97,8 @@ class VectorEnvs:
         actions = self._actions.batch(action)
         finals: list[tuple[int, dict[str, NDArray[Any]]]] = []
         row.valid[...] = ~self._pending
+        if self.readings is not None:
+            self.readings.before_step()
         for g, (env, mode, columns) in enumerate(zip(self._envs, self._modes, self._columns, strict=True)):
             try:
                 obs, row.reward[columns], terminated, truncated, infos = env.step(actions[columns])
@@ -97,6 +112,8 @@ class VectorEnvs:
             if self._row <= CHECKED_STEPS:
                 self._obs.check(obs, infos, self._who(g), (self._size,))
             self._show(obs, infos, columns, after)
+            if self._readers:
+                self._read(g, infos, terminated | truncated)
             if mode is not AutoresetMode.NEXT_STEP:
                 finals += self._end_now(g, obs, infos, row, after)
         if self._pending.any():
@@ -107,13 +124,15 @@ class VectorEnvs:
         self.episode[ended] += 1
         for mode, columns in zip(self._modes, self._columns, strict=True):
             self._pending[columns] = ended[columns] if mode is AutoresetMode.NEXT_STEP else False
+        if self.readings is not None:
+            self.readings.show(after)
         if after.mask is not None:
             # Nothing need be legal where an episode is over, but the policy draws an action there all the same.
             after.mask[self._pending] = True
             self._obs.check_legal(after.mask, self._first_group * self._size)
         return finals
 
-    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
+    def restore(self, histories: Sequence[History], row: Row, _watch: Watch | None = None, /) -> list[int]:
         """Take pickled groups where there are some; else begin new episodes everywhere.
 
         One env of a vector env cannot be replayed without the others.
@@ -157,8 +176,20 @@ class VectorEnvs:
             return [(columns.start + int(j), self._obs.copy(self._last_obs(g, infos, int(j)))) for j in cut]
         finals = [(columns.start + int(j), self._obs.copy(_pick(obs, int(j)))) for j in cut]
         fresh, infos = self._reset_group(g, options={"reset_mask": ended})
+        if self._readers:
+            self._readers[g].began(infos, ended)
         self._show(_pick(fresh, ended), infos, columns.start + np.flatnonzero(ended), after, ended)
         return finals
+
+    def _read(self, g: int, infos: dict[str, Any], ended: NDArray[np.bool_]) -> None:
+        """Read the extras of a group after its step, before anything else happens to it."""
+        reader, own_reset = self._readers[g], self._modes[g] is AutoresetMode.SAME_STEP
+        pending = self._pending[self._columns[g]]
+        reader.stepped(infos, ended & ~pending, own_reset=own_reset)
+        # What the step only reset is at the beginning of an episode now; so is what resets itself in the same step.
+        begun = ended if own_reset else pending
+        if begun.any():
+            reader.began(infos, begun)
 
     def _last_obs(self, g: int, infos: dict[str, Any], j: int) -> Any:
         """The j-th env's last observation: from an array of observations, or from stacked ones."""

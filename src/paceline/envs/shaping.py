@@ -1,13 +1,25 @@
-"""Reward shaping next to the env: what a shaper sees, and what it gives."""
+"""Reward shaping next to the env: what a shaper sees, what it gives, and the block of envs that has one.
+
+    extras before, obs, action -> env.step -> reward, extras after -> RewardShaper -> parts of the reward
+
+It runs in the worker, in the same breath as the step: no message is sent for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from paceline.envs.block import EnvBlock, Finals, History, Watch
+from paceline.envs.extras import Readings
+from paceline.envs.make import load
+from paceline.errors import ConfigError, EnvError
+from paceline.memory.rows import Row
+from paceline.spec import ENV_REWARD, EnvSpec, Shaping
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +39,16 @@ class Transition:
 class RewardShaper(Protocol):
     """Adds parts to the env's reward, inside the worker. Its state is per env, and begins anew with every episode.
 
-    To be put back after a failure it must be a function of the episode's transitions alone.
+    It must be a function of the episode's transitions alone: after a failure they are shown to it again, one env's at
+    a time, with `valid` False for all others. Where `valid` is False nothing has happened.
+
+    It may also have `measures`, names of numbers that are only logged, and a method `measure()` that returns them: [n]
+    by name, as they stand after the last call.
     """
 
-    parts: tuple[str, ...]
-    """Names of what it adds; each is logged by itself."""
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of what it adds; each is logged by itself. A class attribute will do."""
 
     def begin(self, envs: NDArray[np.int64], extras: Mapping[str, NDArray[Any]]) -> None:
         """Episodes begin: `envs` are indices into the n envs, `extras` the readings of all n."""
@@ -40,8 +57,157 @@ class RewardShaper(Protocol):
         """What each part adds to the reward of every env: [n] by name."""
 
 
-class ShaperMaker(Protocol):
-    """Makes the shaper of n envs, inside the worker: a class, or anything else that pickles."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShaperRecipe:
+    """How workers make their shaper."""
 
-    def __call__(self, n: int) -> RewardShaper:
-        """A new shaper."""
+    source: str | Callable[..., RewardShaper]
+    """`module:Name`, or a callable; called with the number of envs."""
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def make(self, n: int) -> RewardShaper:
+        """The shaper of n envs.
+
+        Raises:
+            ConfigError: There is none of that name, it does not take these arguments, or it is no shaper.
+        """
+        source = load(self.source, "shaper") if isinstance(self.source, str) else self.source
+        try:
+            shaper: RewardShaper = source(n, **self.kwargs)
+        except TypeError as error:
+            raise ConfigError(
+                f"shaper {self.source!r}: {error}. It is called with the number of envs first."
+            ) from error
+        for name in ("parts", "begin", "__call__"):
+            if not hasattr(shaper, name):
+                raise ConfigError(f"shaper {self.source!r}: has no {name!r}. See paceline.RewardShaper.")
+        return shaper
+
+    def shaping(self) -> Shaping:
+        """What it tells of every step."""
+        shaper = self.make(1)
+        shaping = Shaping(tuple(shaper.parts), tuple(getattr(shaper, "measures", ())))
+        if len(set(shaping.told)) < len(shaping.told):
+            raise ConfigError(f"shaper {self.source!r}: names must differ (got {', '.join(shaping.told)}).")
+        return shaping
+
+
+class ShapedEnvs:
+    """A block of envs whose rewards a shaper adds to.
+
+    Args:
+        envs: The block.
+        shaper: Of its envs.
+        spec: Theirs.
+        n: How many.
+    """
+
+    def __init__(self, envs: EnvBlock, shaper: RewardShaper, spec: EnvSpec, n: int) -> None:
+        self.episode = envs.episode
+        self._envs, self._shaper, self._shaping = envs, shaper, spec.shaping or Shaping(())
+        self._measure = getattr(shaper, "measure", dict)
+        self._before = {name: np.zeros((n, *extra.shape), extra.dtype) for name, extra in spec.extras.items()}
+        self._everyone = np.arange(n)
+
+    @property
+    def readings(self) -> Readings | None:
+        """The newest extras, where the envs have some."""
+        return self._envs.readings
+
+    def reset(self, row: Row) -> None:
+        """Begin the episodes that `episode` names."""
+        self._envs.reset(row)
+        self._shaper.begin(self._everyone, self._now())
+
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+        """Step every env once, then shape. See `EnvBlock.step`."""
+        for name, values in self._now().items():
+            self._before[name][...] = values
+        finals = self._envs.step(action, row, after)
+        self._shape(action, row)
+        # A step that ends an episode also begins the next one; with vector envs that reset later, the step after it.
+        begun = np.flatnonzero(row.terminated | row.truncated | ~row.valid)
+        if len(begun):
+            self._shaper.begin(begun, self._now())
+        return finals
+
+    def restore(self, histories: Sequence[History], row: Row, _watch: Watch | None = None, /) -> list[int]:
+        """Put every env where it was, and show the shaper how it came there. See `EnvBlock.restore`."""
+        self._shaper.begin(self._everyone, self._now())
+        strayed = self._envs.restore(histories, row, _Again(self, row))
+        if strayed:
+            self._shaper.begin(np.asarray(strayed), self._now())
+        return strayed
+
+    def dump(self) -> list[bytes]:
+        """One entry per env. See `EnvBlock.dump`."""
+        return self._envs.dump()
+
+    def close(self) -> None:
+        """Close the envs."""
+        self._envs.close()
+
+    def _shape(self, action: NDArray[Any], row: Row) -> None:
+        """Add the parts to the row's rewards, and tell them one by one."""
+        reached = {} if self.readings is None else self.readings.reached
+        step = Transition(
+            extras=self._before,
+            obs=row.obs,
+            action=action,
+            reward=row.reward,
+            terminated=row.terminated,
+            truncated=row.truncated,
+            valid=row.valid,
+            extras_after=reached,
+        )
+        parts, reward = self._shaper(step), row.reward
+        row.told[ENV_REWARD][...] = reward
+        try:
+            for name in self._shaping.parts:
+                row.told[name][...] = parts[name]
+                row.told[name][~row.valid] = 0.0
+                reward += row.told[name]
+            if self._shaping.measures:
+                measured: Mapping[str, NDArray[np.float32]] = self._measure()
+                for name in self._shaping.measures:
+                    row.told[name][...] = measured[name]
+        except (KeyError, ValueError) as error:
+            raise EnvError(
+                f"shaper {type(self._shaper).__name__}: must give {len(self._everyone)} numbers for each of "
+                f"{', '.join(self._shaping.told[1:])} ({type(error).__name__}: {error})."
+            ) from error
+
+    def _now(self) -> Mapping[str, NDArray[Any]]:
+        return {} if self._envs.readings is None else self._envs.readings.now
+
+
+class _Again:
+    """Shows the shaper the steps that a replay takes again, of one env at a time."""
+
+    def __init__(self, shaped: ShapedEnvs, row: Row) -> None:
+        n = len(shaped._everyone)
+        self._shaped, self._row = shaped, row
+        self._reward, self._none, self._valid = np.zeros(n, np.float32), np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        self._action = np.zeros_like(row.action)
+
+    def began(self, i: int) -> None:
+        """Env i is at the beginning of its episode."""
+        self._shaped._shaper.begin(np.array([i]), self._shaped._now())
+
+    def stepped(self, i: int, action: Any, reward: Any) -> None:
+        """Env i took this action again."""
+        self._valid[:] = False
+        self._valid[i], self._reward[i], self._action[i] = True, reward, action
+        readings = self._shaped.readings
+        self._shaped._shaper(
+            Transition(
+                extras={} if readings is None else readings.now,
+                obs=self._row.obs,
+                action=self._action,
+                reward=self._reward,
+                terminated=self._none,
+                truncated=self._none,
+                valid=self._valid,
+                extras_after={} if readings is None else readings.reached,
+            )
+        )

@@ -11,17 +11,18 @@ An env meets one thread only, from its construction to its end. Who was first le
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import ActionMap, Finals, History
+from paceline.envs.block import ActionMap, Finals, History, Watch
+from paceline.envs.env_thread import EnvThread, Outcome, outcome_of, result_of
+from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import Env, EnvMaker
 from paceline.envs.seeding import episode_seed
@@ -30,9 +31,6 @@ from paceline.spec import EnvSpec
 
 CLOSE_TIMEOUT_S = 2.0
 """How long `close` waits for the threads, all together: less than a worker has to end."""
-
-Outcome: TypeAlias = tuple[Any, BaseException | None]
-"""What a call returned, or raised."""
 
 
 class ThreadedEnvs:
@@ -61,8 +59,8 @@ class ThreadedEnvs:
     ) -> None:
         self.episode = episode
         self._actions = ActionMap(spec)
-        self._threads = [_Thread(f"envs-{first_env}-{number}") for number in range(min(threads, n) - 1)]
-        owners = [*(thread.ask for thread in self._threads), _outcome]
+        self._threads = [EnvThread(f"envs-{first_env}-{number}") for number in range(min(threads, n) - 1)]
+        owners = [*(thread.ask for thread in self._threads), outcome_of]
         made: list[_Ahead] = []
 
         class Recipe:
@@ -97,9 +95,14 @@ class ThreadedEnvs:
         self._all(self._step_jobs)
         return self._envs.step(action, row, after)
 
-    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
+    @property
+    def readings(self) -> Readings | None:
+        """The newest extras, where the envs have some."""
+        return self._envs.readings
+
+    def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
         """Replay every env's episode, one env after another. See `EnvBlock.restore`."""
-        strayed = self._envs.restore(histories, row)
+        strayed = self._envs.restore(histories, row, watch)
         for i, (ahead, env) in enumerate(zip(self._ahead, self._envs.envs, strict=True)):
             if env is not ahead:  # it came as it was, pickled
                 ahead.env = env
@@ -158,7 +161,7 @@ class _Ahead:
             seed_of: The seed of an episode, counted from the one under way.
         """
         self.owner, self._seed_of = owner, seed_of
-        self.env: Env = _result(owner(make))
+        self.env: Env = result_of(owner(make))
         self.unwrapped = self.env.unwrapped
         self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
         self.action: Any = None
@@ -168,24 +171,24 @@ class _Ahead:
     def step_ahead(self) -> None:
         """In its thread: take `action`, and begin the next episode if that was the end of one."""
         self._begun = None
-        self._stepped = _outcome(self._step_and_begin)
+        self._stepped = outcome_of(self._step_and_begin)
 
     def reset_ahead(self, later: int = 0) -> None:
         """In its thread: begin an episode."""
         seed = self._seed_of(later)
-        self._begun = (seed, _outcome(partial(self.env.reset, seed=seed)))
+        self._begun = (seed, outcome_of(partial(self.env.reset, seed=seed)))
 
     def step(self, action: Any) -> Any:
         """As the env's own; in its thread now, where it was not stepped ahead."""
         outcome, self._stepped = self._stepped, None
-        return _result(outcome or self.owner(partial(self.env.step, action)))
+        return result_of(outcome or self.owner(partial(self.env.step, action)))
 
     def reset(self, *, seed: int) -> Any:
         """As the env's own; in its thread now, where it was not reset ahead."""
         begun, self._begun = self._begun, None
         if begun is not None and begun[0] == seed:
-            return _result(begun[1])
-        return _result(self.owner(partial(self.env.reset, seed=seed)))
+            return result_of(begun[1])
+        return result_of(self.owner(partial(self.env.reset, seed=seed)))
 
     def _step_and_begin(self) -> Any:
         result = self.env.step(self.action)
@@ -198,43 +201,11 @@ class _Ahead:
 
     def close(self) -> None:
         """As the env's own."""
-        _result(self.owner(self.env.close))
+        result_of(self.owner(self.env.close))
 
     def __reduce__(self) -> Any:
         """Pickled it is the env alone, so that a checkpoint does not know of threads."""
         return _itself, (self.env,)
-
-
-class _Thread(threading.Thread):
-    """Does what its inbox says until that is None. A daemon: an env that hangs does not keep the process."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name=name, daemon=True)
-        self.inbox: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
-        self.done: SimpleQueue[None] = SimpleQueue()
-        self.stuck = False
-        self.start()
-
-    def run(self) -> None:
-        """Serve."""
-        while (job := self.inbox.get()) is not None:
-            job()
-
-    def post(self, job: Callable[[], Any]) -> SimpleQueue[Outcome]:
-        """Have something done; where the outcome will be."""
-        answer: SimpleQueue[Outcome] = SimpleQueue()
-        self.inbox.put(lambda: answer.put(_outcome(job)))
-        return answer
-
-    def ask(self, job: Callable[[], Any]) -> Outcome:
-        """Have something done, and wait for it.
-
-        Raises:
-            TimeoutError: The thread is stuck.
-        """
-        if self.stuck:
-            raise TimeoutError("an env of the same thread hangs; both are left behind")
-        return self.post(job).get()
 
 
 def _each(envs: Sequence[_Ahead], do: Callable[[_Ahead], None], done: SimpleQueue[None] | None) -> None:
@@ -250,21 +221,6 @@ def _either(terminated: Any, truncated: Any) -> bool:
         return bool(terminated or truncated)
     except Exception:
         return False
-
-
-def _outcome(job: Callable[[], Any]) -> Outcome:
-    """What a job returned, or raised."""
-    try:
-        return job(), None
-    except BaseException as error:
-        return None, error
-
-
-def _result(outcome: Outcome) -> Any:
-    """What the job returned; raises what it raised."""
-    if outcome[1] is not None:
-        raise outcome[1]
-    return outcome[0]
 
 
 def _nothing() -> None:

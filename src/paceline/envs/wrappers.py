@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -10,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import iterate
 
+from paceline.envs.extras import named_extras
 from paceline.errors import ConfigError, EnvError
 from paceline.spec import MASK_KEY
 
@@ -99,9 +101,15 @@ class OneOfVector(gym.Env[Any, Any]):
         self.action_space = vector.single_action_space
         self.render_mode = vector.render_mode
         self._same_step = vector.metadata.get("autoreset_mode") == AutoresetMode.SAME_STEP
+        self._last_moments: dict[str, Any] | None = None
+        self.extras = named_extras(vector)
+        for name, extra in self.extras.items():
+            if extra.read:
+                setattr(self, extra.read, partial(self._reading, name, extra.read))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
+        self._last_moments = None
         obs, infos = self._vector.reset(seed=seed, options=options)
         return self._first(obs), _first_info(infos)
 
@@ -110,6 +118,7 @@ class OneOfVector(gym.Env[Any, Any]):
         batch = np.asarray(action, dtype=self.action_space.dtype)[None]
         obs, reward, terminated, truncated, infos = self._vector.step(batch)
         ended = bool(terminated[0] or truncated[0])
+        self._last_moments = infos.get("final_info", {}) if ended and self._same_step else None
         if ended and self._same_step:
             if "final_obs" not in infos:
                 raise EnvError("vector env: SAME_STEP autoreset must give infos['final_obs'] when an episode ends.")
@@ -122,6 +131,14 @@ class OneOfVector(gym.Env[Any, Any]):
     def close(self) -> None:
         """Close the vector env."""
         self._vector.close()
+
+    def _reading(self, name: str, read: str) -> Any:
+        """An extra, after the end of an episode of that episode."""
+        if self._last_moments is None:
+            return getattr(self._vector, read)()[0]
+        if name not in self._last_moments:
+            raise EnvError(f"vector env: extra {name!r} of an episode's end must be in infos['final_info'].")
+        return self._last_moments[name][0]
 
     def _first(self, obs: Any) -> Any:
         return next(iter(iterate(self._vector.observation_space, obs)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ class Episodes:
     step: NDArray[np.int64]  # [N] steps of the run when that row was done
     returns: NDArray[np.float64]  # [N]
     length: NDArray[np.int64]  # [N]
+    told: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    """[N, K] what else is told of an episode, in the order of the tracker's `told`."""
 
     def __len__(self) -> int:
         return len(self.t)
@@ -53,9 +55,16 @@ class EpisodeTracker:
 
     Args:
         n_envs: Columns of the whole batch.
+        sums: Names of numbers that every step tells, of which an episode's sum is kept.
+        lasts: The same, of which the last one is kept.
     """
 
-    def __init__(self, n_envs: int) -> None:
+    def __init__(self, n_envs: int, sums: Sequence[str] = (), lasts: Sequence[str] = ()) -> None:
+        self.told = (*sums, *lasts)
+        """What is told of an episode besides its return and its length."""
+        self._sums, self._lasts = tuple(sums), tuple(lasts)
+        self._told = np.zeros((len(sums), n_envs), np.float64)  # of the episode under way
+        self._recent_told: deque[NDArray[np.float64]] = deque(maxlen=WINDOW)
         self.steps = 0
         """Valid steps seen."""
         self.episodes = 0
@@ -74,6 +83,12 @@ class EpisodeTracker:
         """Mean length of the last 100 episodes; None before the first has ended."""
         return float(np.mean([n for _, n in self._recent])) if self._recent else None
 
+    def mean_told(self) -> dict[str, float]:
+        """Means over the last 100 episodes of what else is told of them; empty before the first has ended."""
+        if not self._recent_told or not self.told:
+            return {}
+        return dict(zip(self.told, np.mean(self._recent_told, axis=0).tolist(), strict=True))
+
     @property
     def longest_under_way(self) -> int:
         """Steps of the longest episode that has not ended (an env may never end one)."""
@@ -87,6 +102,7 @@ class EpisodeTracker:
         valid: NDArray[np.bool_],
         *,
         first_env: int = 0,
+        told: Mapping[str, NDArray[Any]] | None = None,
     ) -> Episodes:
         """Take in the next T steps of some envs and return the episodes that ended in them.
 
@@ -96,6 +112,7 @@ class EpisodeTracker:
             truncated: [T, n]
             valid: [T, n]; False rows (a vector env's own reset) count neither as step nor as reward.
             first_env: Which env the first column is.
+            told: [T, n] by name, what else every step tells.
         """
         n_steps, n_columns = reward.shape
         own = slice(first_env, first_env + n_columns)
@@ -114,8 +131,13 @@ class EpisodeTracker:
         starts = np.flatnonzero(begins)
         column = starts // n_steps
         gained = np.zeros((n_columns, n_steps), np.float64)
-        np.copyto(gained, reward.T, where=True if all_valid else valid.T)
-        sums = np.add.reduceat(gained.reshape(-1), starts)
+
+        def sums_of(numbers: NDArray[Any]) -> NDArray[np.float64]:
+            np.copyto(gained, numbers.T, where=True if all_valid else valid.T)
+            summed: NDArray[np.float64] = np.add.reduceat(gained.reshape(-1), starts)
+            return summed
+
+        sums = sums_of(reward)
         stops = np.append(starts[1:], n_columns * n_steps)
         lengths = stops - starts if all_valid else np.add.reduceat(valid.T.reshape(-1), starts, dtype=np.int64)
 
@@ -134,22 +156,35 @@ class EpisodeTracker:
         in_time = np.argsort(t, kind="stable")  # stable: by env within a row
         chosen, t = chosen[in_time], t[in_time]
 
+        ends = np.empty((len(chosen), len(self.told)), np.float64)
+        for k, name in enumerate(self._sums):
+            parts = sums_of((told or {})[name])
+            parts[first] += self._told[k, own]
+            self._told[k, own] = np.where(under_way, parts[last], 0.0)
+            ends[:, k] = parts[chosen]
+        for k, name in enumerate(self._lasts, len(self._sums)):
+            ends[:, k] = (told or {})[name][t, column[chosen]]
+
         steps_done = self.steps + np.cumsum(np.count_nonzero(valid, axis=1))
-        finished = Episodes(t, column[chosen] + first_env, steps_done[t], sums[chosen], lengths[chosen])
+        finished = Episodes(t, column[chosen] + first_env, steps_done[t], sums[chosen], lengths[chosen], ends)
         self.steps = int(steps_done[-1])
         self.episodes += len(finished)
         self._recent.extend(zip(finished.returns[-WINDOW:].tolist(), finished.length[-WINDOW:].tolist(), strict=True))
+        self._recent_told.extend(ends[-WINDOW:])
         return finished
 
     def forget(self, envs: list[int]) -> None:
         """These envs began a new episode out of turn: what they had gained does not count."""
         self._return[envs] = 0.0
         self._length[envs] = 0
+        self._told[:, envs] = 0.0
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays that a checkpoint keeps."""
         recent = list(self._recent)
+        told = {"told": self._told.copy(), "recent_told": np.array(list(self._recent_told))} if self.told else {}
         return {
+            **told,
             "return": self._return.copy(),
             "length": self._length.copy(),
             "recent_return": np.array([r for r, _ in recent], np.float64),
@@ -167,5 +202,8 @@ class EpisodeTracker:
         self._return[...] = state["return"]
         self._length[...] = state["length"]
         self.steps, self.episodes = (int(n) for n in state["counts"])
+        if self.told:
+            self._told[...] = state["told"]
+            self._recent_told = deque(state["recent_told"].reshape(-1, len(self.told)), maxlen=WINDOW)
         self._recent.clear()
         self._recent.extend(zip(state["recent_return"].tolist(), state["recent_length"].tolist(), strict=True))

@@ -114,6 +114,8 @@ class Iteration:
     ep_rew_mean: float | None = None
     """Mean return of the last 100 episodes; None before the first has ended."""
     ep_len_mean: float | None = None
+    told: Mapping[str, float] = field(default_factory=dict)
+    """Means over the last 100 episodes of what else is told of them."""
     last_return: float | None = None
     """Return of the episode that ended last."""
     last_length: int | None = None
@@ -141,6 +143,7 @@ class Iteration:
         if self.ep_rew_mean is not None and self.ep_len_mean is not None:
             found["rollout/ep_rew_mean"] = self.ep_rew_mean
             found["rollout/ep_len_mean"] = self.ep_len_mean
+        found |= {f"rollout/{name}_mean": value for name, value in self.told.items()}
         found["rollout/n_completed_episodes"] = self.iteration_episodes
         found["time/fps"] = self.fps
         found["time/episodes_per_s"] = self.iteration_episodes / self.iteration_s if self.iteration_s > 0 else 0.0

@@ -59,6 +59,8 @@ class ReplayShape:
             yield Field.of(f"{PREFIX}mask", (*lead, self.spec.action.mask_size), np.bool_, sparse=True)
         yield Field.of(f"{PREFIX}action", (*lead, *self.spec.action.shape), self.spec.action.dtype, sparse=True)
         yield Field.of(f"{PREFIX}reward", lead, np.float32, sparse=True)
+        for name in self.spec.told:
+            yield Field.of(f"{PREFIX}told/{name}", lead, np.float32, sparse=True)
         yield Field.of(f"{PREFIX}flags", lead, np.uint8, sparse=True)
         if self.frame_stack > 1:
             yield Field.of(f"{PREFIX}age", lead, np.uint8, sparse=True)
@@ -115,6 +117,7 @@ class ReplayWriter:
         self._action, self._reward, self._flags = (
             arena[f"{PREFIX}{name}"][:, mine] for name in ("action", "reward", "flags")
         )
+        self._told = {name: arena[f"{PREFIX}told/{name}"][:, mine] for name in shape.spec.told}
         self._age = arena[f"{PREFIX}age"][:, mine] if shape.frame_stack > 1 else None
         self._oldest_age = shape.frame_stack - 1
         self._priority = arena[f"{PREFIX}priority"][:, mine] if shape.priorities else None
@@ -137,6 +140,8 @@ class ReplayWriter:
         at = t % self._rows
         self._action[at] = row.action
         self._reward[at] = row.reward
+        for name, column in self._told.items():
+            column[at] = row.told[name]
         flags = row.valid * np.uint8(VALID)
         flags |= row.terminated
         flags |= row.truncated * np.uint8(TRUNCATED)

@@ -5,7 +5,7 @@ Rows are made once, before the first step, so that the step loop indexes nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from paceline.spec import EnvSpec
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What n envs saw and did at one time step. Row T carries `obs`, `mask` and `value` only."""
+    """What n envs saw and did at one time step. Row T carries `obs`, `mask`, `value` and `extras` only."""
 
     obs: dict[str, NDArray[Any]]  # [n, *leaf]
     mask: NDArray[np.bool_] | None  # [n, M]
@@ -27,6 +27,8 @@ class Row:
     valid: NDArray[np.bool_]  # [n]
     log_prob: NDArray[np.float32]  # [n]
     value: NDArray[np.float32]  # [n]
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # [n, *extra]  beside the observation
+    told: dict[str, NDArray[np.float32]] = field(default_factory=dict)  # [n]     of a shaped reward
 
     @classmethod
     def blank(cls, spec: EnvSpec, n: int) -> Row:
@@ -41,6 +43,8 @@ class Row:
             valid=np.zeros(n, np.bool_),
             log_prob=np.zeros(n, np.float32),
             value=np.zeros(n, np.float32),
+            extras={name: np.zeros((n, *extra.shape), extra.dtype) for name, extra in spec.extras.items()},
+            told={name: np.zeros(n, np.float32) for name in spec.told},
         )
 
     def show(self, other: Row) -> None:
@@ -49,3 +53,5 @@ class Row:
             leaf[...] = other.obs[name]
         if self.mask is not None and other.mask is not None:
             self.mask[...] = other.mask
+        for name, extra in self.extras.items():
+            extra[...] = other.extras[name]

@@ -6,58 +6,18 @@ action [T, B, ...]     g0 g1 g2 | g3 g4 g5 | g6 g7           a worker owns the c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from paceline.batch import Finals, Trajectory
+from paceline.batch import Finals, Outcome, Trajectory
 from paceline.memory.rows import Row
-from paceline.memory.shared import Arrays, Field
-from paceline.spec import EnvSpec
-
-
-@dataclass(frozen=True, slots=True)
-class SlotShape:
-    """The sizes of a rollout: T steps of `groups` groups of `group_size` envs."""
-
-    spec: EnvSpec
-    n_steps: int
-    groups: int
-    group_size: int
-
-    @property
-    def n_envs(self) -> int:
-        """Envs, and so columns (B)."""
-        return self.groups * self.group_size
-
-    def fields(self, name: str = "") -> Iterator[Field]:
-        """What an arena must hold for the set of slots of this name."""
-        for field in self._fields():
-            yield replace(field, name=name + field.name)
-
-    def _fields(self) -> Iterator[Field]:
-        steps, envs, spec = self.n_steps, self.n_envs, self.spec
-        for leaf in spec.obs:
-            yield Field.of(f"obs/{leaf.name}", (steps + 1, envs, *leaf.shape), leaf.dtype)
-        if spec.masked:
-            yield Field.of("mask", (steps + 1, envs, spec.action.mask_size), np.bool_)
-        yield Field.of("action", (steps, envs, *spec.action.shape), spec.action.dtype)
-        for name in ("reward", "log_prob"):
-            yield Field.of(name, (steps, envs), np.float32)
-        for name in ("terminated", "truncated", "valid"):
-            yield Field.of(name, (steps, envs), np.bool_)
-        yield Field.of("value", (steps + 1, envs), np.float32)
-        # Every step of every env could be a truncation, so there is room for all; sparse, because few are.
-        room = steps * self.group_size
-        yield Field.of("final_count", (self.groups,), np.int64)
-        yield Field.of("final_at", (self.groups, room, 2), np.int64, sparse=True)
-        yield Field.of("final_value", (self.groups, room), np.float32, sparse=True)
-        for leaf in spec.obs:
-            yield Field.of(f"final_obs/{leaf.name}", (self.groups, room, *leaf.shape), leaf.dtype, sparse=True)
+from paceline.memory.shared import Arrays
+from paceline.memory.slot_shape import SlotShape
+from paceline.spec import ENV_REWARD
 
 
 class Slots:
@@ -85,6 +45,8 @@ class Slots:
                 obs={leaf.name: arena[f"obs/{leaf.name}"][t, mine] for leaf in spec.obs},
                 mask=arena["mask"][t, mine] if spec.masked else None,
                 value=arena["value"][t, mine],
+                extras={name: arena[f"extra/{name}"][t, mine] for name in spec.extras},
+                told={name: arena[f"told/{name}"][act, mine] for name in spec.told},
                 **{
                     name: arena[name][act, mine]
                     for name in ("action", "reward", "terminated", "truncated", "valid", "log_prob")
@@ -107,51 +69,26 @@ class Slots:
         """A whole field, all columns: for statistics in the driver."""
         return self._arena[name]
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All fields by name: for copies (`slot_copies`)."""
+        return self._arena
+
+    def outcome(self, columns: slice = slice(None)) -> Outcome:
+        """What came of the rollout's steps."""
+        told = {name: self._arena[f"told/{name}"][:, columns] for name in self.shape.spec.told}
+        reward, terminated, truncated, valid = (
+            self._arena[name][:, columns] for name in ("reward", "terminated", "truncated", "valid")
+        )
+        return Outcome(told.pop(ENV_REWARD, reward), terminated, truncated, valid, told)
+
+    def extras(self) -> dict[str, NDArray[Any]]:
+        """[T+1, B, ...] what was read beside the observations, by name."""
+        return {name: self._arena[f"extra/{name}"] for name in self.shape.spec.extras}
+
     def shown(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]:
         """What the envs show after the rollout: observations by leaf, and masks."""
         obs = {leaf.name: self._arena[f"obs/{leaf.name}"][-1] for leaf in self.shape.spec.obs}
         return obs, self._arena["mask"][-1] if self.shape.spec.masked else None
-
-    def take_over(self, other: Slots) -> None:
-        """Copy a whole rollout from another set."""
-        for name, field in self._arena.items():
-            if not name.startswith("final"):
-                np.copyto(field, other.array(name))
-        for group, count in enumerate(other.array("final_count")):
-            for name in self._final_names():
-                self._arena[name][group, :count] = other.array(name)[group, :count]
-        self._arena["final_count"][:] = other.array("final_count")
-
-    def put(self, other: Slots, columns: slice, at: int) -> int:
-        """Copy some columns of another set to column `at` of this one; returns the column after them."""
-        size = self.shape.group_size
-        end = at + int(columns.stop - columns.start)
-        for name, field in self._arena.items():
-            if not name.startswith("final"):
-                field[:, at:end] = other.array(name)[:, columns]
-        for group, source in enumerate(range(columns.start // size, columns.stop // size), at // size):
-            count = int(other.array("final_count")[source])
-            for name in self._final_names():
-                self._arena[name][group, :count] = other.array(name)[source, :count]
-            self._arena["final_at"][group, :count, 1] += at - columns.start
-            self._arena["final_count"][group] = count
-        return end
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """The rollout as plain arrays, for a checkpoint."""
-        longest = int(self._arena["final_count"].max())
-        finals = set(self._final_names())
-        return {name: field[:, :longest].copy() if name in finals else field for name, field in self._arena.items()}
-
-    def load(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take over `state()`."""
-        finals = set(self._final_names())
-        for name, value in state.items():
-            field = self._arena[name]
-            np.copyto(field[:, : value.shape[1]] if name in finals else field, value)
-
-    def _final_names(self) -> list[str]:
-        return ["final_at", "final_value", *(f"final_obs/{leaf.name}" for leaf in self.shape.spec.obs)]
 
     def trajectory(self, version: int) -> Trajectory:
         """The rollout as the learner reads it: views, except for the few final observations."""
@@ -165,6 +102,7 @@ class Slots:
             mask=torch.from_numpy(self._arena["mask"]) if spec.masked else None,
             finals=self._finals(),
             version=version,
+            extras={name: torch.from_numpy(values) for name, values in self.extras().items()},
             **view,
         )
 

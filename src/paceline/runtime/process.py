@@ -26,9 +26,11 @@ from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.lines import BEAT, CLAIM, STOP
 from paceline.memory.shared import Arena
 from paceline.runtime import threads, tickets
+from paceline.runtime.bells import Linger, ProcessBells
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
 from paceline.runtime.pack import pack
 from paceline.runtime.protocol import Program, Share, shares
+from paceline.runtime.questions import Questions
 from paceline.runtime.worker_handle import Patience, WorkerHandle, first_ready
 
 CLOSE_TIMEOUT_S = 5.0
@@ -56,12 +58,15 @@ class ProcessRuntime:
         start_timeout_s: float = 120.0,
         step_timeout_s: float = 60.0,
         hand: Callable[[int], None] | None = None,
+        bells: bool = False,
+        unit: str = "groups",
+        questions: Questions | None = None,
     ) -> None:
         """Start the workers and wait until each has built its job.
 
         Args:
             program: Builds a worker's job.
-            arena: Shared memory; holds `heartbeat_field(num_workers)`.
+            arena: Shared memory; holds `heartbeat_field(num_workers)`, and `bell_fields(num_workers)` for bells.
             groups: Groups to share out.
             num_workers: Processes to start.
             start_method: How; None for the platform's default.
@@ -70,6 +75,9 @@ class ProcessRuntime:
             start_timeout_s: How long building a job, and then its first heartbeat, may take.
             step_timeout_s: How long a worker may go without a further heartbeat.
             hand: Does an item of `work` right here; None leaves them all to the workers.
+            bells: Whether jobs can `serve`; `bells` then rings them.
+            unit: What error texts call a group.
+            questions: Where jobs can ask; a job then has `connect(asker)`.
         """
         self.num_workers = num_workers
         self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
@@ -77,7 +85,8 @@ class ProcessRuntime:
         self._heartbeat, self._claims, self._stop = lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
         self._workers: list[WorkerHandle] = []
         self._tickets: tickets.Tickets | None = None
-        self._closed = False
+        self._bells: ProcessBells | None = None
+        self._closed, self._unit, self._questions = False, unit, questions
         self._hand = hand
         self._asked: tuple[str, tuple[Any, ...]] = NOTHING
         self._results: dict[int, Any] = {}
@@ -91,6 +100,8 @@ class ProcessRuntime:
         try:
             if self._method == "forkserver":
                 start_fork_server(preload)
+            if bells:
+                self._bells = ProcessBells(arena, num_workers, Linger.fitting(num_workers, threads.core_budget()))
             if tickets.AVAILABLE:
                 self._tickets = tickets.Tickets(multiprocessing.get_context(self._method))
             for share in shares(groups, num_workers):
@@ -108,7 +119,17 @@ class ProcessRuntime:
         foreign = [end for other in self._workers if other.share != share for end in other.ours]
         foreign += self._tickets.ours if self._tickets else ()
         with child_environment():
-            return WorkerHandle(self._method, share, self._packed, self._arena, core, theirs, foreign)
+            bell = self._bells.theirs(share.worker) if self._bells else None
+            asking = self._questions.theirs(share.worker) if self._questions else None
+            order = (self._packed, self._arena, core, theirs, foreign, bell, self._unit, asking)
+            return WorkerHandle(self._method, share, *order)
+
+    @property
+    def bells(self) -> ProcessBells:
+        """Rings the workers, after `start("serve")`; only of a runtime that was made with bells."""
+        if self._bells is None:
+            raise RuntimeError("bells: this runtime was made without. Pass bells=True.")
+        return self._bells
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Send the command to all, wait for all."""
@@ -164,6 +185,8 @@ class ProcessRuntime:
         old.end(perf_counter())
         self._posted[worker].clear()
         self._heartbeat[worker] = self._claims[worker] = 0
+        if self._bells is not None:
+            self._bells.forget(worker)
         new = self._workers[worker] = self._new(old.share)
         self._watch()
         self._gather([new], "start", {})
@@ -259,13 +282,22 @@ class ProcessRuntime:
             worker.end(deadline)
         if self._tickets is not None:
             self._tickets.close()
+        if self._bells is not None:
+            self._bells.close()
 
     def __del__(self) -> None:
         self.close()
 
     def _watch(self) -> None:
         """All that a wait for tickets listens to, with and without what workers say."""
-        self._patience = Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
+        self._patience = patience = Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
+        if self._bells is not None:
+            workers = self._workers
+
+            def check(numbers: list[int], doing: str) -> None:
+                patience.check([workers[number] for number in numbers], doing)
+
+            self._bells.watch(workers, patience.begin, check)
         if self._tickets is None:
             return
         self._failures, self._deaths = select.poll(), select.poll()

@@ -6,7 +6,7 @@ calls the job's methods by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,7 +23,10 @@ class Share:
 
 
 class Job(Protocol):
-    """What a worker does. Its other public methods are the commands it takes; `work(item)` serves `Runtime.work`."""
+    """What a worker does. Its other public methods are the commands it takes; `work(item)` serves `Runtime.work`.
+
+    `answer(letter) -> letter` serves `Bells`: it does what shared memory says.
+    """
 
     def close(self) -> None:
         """Let go of envs and memory."""
@@ -87,6 +90,36 @@ class Runtime(Protocol):
 
     def close(self) -> None:
         """End all workers. Idempotent, returns within seconds."""
+
+
+class Bells(Protocol):
+    """Workers that have been started with `runtime.start("serve")`, each doing one small thing per ring."""
+
+    rings: list[int]
+    """Wake-ups of each worker, `rest` not counted."""
+
+    def ring(self, worker: int, letter: bytes = b"") -> None:
+        """Have a worker answer. It must have answered before, and nobody may touch what it is to read until it has."""
+
+    def wait(self, workers: Collection[int], *, at_least: int, timeout_s: float, doing: str) -> list[int]:
+        """Those that have answered all their rings, when so many have, or by then.
+
+        Args:
+            workers: Whom to wait for.
+            at_least: How many of them.
+            timeout_s: How long at most.
+            doing: What they do, for error texts.
+
+        Raises:
+            WorkerError: Any worker raised, died or missed its deadline. The runtime must then be closed, or after
+                `WorkerDied` the worker be replaced by `respawn`, which has heard no ring.
+        """
+
+    def letter(self, worker: int) -> bytes:
+        """What a worker answered; to be read once, and before it is rung again."""
+
+    def rest(self) -> None:
+        """Have all stop serving: `runtime.finish` then returns. All must have answered."""
 
 
 def shares(groups: int, workers: int) -> list[Share]:

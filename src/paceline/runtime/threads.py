@@ -8,6 +8,9 @@ training is slower than sequential. Workers inherit variables that say so before
 from __future__ import annotations
 
 import math
+import multiprocessing
+import threading
+import warnings
 from collections.abc import Sequence
 
 import threadpoolctl
@@ -15,6 +18,7 @@ import torch
 
 from paceline.errors import ConfigError
 from paceline.measure.system import affinity, cpu_quota
+from paceline.runtime.forkserver import StartMethod
 
 
 def core_budget() -> int:
@@ -40,6 +44,28 @@ def limit(threads: int) -> None:
     threadpoolctl.threadpool_limits(1, user_api="blas")
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
+
+
+def check_start_method(method: StartMethod) -> None:
+    """Refuse what cannot work, and warn of what may not, before workers are started this way.
+
+    Raises:
+        ConfigError: The platform does not have it, or CUDA is in use and would not survive a fork.
+    """
+    known = multiprocessing.get_all_start_methods()
+    if method not in known:
+        raise ConfigError(f"start_method={method!r}: must be one that this platform has ({', '.join(known)}).")
+    if method != "fork":
+        return
+    if torch.cuda.is_initialized():
+        raise ConfigError("start_method='fork': CUDA is in use here and does not survive a fork. Use forkserver.")
+    if threading.active_count() > 1:
+        warnings.warn(
+            f"start_method='fork' with {threading.active_count()} threads alive: a lock that one of them holds "
+            "stays locked in the workers. Prefer forkserver.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def blas_threads() -> int:

@@ -4,6 +4,7 @@
            <--(ok, result)-----
            <--(error, text)----
            --(ticket)---------> any worker    pieces of work that whoever is free may claim (`tickets`)
+           --(ring)-----------> worker        answered by `job.answer` while it serves (`bells`)
 
 A worker that loses its driver ends: the pipe closes when it is idle, and a second pipe whose write end only the
 driver holds makes the kernel kill it when it is busy, even inside C code that keeps the GIL.
@@ -30,7 +31,9 @@ from paceline.errors import PacelineError
 from paceline.memory.lines import CLAIM
 from paceline.memory.shared import Arena
 from paceline.runtime import threads
+from paceline.runtime.bells import WorkerBell
 from paceline.runtime.protocol import Share
+from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.tickets import MOST, WorkerTickets, linger
 
 if sys.platform != "win32":
@@ -48,6 +51,8 @@ class WorkerOrder:
     conn: Connection
     guard: Connection
     tickets: WorkerTickets | None
+    bell: WorkerBell | None = None
+    questions: WorkerQuestions | None = None
     core: int | None = None
     """Core to stay on, where pinning was asked for."""
 
@@ -70,6 +75,8 @@ def worker_main(order: WorkerOrder) -> None:
     job = None
     try:
         job = cloudpickle.loads(order.program)(order.arena, order.share)
+        if order.questions is not None:
+            job.connect(order.questions.open(order.arena, order.share.worker))
         order.conn.send(("ok", None))
         _obey(order, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -92,6 +99,10 @@ def _obey(order: WorkerOrder, job: Any) -> None:
         command, args = conn.recv()
         if command == "close":
             return
+        if command == "serve" and order.bell is not None:
+            order.bell.serve(conn, order.arena, order.share.worker, job.answer)
+            conn.send(("ok", None))
+            continue
         conn.send(("ok", getattr(job, command)(*args)))
 
 

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena
 from paceline.runtime import tickets
+from paceline.runtime.bells import WorkerBell
 from paceline.runtime.protocol import Share
+from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.worker import WorkerOrder, worker_main
 
 
@@ -33,12 +35,15 @@ class WorkerHandle:
         core: int | None,
         theirs_tickets: tickets.WorkerTickets | None,
         foreign: list[Any],
+        bell: WorkerBell | None = None,
+        unit: str = "groups",
+        questions: WorkerQuestions | None = None,
     ) -> None:
         ctx: Any = multiprocessing.get_context(method)
-        self.share = share
+        self.share, self._unit = share, unit
         self.conn, theirs = ctx.Pipe()
         guard, self._alive = ctx.Pipe(duplex=False)  # the driver holds the write end for life and writes nothing
-        order = WorkerOrder(share, program, arena, theirs, guard, theirs_tickets, core)
+        order = WorkerOrder(share, program, arena, theirs, guard, theirs_tickets, bell, questions, core)
         target = _forked_main if method == "fork" else worker_main
         # A forked child inherits the driver's ends of its own pipes and of those made before it; while it holds
         # them, nobody would see the driver die.
@@ -63,7 +68,7 @@ class WorkerHandle:
     def name(self) -> str:
         """How messages call it."""
         last = self.share.first_group + self.share.groups - 1
-        return f"worker {self.share.worker} (pid {self.process.pid}, groups {self.share.first_group}-{last})"
+        return f"worker {self.share.worker} (pid {self.process.pid}, {self._unit} {self.share.first_group}-{last})"
 
     def send(self, command: str, args: tuple[Any, ...]) -> None:
         """Have it do something; whoever waits for the reply will find out if it is gone."""

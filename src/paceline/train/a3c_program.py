@@ -13,10 +13,11 @@ from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import ShardedGradient, WorkersGradients
 from paceline.algos.settings import A3CConfig
 from paceline.algos.targets import GAETargets
-from paceline.collect.rollout import RolloutCollector
+from paceline.collect.remote import AnyCollector
 from paceline.measure.clock import Clock
 from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, Field
+from paceline.memory.slot_copies import copy_columns
 from paceline.memory.slots import Slots
 from paceline.memory.weights import LiveWeights, Weights
 from paceline.ops.adam import FlatAdam
@@ -45,7 +46,7 @@ class A3CJob:
 
     def __init__(
         self,
-        collector: RolloutCollector,
+        collector: AnyCollector,
         learner: PPOLearner,
         live: LiveWeights,
         shared: list[tuple[NDArray[np.float32], NDArray[np.float32]]],
@@ -68,7 +69,7 @@ class A3CJob:
             copy[...] = now
         times = self._collector.collect(step, into)
         began = perf_counter()
-        self._learning.put(self._sets[into], self._columns, 0)
+        copy_columns(self._sets[into], self._columns, into=self._learning, at=0)
         stats = self._learner.update(self._learning.trajectory(version), float(self._progress[0]))
         return Collected(
             into=into,

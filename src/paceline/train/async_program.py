@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline.algos.ppo_gradient import ShardedGradient
-from paceline.collect.rollout import RolloutCollector
+from paceline.collect.remote import AnyCollector, Asking
 from paceline.memory.lines import heartbeat_field
 from paceline.memory.shards import ShardShape
 from paceline.memory.shared import Arena, Field
-from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
 from paceline.memory.weights import Snapshots, Weights
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
 from paceline.train.orders import Collected
-from paceline.train.program import LEARNING, WorkerProgram
+from paceline.train.program import LEARNING, Arrays, WorkerProgram, connect
 
 
 class AsyncJob:
@@ -33,7 +36,7 @@ class AsyncJob:
 
     def __init__(
         self,
-        collector: RolloutCollector,
+        collector: AnyCollector,
         snapshots: Snapshots,
         private: NDArray[np.float32],
         begun: NDArray[np.int64],
@@ -42,6 +45,10 @@ class AsyncJob:
         self._collector, self._snapshots, self._private = collector, snapshots, private
         self._begun, self._sync_every = begun, sync_every
         self._slots = self._version = 0
+
+    def connect(self, asker: Asking) -> None:
+        """Whom to ask, where the policy is elsewhere."""
+        connect(self._collector, asker)
 
     def reset(self) -> None:
         """Begin every env's episode."""
@@ -84,6 +91,7 @@ class AsyncProgram:
             *Weights.fields(weights),
             *base.norms(),
             *base.league_fields(weights),
+            *base.central_fields(workers),
             *Snapshots.fields(acting),
             Field.of("begun_version", (max(1, workers), self.sets), np.int64),
             Field.of("episode", (base.shape.n_envs,), np.int64),
@@ -98,6 +106,12 @@ class AsyncProgram:
     def snapshots(self, arena: Arena) -> Snapshots:
         """Where every version of the weights goes, and of the statistics of observations."""
         return Snapshots(arena, ["weights", *(field.name for field in self.base.norms())])
+
+    def acting(self, arena: Arena) -> tuple[Arrays, Callable[[], object]]:
+        """The weights and statistics to act with, by name: a copy; and what takes over the newest."""
+        snapshots = self.snapshots(arena)
+        private, parts = snapshots.private()
+        return parts.__getitem__, partial(snapshots.copy, private)
 
     def weights(self, arena: Arena) -> Weights:
         """The newest weights."""
@@ -124,6 +138,7 @@ class AsyncProgram:
 
     def __call__(self, arena: Arena, share: Share) -> AsyncJob:
         """Build the envs and the policy. Runs inside the worker."""
+        # With central inference the driver acts; the values of last observations are this copy's all the same.
         snapshots = self.snapshots(arena)
         private, parts = snapshots.private()
         return AsyncJob(

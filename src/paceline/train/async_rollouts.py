@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from paceline.batch import Trajectory
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
+from paceline.memory.slot_copies import copy_columns
 from paceline.memory.slots import Slots
 from paceline.train.orders import Full, Orders
 from paceline.train.restarts import Restarts
@@ -87,6 +88,10 @@ class AsyncRollouts:
         with self._clock.phase("sync"):
             return self._assemble(version)
 
+    def extras(self) -> dict[str, NDArray[Any]]:
+        """[T+1, B, ...] what was read beside the observations of the last batch, by name."""
+        return self._learning.extras()
+
     def release(self) -> None:
         """The batch was learned from: order its slots anew."""
         for full in self._batch:
@@ -137,7 +142,7 @@ class AsyncRollouts:
         self.lags = []
         valid, at = self._learning.array("valid"), 0
         for full in self._batch:
-            begin, at = at, self._learning.put(full.slots, full.columns, at)
+            begin, at = at, copy_columns(full.slots, full.columns, into=self._learning, at=at)
             if self._too_old(full, version):
                 self._drops += full.steps
                 valid[:, begin:at] = False

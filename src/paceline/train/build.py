@@ -5,8 +5,6 @@ env spec -> policy -> arena -> learner (weights are in the arena now) -> workers
 
 from __future__ import annotations
 
-import threading
-import warnings
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -27,7 +25,8 @@ from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
 from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena
-from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
 from paceline.memory.weights import LiveWeights
 from paceline.nets.compiled import usable_rows
 from paceline.nets.flat import FlatParameters, bind, size_of
@@ -35,10 +34,8 @@ from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.runtime import threads
-from paceline.runtime.forkserver import StartMethod, default_start_method
-from paceline.runtime.inline import InlineRuntime
-from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime, shares
+from paceline.spec import EnvSpec, Shaping
 from paceline.train import layout as layouts
 from paceline.train.a3c_program import A3CProgram
 from paceline.train.async_program import AsyncProgram
@@ -48,9 +45,16 @@ from paceline.train.dqn_program import DQNProgram, dqn_parts, dqn_program
 from paceline.train.evaluate import Predictor
 from paceline.train.league import League, LeagueLearner, bare_game, league_recipe
 from paceline.train.orders import Orders
-from paceline.train.program import PRELOAD, WorkerProgram, acting_head, env_recipe, policy_recipe
+from paceline.train.program import (
+    WorkerProgram,
+    acting_head,
+    env_recipe,
+    policy_recipe,
+    shaper_recipe,
+)
 from paceline.train.rollouts import Rollouts
 from paceline.train.training import Training
+from paceline.train.workers import central_for, lay_out, learner_device, start_workers
 
 AnyProgram = WorkerProgram | AsyncProgram | A3CProgram | DQNProgram
 WORKERS_LEARN_ELSEWHERE = (A3CProgram, DQNProgram)
@@ -68,6 +72,10 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     recipe = env_recipe(config)
     games: list[Any] = []
     spec = recipe.probe(lambda env: games.append(bare_game(env)))
+    shaper = shaper_recipe(config)
+    if shaper is not None:
+        spec = replace(spec, shaping=shaper.shaping())
+    _check_extras(config, spec)
     image = any(leaf.kind == "image" for leaf in spec.obs)
     config.check_groups(image=image)
     threads.limit(1)  # acting must round the same here and in workers; the learner asks for more while it learns
@@ -85,9 +93,12 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         pipeline=isinstance(training, PPOConfig) and training.pipeline,
         env_threads=config.parallel.env_threads,
         league=league_recipe(config, games[0]),
+        shaper=shaper,
     )
-    device = _device(config)
-    layout = _layout(config, base, size_of(policy))
+    device = learner_device(config)
+    layout = lay_out(config, base, size_of(policy))
+    base = replace(base, central=central_for(config, base.shape.groups, device))
+    layout = replace(layout, inference="local" if base.central is None else "central")
     program = _program(config, replace(base, env_threads=layout.env_threads), training, layout)
     arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
     with ExitStack() as undo:
@@ -99,11 +110,22 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         if config.policy.compile and device.type == "cpu" and not isinstance(program, WORKERS_LEARN_ELSEWHERE):
             program = _compiled(program, arena, policy, rows=_shard_rows(config, program, arena))
         hand = None if isinstance(program, WORKERS_LEARN_ELSEWHERE) else program.gradient(arena)
-        runtime = _runtime(config, program, arena, layout, hand)
+        runtime = start_workers(config, program, arena, layout, hand)
         undo.callback(runtime.close)
         made = _assemble(config, program, layout, arena, runtime, hand, policy, vector, clock)
         undo.pop_all()
     return made
+
+
+def _check_extras(config: TrainConfig, spec: EnvSpec) -> None:
+    """Raise ConfigError where extras and shaping do not go with the rest."""
+    if config.run.trust_env_state and (spec.extras or spec.shaping):
+        raise ConfigError(
+            "trust_env_state: a pickled env does not bring back what was read beside it, or what a shaper kept of the "
+            "episode; replaying the episode does. Leave it out."
+        )
+    if config.env.opponents and spec.shaping:
+        raise ConfigError("shaper: in a game of two the result is the reward. Leave out the shaper, or --opponents.")
 
 
 def _program(config: TrainConfig, base: WorkerProgram, training: AnySettings, layout: layouts.Layout) -> AnyProgram:
@@ -146,7 +168,8 @@ def _assemble(
     weights = program.weights(arena)
     mirror = base.policy.build(spec)  # acts on the CPU with the published weights, wherever learning happens
     bind(mirror, weights.vector)
-    tracker = EpisodeTracker(config.n_envs)
+    shaping = spec.shaping or Shaping(())
+    tracker = EpisodeTracker(config.n_envs, shaping.parts, shaping.measures)
     reward_norm = RewardNormaliser(config.n_envs, gamma=config.training.gamma) if config.env.normalize_reward else None
     obs_norm = None if isinstance(program, DQNProgram) else base.obs_normaliser(arena.__getitem__)
     rows = base.compiled_rows
@@ -287,79 +310,3 @@ def _compiled(
     """The program with compiled gradients if that works here: then it will in workers, and take them less time."""
     usable = usable_rows(policy, rows, lambda rows: program.compiled(rows).gradient(arena))
     return program.compiled(usable)
-
-
-def _device(config: TrainConfig) -> torch.device:
-    if config.run.algo != "a3c":
-        return pick_device(config.run.device)
-    if config.run.device not in ("auto", "cpu"):
-        raise ConfigError(
-            f"device={config.run.device!r}: in a3c the workers learn, each on its core. Use --device cpu, or impala."
-        )
-    return torch.device("cpu")
-
-
-def pick_device(name: str) -> torch.device:
-    """The learner's device; `auto` takes CUDA, then MPS, then the CPU."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f"device={name!r}: must be cpu, cuda, cuda:N, mps or auto.") from None
-    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not usable.get(device.type, False):
-        raise ConfigError(f"device={name!r}: torch finds no such device here. Use --device auto or cpu.")
-    return device
-
-
-def _layout(config: TrainConfig, program: WorkerProgram, weights: int) -> layouts.Layout:
-    shape, parallel = program.shape, config.parallel
-    common: dict[str, Any] = {
-        "groups": shape.groups,
-        "group_size": shape.group_size,
-        "cores": threads.core_budget(),
-        "threads_per_worker": 1,
-        "learner_threads": config.training.learner_threads,
-        "start_method": parallel.start_method or default_start_method(),
-        "inference": "local",
-    }
-    if config.num_workers == "auto":
-        total = config.run.budget_steps
-        rollouts = None if total is None else total / (shape.n_steps * shape.n_envs)
-        return layouts.choose(program, weights, rollouts=rollouts, common=common)
-    # Sequential is one env after another, unless threads are asked for.
-    sequential = config.num_workers == 0 and parallel.env_threads == "auto"
-    env_threads = 1 if sequential else parallel.env_threads
-    return layouts.Layout(num_workers=config.num_workers, env_threads=env_threads, why="asked for", **common)
-
-
-def _runtime(
-    config: TrainConfig, program: AnyProgram, arena: Arena, layout: layouts.Layout, hand: ShardedGradient | None
-) -> Runtime:
-    if layout.num_workers == 0:
-        return InlineRuntime(program, arena, layout.groups)
-    method: StartMethod = config.parallel.start_method or default_start_method()
-    if method == "fork":
-        if torch.cuda.is_initialized():
-            raise ConfigError("start_method='fork': CUDA is in use here and does not survive a fork. Use forkserver.")
-        if threading.active_count() > 1:
-            warnings.warn(
-                f"start_method='fork' with {threading.active_count()} threads alive: a lock that one of them holds "
-                "stays locked in the workers. Prefer forkserver.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-    cores = config.parallel.cores
-    return ProcessRuntime(
-        program,
-        arena,
-        layout.groups,
-        layout.num_workers,
-        start_method=method,
-        preload=PRELOAD,
-        cores=None if cores is None else threads.pinned_cores(cores),
-        start_timeout_s=config.env.start_timeout_s,
-        step_timeout_s=config.env.env_timeout_s,
-        hand=hand if isinstance(program, WorkerProgram) else None,
-    )

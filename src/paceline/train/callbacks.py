@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from numpy.typing import NDArray
+
 from paceline.batch import Trajectory
 from paceline.errors import CallbackError, ConfigError, nearest
 from paceline.measure.episodes import WINDOW, Episodes
@@ -40,8 +42,12 @@ class Moment:
     """Of the last 100 episodes; None before the first has ended."""
     mean_length: float | None
     """Of the last 100 episodes."""
+    told: Mapping[str, float]
+    """Means over the last 100 episodes of what a reward shaper tells, by name; empty without one."""
     finished: Episodes
     """The episodes that ended in the newest rollout: arrays `env`, `returns`, `length`, `step`."""
+    extras: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """[T+1, B, ...] what was read beside the observations of the newest rollout, by name (on_rollout, on_update)."""
     train: Mapping[str, float] = field(default_factory=dict)
     """What the newest update reports: `loss`, `approx_kl`, ... Empty before the first."""
     evaluation: Evaluation | None = None

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from paceline.algos.dqn import DQNLearner, Epsilon
 from paceline.algos.dqn_settings import DQNConfig, buffer_room
 from paceline.collect.history import EpisodeHistory
+from paceline.collect.remote import Asking, LaneShare
 from paceline.collect.transitions import Lane, Stint, TransitionCollector, Written
 from paceline.envs.block import History
 from paceline.errors import ConfigError
@@ -29,6 +30,7 @@ from paceline.memory.rows import Row
 from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
 from paceline.memory.shared import Arena, Field
 from paceline.memory.weights import Snapshots, Weights
+from paceline.nets.actor import Actor
 from paceline.nets.flat import bind
 from paceline.nets.q_net import q_net_for
 from paceline.ops.distributions import legal_only
@@ -38,7 +40,7 @@ from paceline.runtime.protocol import Runtime, Share, shares
 from paceline.train.config import TrainConfig
 from paceline.train.intake import Intake
 from paceline.train.pacing import BatchPace, Limiter
-from paceline.train.program import WorkerProgram
+from paceline.train.program import Arrays, WorkerProgram
 from paceline.train.replay_batches import ReplayBatches
 from paceline.train.replay_stream import ORDERS, ReplayStream
 
@@ -54,6 +56,10 @@ class DQNJob:
     mine: slice
     """Its groups."""
     renew: Callable[[], object]
+
+    def connect(self, asker: Asking) -> None:
+        """Whom to ask, where the policy is elsewhere."""
+        self.collector.connect(asker)
 
     def reset(self, heads: Sequence[int]) -> None:
         """Begin every env's episode, at these heads, which are those of all groups of the run."""
@@ -89,6 +95,7 @@ class DQNProgram:
             *newest,
             *(Snapshots.fields(newest[:1]) if self.streams else ()),
             *self.base.league_fields(weights),
+            *self.base.central_fields(workers),
             Field.of("epsilon", (self.shape.n_envs,), np.float32),
             Field.of("episode", (self.shape.n_envs,), np.int64),
             heartbeat_field(workers),
@@ -113,18 +120,24 @@ class DQNProgram:
         training = self.training
         return Replay(arena, self.shape, gamma=training.gamma, multi_step=training.multi_step, margin=self.margin)
 
+    def acting(self, arena: Arena) -> tuple[Arrays, Callable[[], object]]:
+        """The weights to act with, by name, in place or as a copy; and what takes over the newest."""
+        if not self.streams:
+            return arena.__getitem__, _nothing
+        snapshots = Snapshots(arena, ["weights"])
+        private, parts = snapshots.private()
+        return parts.__getitem__, partial(snapshots.copy, private)
+
     def __call__(self, arena: Arena, share: Share) -> DQNJob:
         """Build the envs and the policy. Runs inside the worker."""
-        acting: NDArray[np.float32] = arena["weights"]
-        renew: Callable[[], object] = _nothing
-        if self.streams:
-            snapshots = Snapshots(arena, ["weights"])
-            private, parts = snapshots.private()
-            acting, renew = parts["weights"], partial(snapshots.copy, private)
+        arrays, renew = self.acting(arena)
         policy = self.base.policy.build(self.shape.spec)
-        bind(policy, torch.from_numpy(acting))
+        bind(policy, torch.from_numpy(arrays("weights")))
         # Groups that play episodes need a number of rows that is their own; otherwise one forward serves them all.
-        if self.training.plays_episodes:
+        central = self.base.central
+        if central is not None:
+            lanes = [replace(share, first_group=one.first_group, groups=one.groups) for one in central.lanes(share)]
+        elif self.training.plays_episodes:
             lanes = [replace(share, first_group=share.first_group + g, groups=1) for g in range(share.groups)]
         else:
             lanes = [share]
@@ -134,10 +147,15 @@ class DQNProgram:
     def _lane(self, arena: Arena, policy: nn.Module, share: Share) -> Lane:
         spec, size = self.shape.spec, self.shape.group_size
         first, n = share.first_group * size, share.groups * size
+        central = self.base.central
+        actor: Actor = self.base.actor(policy, share.groups)
+        if central is not None:
+            lane = LaneShare(share.worker, share.first_group, share.groups, share.first_group // central.groups)
+            actor = central.actor(arena, self.base.shape, lane)
         return Lane(
             self.base.block(arena, share),
             ReplayWriter(arena, self.shape, share.first_group, share.groups),
-            self.base.actor(policy, share.groups),
+            actor,
             EpsilonGreedy(spec.action.nvec[0]),
             (Row.blank(spec, n), Row.blank(spec, n)),
             seed=self.base.seed,

@@ -14,6 +14,7 @@ from paceline.memory.parts import part, under
 from paceline.memory.replay import Replay
 from paceline.memory.replay_rows import ENDED, TERMINATED, TRUNCATED, VALID
 from paceline.memory.sampling import Sampler
+from paceline.spec import ENV_REWARD
 
 
 class Intake:
@@ -62,9 +63,10 @@ class Intake:
         if self.history is not None:
             action = replay.rows("action", start, start + rows, columns)
             self.history.extend(action, ended, valid, first_env=columns.start)
-        reward = replay.rows("reward", start, start + rows, columns)
+        told = {name: replay.rows(f"told/{name}", start, start + rows, columns) for name in replay.shape.spec.told}
+        reward = told.pop(ENV_REWARD) if told else replay.rows("reward", start, start + rows, columns)
         return self.tracker.update(
-            reward, (flags & TERMINATED) != 0, (flags & TRUNCATED) != 0, valid, first_env=columns.start
+            reward, (flags & TERMINATED) != 0, (flags & TRUNCATED) != 0, valid, first_env=columns.start, told=told
         )
 
     def add(self, guests: GuestRows) -> None:

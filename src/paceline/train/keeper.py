@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paceline.errors import CallbackError
 from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
@@ -196,6 +197,8 @@ class Keeper:
                 wall_s=self._clock.elapsed_s,
                 mean_return=tracker.mean_return,
                 mean_length=tracker.mean_length,
+                told=tracker.mean_told(),
+                extras=self._extras() if hook in ("on_rollout", "on_update") else {},
                 finished=self._training.rollouts.finished,
                 train=self._stats,
                 evaluation=self._final,
@@ -205,6 +208,9 @@ class Keeper:
             stopped_by = self._callbacks(hook, moment)
         if stopped_by is not None and self._budget is not None:
             self._budget.stop(f"callback {stopped_by}")
+
+    def _extras(self) -> dict[str, NDArray[Any]]:
+        return {name: values.copy() for name, values in self._training.rollouts.extras().items()}
 
     def _note_iteration(self, stats: dict[str, float], evaluation: Evaluation | None) -> None:
         clock, tracker, training = self._clock, self._tracker, self._training
@@ -229,6 +235,7 @@ class Keeper:
             iteration_s=iteration_s,
             ep_rew_mean=tracker.mean_return,
             ep_len_mean=tracker.mean_length,
+            told=tracker.mean_told(),
             last_return=self._last_episode and self._last_episode[0],
             last_length=self._last_episode and self._last_episode[1],
             phases=spent,

@@ -21,6 +21,7 @@ from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.slots import Slots
 from paceline.runtime.protocol import Runtime, Share
 from paceline.train.restarts import Restarts
+from paceline.train.rollouts import counted
 
 POLL_S = 0.5
 NOT_BEGUN = np.iinfo(np.int64).max
@@ -148,8 +149,7 @@ class Orders:
         self.restarts.collected(worker)
         self._times[worker] = self._times[worker].plus(said.times)
         full = Full(worker, self._columns(worker), self._sets[said.into], said)
-        parts = [full.slots.array(name)[:, full.columns] for name in ("reward", "terminated", "truncated", "valid")]
-        self._finished.append(self._tracker.update(*parts, first_env=full.columns.start))
+        self._finished.append(counted(self._tracker, full.slots, full.columns))
         return full
 
     def _replace(self, death: WorkerDied) -> None:

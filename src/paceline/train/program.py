@@ -15,15 +15,27 @@ from torch import nn
 from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
 from paceline.algos.settings import AnySettings, Settings
+from paceline.collect.remote import (
+    AnyCollector,
+    Asking,
+    InterleavedCollectors,
+    LaneShare,
+    Mailbox,
+    RemoteActor,
+    lanes_of,
+    mailbox_fields,
+)
 from paceline.collect.rollout import CollectTimes, RolloutCollector
 from paceline.envs.block import EnvBlock, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block
+from paceline.envs.shaping import ShapedEnvs, ShaperRecipe
 from paceline.memory.lines import heartbeat_field
 from paceline.memory.pool import OpponentPool
 from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, Field
-from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
 from paceline.nets.actor import Actor, actor_for
 from paceline.nets.flat import bind
@@ -34,6 +46,7 @@ from paceline.ops.distributions import head_for
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
+from paceline.runtime.questions import question_fields
 from paceline.spec import EnvSpec, Leaf
 from paceline.train.config import TrainConfig
 from paceline.train.league import LeagueRecipe
@@ -64,12 +77,47 @@ class PolicyRecipe:
         )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Central:
+    """The driver runs the policy, and workers ask."""
+
+    groups: int
+    """That go through the policy together."""
+    devices: tuple[str, ...]
+    """Where: chunks of groups take turns."""
+    whole: bool = True
+    """Whether a forward waits for all groups that are going to ask."""
+    single: bool = False
+    """Whether each group asks by itself."""
+
+    def fields(self, shape: SlotShape, workers: int) -> list[Field]:
+        """What an arena must hold."""
+        return [
+            *mailbox_fields(shape.spec, shape.n_envs),
+            *question_fields(shape.groups, workers, len(self.devices)),
+        ]
+
+    def lanes(self, share: Share) -> list[LaneShare]:
+        """The groups of a worker that ask together."""
+        return lanes_of(share.worker, share.first_group, share.groups, self.groups, single=self.single)
+
+    def actor(self, arena: Arena, shape: SlotShape, lane: LaneShare) -> RemoteActor:
+        """Asks for a lane."""
+        size = shape.group_size
+        columns = slice(lane.first_group * size, (lane.first_group + lane.groups) * size)
+        return RemoteActor(lane, lane.chunk % len(self.devices), Mailbox(arena, shape.spec, columns))
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerJob:
     """What a worker does: it collects, and computes gradients while its envs rest."""
 
-    collector: RolloutCollector
+    collector: AnyCollector
     sharded: ShardedGradient
+
+    def connect(self, asker: Asking) -> None:
+        """Whom to ask, where the policy is elsewhere."""
+        connect(self.collector, asker)
 
     def reset(self) -> None:
         """Begin every env's first episode."""
@@ -96,6 +144,12 @@ class WorkerJob:
         self.collector.close()
 
 
+def connect(collector: AnyCollector, asker: Asking) -> None:
+    """Tell a collector whom to ask, if it asks."""
+    if isinstance(collector, InterleavedCollectors):
+        collector.connect(asker)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerProgram:
     """Builds the job of one worker's share of the groups."""
@@ -113,6 +167,9 @@ class WorkerProgram:
     env_threads: EnvThreads = 1
     league: LeagueRecipe | None = None
     """Where the env is a game of two: who else plays."""
+    shaper: ShaperRecipe | None = None
+    central: Central | None = None
+    """Where the driver runs the policy."""
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Everything that workers and driver share."""
@@ -125,9 +182,14 @@ class WorkerProgram:
             *Weights.fields(weights),
             *self.norms(),
             *self.league_fields(weights),
+            *self.central_fields(workers),
             Field.of("episode", (self.shape.n_envs,), np.int64),
             heartbeat_field(workers),
         ]
+
+    def central_fields(self, workers: int) -> list[Field]:
+        """Questions and answers, where the driver runs the policy."""
+        return [] if self.central is None else self.central.fields(self.shape, workers)
 
     def league_fields(self, weights: int) -> list[Field]:
         """The opponent pool, where there is one."""
@@ -171,9 +233,12 @@ class WorkerProgram:
 
     def __call__(self, arena: Arena, share: Share) -> WorkerJob:
         """Build the envs and the policies. Runs inside the worker."""
-        acting = partial(_named, arena, ACTING) if self.pipeline else arena.__getitem__
-        collector = self.collector(arena, share, [Slots(arena, self.shape)], acting)
+        collector = self.collector(arena, share, [Slots(arena, self.shape)], self.acting(arena)[0])
         return WorkerJob(collector, self.gradient(arena))
+
+    def acting(self, arena: Arena) -> tuple[Arrays, Callable[[], object]]:
+        """The weights and statistics to act with, by name; and what takes over the newest: they are in place."""
+        return (partial(_named, arena, ACTING) if self.pipeline else arena.__getitem__), _nothing
 
     @property
     def rollout_settings(self) -> Settings:
@@ -208,7 +273,7 @@ class WorkerProgram:
         normaliser = self.obs_normaliser(learning, attach=True)
         return PPOGradient(policy, head_for(spec.action), spec, training, normaliser, compiled_rows=self.compiled_rows)
 
-    def collector(self, arena: Arena, share: Share, slots: Sequence[Slots], acting: Arrays) -> RolloutCollector:
+    def collector(self, arena: Arena, share: Share, slots: Sequence[Slots], acting: Arrays) -> AnyCollector:
         """The worker's part of collecting.
 
         Args:
@@ -221,26 +286,35 @@ class WorkerProgram:
         policy = self.policy.build(spec)
         bind(policy, torch.from_numpy(acting("weights")))
         normaliser = self.obs_normaliser(acting, attach=True)
-        return RolloutCollector(
-            self.block(arena, share),
-            slots,
-            self.actor(policy, share.groups, normaliser),
-            self.actor(policy, 1, normaliser),
-            head_for(spec.action),
-            seed=self.seed,
-            first_group=share.first_group,
-            groups=share.groups,
-            heartbeat=arena["heartbeat"][share.worker],
-        )
+
+        def collector(own: Share, actor: Actor) -> RolloutCollector:
+            return RolloutCollector(
+                self.block(arena, own),
+                slots,
+                actor,
+                self.actor(policy, 1, normaliser),
+                head_for(spec.action),
+                seed=self.seed,
+                first_group=own.first_group,
+                groups=own.groups,
+                heartbeat=arena["heartbeat"][own.worker],
+            )
+
+        if self.central is None:
+            return collector(share, self.actor(policy, share.groups, normaliser))
+        lanes = self.central.lanes(share)
+        actors = [self.central.actor(arena, self.shape, lane) for lane in lanes]
+        owned = [replace(share, first_group=lane.first_group, groups=lane.groups) for lane in lanes]
+        return InterleavedCollectors([collector(*each) for each in zip(owned, actors, strict=True)], actors)
 
     def block(self, arena: Arena, share: Share) -> EnvBlock:
         """The envs of some groups."""
         if self.league is not None:
             return self.league.block(arena, share, self)
-        size = self.shape.group_size
-        return make_block(
+        size, spec = self.shape.group_size, self.shape.spec
+        envs = make_block(
             self.env,
-            self.shape.spec,
+            spec,
             seed=self.seed,
             first_group=share.first_group,
             groups=share.groups,
@@ -248,6 +322,14 @@ class WorkerProgram:
             episode=arena["episode"][share.first_group * size : (share.first_group + share.groups) * size],
             threads=self.env_threads,
         )
+        if self.shaper is None:
+            return envs
+        n = share.groups * size
+        return ShapedEnvs(envs, self.shaper.make(n), spec, n)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _named(arena: Arena, prefix: str, name: str) -> NDArray[Any]:
@@ -264,6 +346,12 @@ def env_recipe(config: TrainConfig) -> EnvRecipe:
         frame_stack=env.frame_stack,
         native_vector=env.native_vector,
     )
+
+
+def shaper_recipe(config: TrainConfig) -> ShaperRecipe | None:
+    """How a config's shaper of rewards is made, if it has one."""
+    env = config.env
+    return None if env.shaper is None else ShaperRecipe(source=env.shaper, kwargs=env.shaper_kwargs)
 
 
 def policy_recipe(config: TrainConfig) -> PolicyRecipe:

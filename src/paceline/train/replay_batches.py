@@ -89,6 +89,10 @@ class ReplayBatches:
         """Begin the first episodes."""
         self._runtime.run("reset", self._intake.replay.head.tolist())
 
+    def extras(self) -> dict[str, NDArray[Any]]:
+        """Empty: a replay keeps what learning needs."""
+        return {}
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Where play is, for a checkpoint."""
         state = under("history/", self._history.state())

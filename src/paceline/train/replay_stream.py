@@ -151,6 +151,10 @@ class ReplayStream:
         size = self._intake.replay.shape.group_size
         return slice(share.first_group * size, (share.first_group + share.groups) * size)
 
+    def extras(self) -> dict[str, NDArray[Any]]:
+        """Empty: a replay keeps what learning needs."""
+        return {}
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Where play is. Episodes under way are not kept."""
         return {"episode": self._episode.copy(), **under("replay/", self._intake.state())}

@@ -16,6 +16,7 @@ from paceline.collect.rollout import CollectTimes
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.parts import part, under
+from paceline.memory.slot_copies import copy_rollout, load_slots, slots_state
 from paceline.memory.slots import Slots
 from paceline.nets.normalise import RewardNormaliser
 from paceline.runtime.protocol import Runtime
@@ -92,13 +93,11 @@ class Rollouts:
         book(self._clock, self.times, perf_counter() - began)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
+            self.finished = counted(self._tracker, self._slots)
             array = self._slots.array
-            self.finished = self._tracker.update(
-                array("reward"), array("terminated"), array("truncated"), array("valid")
-            )
             self._history.extend(array("action"), array("terminated") | array("truncated"), array("valid"))
             if self._learning is not None:
-                self._learning.take_over(self._slots)
+                copy_rollout(self._slots, into=self._learning)
                 self._pending = True
             return self._trajectory()
 
@@ -120,7 +119,7 @@ class Rollouts:
             state["pickled_length"] = np.array([len(entry) for entry in pickled])
         if self._learning is not None and self._pending:
             state["version"] = np.array(self._version)
-            state |= under("pending/", self._learning.state())
+            state |= under("pending/", slots_state(self._learning))
         return state
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
@@ -128,7 +127,7 @@ class Rollouts:
         self.step = int(state["step"])
         if self._learning is not None and "version" in state:
             self._version, self._pending = int(state["version"]), True
-            self._learning.load(part(state, "pending/"))
+            load_slots(self._learning, part(state, "pending/"))
         histories = self._history.load(part(state, "history/"))
         if self._trust_env_state and "pickled" in state:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
@@ -136,6 +135,10 @@ class Rollouts:
         restarted = [env for part in self._runtime.run("restore", histories) for env in part]
         self._strayed(restarted)
         return restarted
+
+    def extras(self) -> dict[str, NDArray[Any]]:
+        """[T+1, B, ...] what was read beside the observations of the last rollout, by name."""
+        return (self._learning or self._slots).extras()
 
     def _strayed(self, envs: list[int]) -> None:
         """These could not be put back where they were, and began a new episode."""
@@ -145,6 +148,14 @@ class Rollouts:
 
     def _trajectory(self) -> Trajectory:
         return (self._learning or self._slots).trajectory(self._version)
+
+
+def counted(tracker: EpisodeTracker, slots: Slots, columns: slice = slice(None)) -> Episodes:
+    """Take the steps of some slots into account; returns the episodes that ended in them."""
+    came = slots.outcome(columns)
+    return tracker.update(
+        came.reward, came.terminated, came.truncated, came.valid, first_env=columns.start or 0, told=came.told
+    )
 
 
 def book(clock: Clock, times: list[CollectTimes], wall_s: float) -> None:

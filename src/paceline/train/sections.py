@@ -55,6 +55,10 @@ class EnvConfig:
     """Which of those: all equally often, newer ones more often, or those more often that beat the agent."""
     opponent_epsilon: float = 0.5
     """How much a snapshot explores, as a share of what the agent does (dqn)."""
+    shaper: str | Callable[..., Any] | None = None
+    """What adds to the reward inside the worker: module:Name; in Python also a class. See RewardShaper."""
+    shaper_kwargs: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the shaper: key=value pairs or JSON."""
     env_timeout_s: float = 60.0
     """A worker without a sign of life for this long is taken for hung, and the run stops."""
     start_timeout_s: float = 120.0
@@ -69,6 +73,10 @@ class EnvConfig:
                 raise ConfigError(f"wrappers={wrapper!r}: must be an import path. Write module:Name.")
         if self.n_envs is not None:
             check_range("n_envs", self.n_envs, f"Try {DEFAULT_N_ENVS}.", at_least=1)
+        if isinstance(self.shaper, str) and not re.fullmatch(r"[\w.]+:[\w.]+", self.shaper):
+            raise ConfigError(f"shaper={self.shaper!r}: must be an import path. Write module:Name.")
+        if self.shaper_kwargs and self.shaper is None:
+            raise ConfigError("shaper_kwargs: there is no shaper. Name one with --shaper module:Name.")
         check_range("frame_stack", self.frame_stack, "Use 1 for no stacking.", at_least=1)
         check_range("snapshot_every", self.snapshot_every, "Try 10000.", at_least=1)
         check_range("pool_size", self.pool_size, "Try 10.", at_least=1)
@@ -94,6 +102,13 @@ class ParallelConfig:
     """Envs that share one policy forward; none computes it from n_envs. Part of the result."""
     env_threads: int | Literal["auto"] = "auto"
     """Envs that a worker steps at the same time; auto is 1, and all of them where a step waits rather than computes."""
+    inference: Literal["auto", "local", "central"] = "auto"
+    """Who runs the policy: local is each worker for its own envs, central the driver for all, on the learner's device;
+    auto is central where that is a GPU."""
+    inference_groups: int | None = None
+    """With central inference, groups that go through the policy at once; none takes a quarter of them."""
+    inference_devices: tuple[str, ...] = ()
+    """With central inference, where groups go in turn: cuda:0,cuda:1; nothing given: the learner's device."""
     start_method: Literal["forkserver", "spawn", "fork"] | None = None
     """How workers start; none takes forkserver on Linux and spawn elsewhere."""
     pin_cores: str | None = None
@@ -109,6 +124,10 @@ class ParallelConfig:
             check_range("group_size", self.group_size, "Leave it out to have it computed.", at_least=1)
         if self.env_threads != "auto":
             check_range("env_threads", self.env_threads, "Use 1 to step one env after another, or auto.", at_least=1)
+        if self.inference_groups is not None:
+            check_range("inference_groups", self.inference_groups, "Leave it out for a quarter of all.", at_least=1)
+        if self.inference == "local" and (self.inference_groups or self.inference_devices):
+            raise ConfigError("inference='local': inference_groups and inference_devices are for central inference.")
         known = multiprocessing.get_all_start_methods()
         if self.start_method is not None and self.start_method not in known:
             raise ConfigError(

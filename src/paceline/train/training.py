@@ -68,13 +68,16 @@ class Training:
             "compiled": self.compiled,
             "normalize_reward": self.config.env.normalize_reward,
             **({} if self.program.league is None else self.program.league.identity()),
+            **({} if self.spec.shaping is None else {"shaping": list(self.spec.told)}),
             **(self.config.training.identity() if isinstance(self.config.training, DQNConfig) else {}),
         }
 
     def extra_tags(self) -> tuple[str, ...]:
         """What this training reports beyond what all do."""
         names = STATS if self.config.run.algo == "dqn" else ()
-        return tuple(f"train/{name}" for name in (*names, *(self.program.league.stats if self.program.league else ())))
+        names = (*names, *(self.program.league.stats if self.program.league else ()))
+        told = () if self.spec.shaping is None else self.tracker.told
+        return (*(f"train/{name}" for name in names), *(f"rollout/{name}_mean" for name in told))
 
     def model_state(self) -> Arrays:
         """What prediction needs: weights and observation statistics."""

@@ -23,7 +23,8 @@ from paceline.errors import LearnerError
 from paceline.measure.clock import Clock
 from paceline.memory.shards import SAMPLE, Shards, ShardShape
 from paceline.memory.shared import Arena
-from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
 from paceline.nets.flat import FlatParameters, bind, size_of
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser

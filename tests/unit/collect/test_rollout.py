@@ -23,7 +23,8 @@ from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import make_block
 from paceline.memory.lines import BEAT, STOP, heartbeat_field
 from paceline.memory.shared import Arena, Field
-from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
 from paceline.ops.distributions import head_for
 from paceline.spec import PLAIN
 

@@ -10,7 +10,9 @@ import torch
 from gymnasium import spaces
 
 from paceline.memory.shared import Arena
-from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.slot_copies import copy_columns, copy_rollout, load_slots, slots_state
+from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
 from paceline.spec import EnvSpec
 
 T, GROUPS, SIZE = 4, 3, 2
@@ -144,8 +146,8 @@ def test_columns_of_several_sets_go_side_by_side_with_their_finals() -> None:
     try:
         first, second = filled(arena, shape, "0/", 10), filled(arena, shape, "1/", 20)
         learning = Slots(arena, shape, "learning/")
-        at = learning.put(second, slice(2, 6), 0)
-        assert learning.put(first, slice(0, 2), at) == 6
+        at = copy_columns(second, slice(2, 6), into=learning, at=0)
+        assert copy_columns(first, slice(0, 2), into=learning, at=at) == 6
         batch = learning.trajectory(3)
         assert batch.reward[0].tolist() == [22, 23, 24, 25, 10, 11]
         assert batch.obs["v"][-1, :, 0].tolist() == [22, 23, 24, 25, 10, 11]
@@ -162,8 +164,8 @@ def test_a_set_taken_over_or_kept_in_a_checkpoint_is_the_same_batch() -> None:
     try:
         original = filled(arena, shape, "", 10)
         copy, loaded = Slots(arena, shape, "copy/"), Slots(arena, shape, "loaded/")
-        copy.take_over(original)
-        loaded.load({name: value.copy() for name, value in copy.state().items()})
+        copy_rollout(original, into=copy)
+        load_slots(loaded, {name: value.copy() for name, value in slots_state(copy).items()})
         original.array("reward")[...] = -1.0
         for found in (copy, loaded):
             batch = found.trajectory(1)

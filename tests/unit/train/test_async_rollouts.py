@@ -12,7 +12,8 @@ from paceline.collect.rollout import CollectTimes
 from paceline.errors import WorkerDied
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
-from paceline.memory.slots import Slots, SlotShape
+from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
 from paceline.runtime.protocol import shares
 from paceline.spec import EnvSpec
 from paceline.train.async_rollouts import AsyncRollouts

@@ -19,7 +19,7 @@ STEPS = 16 * 8
 def moment(**changes: Any) -> Moment:
     whole: dict[str, Any] = {
         "steps": 10, "episodes": 100, "iteration": 1, "wall_s": 1.0, "mean_return": 5.0, "mean_length": 5.0,
-        "finished": Episodes.none(),
+        "told": {}, "finished": Episodes.none(),
     }  # fmt: skip
     return Moment(**{**whole, **changes})
 

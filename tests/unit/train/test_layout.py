@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from paceline.envs.busy import Busy
-from paceline.memory.slots import SlotShape
+from paceline.memory.slot_shape import SlotShape
 from paceline.nets.flat import size_of
 from paceline.runtime import threads
 from paceline.train import layout as layouts

@@ -1,0 +1,87 @@
+"""Extras of native vector envs: read for a whole group at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from paceline.envs.extras import Readings
+from paceline.errors import EnvError
+from paceline.spec import Extra
+
+
+class GroupReader:
+    """Reads the extras of one group's vector env into the readings of all groups.
+
+    Args:
+        env: The vector env.
+        extras: What to read.
+        readings: Of all groups.
+        columns: The group's.
+        who: Names it in errors.
+    """
+
+    def __init__(
+        self, env: VectorEnv[Any, Any, Any], extras: Mapping[str, Extra], readings: Readings, columns: slice, who: str
+    ) -> None:
+        self._extras, self._readings, self._columns, self._who = extras, readings, columns, who
+        self._methods = {name: getattr(env, extra.read) for name, extra in extras.items() if extra.read}
+        self._age = np.zeros(columns.stop - columns.start, np.int64)
+
+    def began(self, infos: Mapping[str, Any], chosen: NDArray[np.bool_] | None = None) -> None:
+        """Episodes began in all envs of the group, or in the chosen ones."""
+        begun = np.ones(len(self._age), np.bool_) if chosen is None else chosen
+        self._age[begun] = 0
+        for name, extra in self._extras.items():
+            if extra.every != "episode":
+                values = self._read(name, infos)
+                self._readings.put_now(name, self._columns, begun, values)
+        self._readings.note_begun(self._columns, begun)
+
+    def stepped(self, infos: Mapping[str, Any], ended: NDArray[np.bool_], *, own_reset: bool) -> None:
+        """Every env took a step.
+
+        Args:
+            infos: Of the step.
+            ended: [G] where an episode ended.
+            own_reset: Whether the ended ones show the next episode already, and the infos their last moments.
+        """
+        self._age += 1
+        for name, extra in self._extras.items():
+            due = ended if extra.every == "episode" else self._age % extra.every == 0
+            if not due.any():
+                continue
+            last = due & ended if own_reset else None
+            if last is not None and last.any():
+                self._readings.put_reached(name, self._columns, last, self._last(name, infos))
+                due = due & ~ended
+            if due.any():
+                self._readings.put_reached(name, self._columns, due, self._read(name, infos))
+
+    def _read(self, name: str, infos: Mapping[str, Any]) -> NDArray[Any]:
+        method = self._methods.get(name)
+        if method is None and name not in infos:
+            raise EnvError(f"{self._who}: extra {name!r} is not in the infos ({sorted(infos)}). Name a method to read.")
+        return self._checked(name, infos[name] if method is None else method())
+
+    def _last(self, name: str, infos: Mapping[str, Any]) -> NDArray[Any]:
+        last = infos.get("final_info", {})
+        if name not in last:
+            raise EnvError(
+                f"{self._who}: extra {name!r} of an episode's end must be in infos['final_info'], since the env resets "
+                "itself within the step. Put it there, or use autoreset_mode DISABLED."
+            )
+        return self._checked(name, last[name])
+
+    def _checked(self, name: str, values: Any) -> NDArray[Any]:
+        array: NDArray[Any] = np.asarray(values)
+        extra = self._extras[name]
+        if array.shape != (len(self._age), *extra.shape):
+            raise EnvError(
+                f"{self._who}: extra {name!r} must have shape {(len(self._age), *extra.shape)} (got {array.shape})."
+            )
+        return array

@@ -1,0 +1,145 @@
+"""stable-baselines3: our vector env as an SB3 `VecEnv`, so that SB3's own algorithms train on it unchanged.
+
+    from paceline.integrations.sb3 import make_sb3_vec
+    model = stable_baselines3.PPO("MlpPolicy", make_sb3_vec("CartPole-v1", 8))
+
+Needs the extra `sb3`; nothing of it is imported before a vector env is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from paceline.envs.make import Env, EnvSource, EnvWrapper
+from paceline.errors import MissingExtra
+from paceline.runtime.forkserver import StartMethod
+from paceline.vector import asks
+from paceline.vector.env import ParallelVectorEnv
+from paceline.vector.make import make_vec
+from paceline.vector.seat import Infos
+
+MONITOR = "stable_baselines3.common.monitor:Monitor"
+
+
+def make_sb3_vec(
+    env: EnvSource | Sequence[Callable[[], Env]],
+    num_envs: int | None = None,
+    num_workers: int | Literal["auto"] = "auto",
+    start_method: StartMethod | None = None,
+    *,
+    seed: int | None = None,
+    monitor: bool = True,
+    wrappers: Sequence[EnvWrapper] = (),
+    **options: Any,
+) -> Any:
+    """Make an SB3 `VecEnv` whose envs live in worker processes, several in each.
+
+    Args:
+        env: As for `make_vec`.
+        num_envs: As for `make_vec`.
+        num_workers: As for `make_vec`.
+        start_method: As for `make_vec`.
+        seed: Of the first env, the others count on from it; used by the first reset.
+        monitor: Whether every env is wrapped in SB3's `Monitor`, innermost, which its logs of returns need.
+        wrappers: Applied to every env, innermost first.
+        **options: All else that `make_vec` takes, but for `autoreset_mode` and `copy`.
+
+    Raises:
+        MissingExtra: stable-baselines3 is not installed.
+        ConfigError: As `make_vec`.
+    """
+    made = _vec_env_class()
+    inner = (MONITOR,) if monitor else ()
+    vec = make_vec(
+        env,
+        num_envs,
+        num_workers,
+        start_method,
+        wrappers=(*inner, *wrappers),
+        autoreset_mode=AutoresetMode.SAME_STEP,
+        **options,
+    )
+    try:
+        wrapped = made(vec)
+        if seed is not None:
+            wrapped.seed(seed)
+    except BaseException:
+        vec.close()
+        raise
+    return wrapped
+
+
+@cache
+def _vec_env_class() -> Callable[[ParallelVectorEnv], Any]:
+    try:
+        from stable_baselines3.common.vec_env.base_vec_env import VecEnv
+    except ImportError as error:
+        raise MissingExtra("a VecEnv of stable-baselines3", "sb3") from error
+
+    class ParallelVecEnv(VecEnv):  # type: ignore[misc]
+        """What SB3 calls, by what we have."""
+
+        def __init__(self, vec: ParallelVectorEnv) -> None:
+            self.vec = vec
+            super().__init__(vec.num_envs, vec.single_observation_space, vec.single_action_space)
+
+        def reset(self) -> Any:
+            obs, infos = self.vec.reset_each(self._seeds, [options or None for options in self._options])
+            self.reset_infos = [told[0] if told else {} for told in infos]
+            self._reset_seeds()
+            self._reset_options()
+            return obs
+
+        def step_async(self, actions: Any) -> None:
+            self.vec.send(actions)
+
+        def step_wait(self) -> tuple[Any, Any, Any, list[dict[str, Any]]]:
+            obs, rewards, terminated, truncated, told = self.vec.recv_each()
+            done = terminated | truncated
+            cut = (truncated & ~terminated).tolist()
+            infos = [_step_info(own, limit) for own, limit in zip(told, cut, strict=True)]
+            for env in np.flatnonzero(done):
+                self.reset_infos[env] = told[env][1]
+            return obs, rewards.astype(np.float32), done, infos
+
+        def close(self) -> None:
+            self.vec.close()
+
+        def get_images(self) -> Sequence[Any]:
+            return self.vec.render()
+
+        def has_attr(self, attr_name: str) -> bool:
+            return all(self.vec.ask(partial(asks.has_attr, attr_name)))
+
+        def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+            return list(self.vec.ask(partial(asks.get_attr, attr_name), self._ids(indices)))
+
+        def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+            self.vec.ask(partial(asks.put_attr, attr_name, value), self._ids(indices))
+
+        def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+            return list(self.vec.ask(partial(asks.call, method_name, args, kwargs), self._ids(indices)))
+
+        def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
+            return list(self.vec.ask(partial(asks.is_wrapped, wrapper_class), self._ids(indices)))
+
+        def _ids(self, indices: Any) -> list[int]:
+            return [int(index) for index in self._get_indices(indices)]
+
+    return ParallelVecEnv
+
+
+def _step_info(told: Infos, cut: bool) -> dict[str, Any]:
+    """An env's info as SB3 has it."""
+    info: dict[str, Any] = {}
+    if told and "final_obs" in told[0]:
+        info = {**told[0]["final_info"], "terminal_observation": told[0]["final_obs"]}
+    elif told:
+        info = dict(told[0])
+    info["TimeLimit.truncated"] = cut
+    return info

@@ -1,0 +1,55 @@
+"""What a set of slots needs of the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from paceline.memory.shared import Field
+from paceline.spec import EnvSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SlotShape:
+    """The sizes of a rollout: T steps of `groups` groups of `group_size` envs."""
+
+    spec: EnvSpec
+    n_steps: int
+    groups: int
+    group_size: int
+
+    @property
+    def n_envs(self) -> int:
+        """Envs, and so columns (B)."""
+        return self.groups * self.group_size
+
+    def fields(self, name: str = "") -> Iterator[Field]:
+        """What an arena must hold for the set of slots of this name."""
+        for field in self._fields():
+            yield replace(field, name=name + field.name)
+
+    def _fields(self) -> Iterator[Field]:
+        steps, envs, spec = self.n_steps, self.n_envs, self.spec
+        for leaf in spec.obs:
+            yield Field.of(f"obs/{leaf.name}", (steps + 1, envs, *leaf.shape), leaf.dtype)
+        if spec.masked:
+            yield Field.of("mask", (steps + 1, envs, spec.action.mask_size), np.bool_)
+        yield Field.of("action", (steps, envs, *spec.action.shape), spec.action.dtype)
+        for name in ("reward", "log_prob"):
+            yield Field.of(name, (steps, envs), np.float32)
+        for name in ("terminated", "truncated", "valid"):
+            yield Field.of(name, (steps, envs), np.bool_)
+        yield Field.of("value", (steps + 1, envs), np.float32)
+        for name, extra in spec.extras.items():
+            yield Field.of(f"extra/{name}", (steps + 1, envs, *extra.shape), np.dtype(extra.dtype))
+        for name in spec.told:
+            yield Field.of(f"told/{name}", (steps, envs), np.float32)
+        # Every step of every env could be a truncation, so there is room for all; sparse, because few are.
+        room = steps * self.group_size
+        yield Field.of("final_count", (self.groups,), np.int64)
+        yield Field.of("final_at", (self.groups, room, 2), np.int64, sparse=True)
+        yield Field.of("final_value", (self.groups, room), np.float32, sparse=True)
+        for leaf in spec.obs:
+            yield Field.of(f"final_obs/{leaf.name}", (self.groups, room, *leaf.shape), leaf.dtype, sparse=True)

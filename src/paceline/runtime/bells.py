@@ -1,0 +1,250 @@
+"""Bells: having workers do one thing after another, many thousand times a second.
+
+    driver --(letter, number)--> line in shared memory --> worker    and a signal, if it sleeps
+           <-(letter, number)---                       <--           and a signal, if the driver sleeps
+
+A command (`runtime.run`) costs a pickled message each way; a ring costs at most one system call. After
+`start("serve")` a worker calls `job.answer(letter)` each time its bell rings, until `rest()`. What is to be done and
+what came of it stands in the arena; the letter is for what has no fixed size, and is mostly empty.
+
+A worker that raised, died or hangs is found by `wait` as `runtime.finish` would find it: the pipes, the process
+sentinels and the heartbeats are watched all the while.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.errors import WorkerDied
+from paceline.memory.shared import Arena, Field
+from paceline.runtime.fences import fence, in_order
+from paceline.runtime.signals import Signal, Watch, new_signal
+
+RUNG, DONE, ASLEEP, REST, SENT, REPLIED = range(6)
+"""A line's numbers: rings, answers, whether a signal is needed, whether to stop serving, and the letters' sizes."""
+
+BOX_BYTES = 1 << 20
+"""A longer letter takes the pipe."""
+LOOK_S = 1.0
+"""How often a wait looks at heartbeats, and at least how often it looks for the dead when others are always ready."""
+
+
+def bell_fields(workers: int) -> list[Field]:
+    """What bells need of the arena: a cache line per worker and one for the driver, and two boxes for letters each."""
+    boxes = Field.of("letters", (max(1, workers), 2, BOX_BYTES), np.uint8, sparse=True)
+    return [Field.of("bells", (max(1, workers) + 1, 8), np.int64), boxes]
+
+
+class Listening(Protocol):
+    """What bells need to know of a worker: `WorkerHandle`."""
+
+    conn: Connection
+
+    @property
+    def handles(self) -> tuple[int, int]:
+        """What becomes readable when it says something or ends."""
+
+    def receive(self, command: str) -> Any:
+        """Its reply; raises what went wrong there."""
+
+    def died(self, command: str) -> WorkerDied:
+        """The error for a worker that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linger:
+    """How long to look out for a number before going to sleep, in seconds. Only worth it where cores are idle."""
+
+    worker_s: float = 0.0
+    driver_s: float = 0.0
+
+    @classmethod
+    def fitting(cls, workers: int, cores: int) -> Linger:
+        """Where the driver has a core of its own, nobody is in the way of anybody."""
+        return cls(0.0005, 0.0005) if cores > workers else cls()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBell:
+    """A worker's ends, as it is started with them."""
+
+    bell: Signal
+    done: Signal
+    linger_s: float
+
+    def serve(self, conn: Connection, arena: Arena, worker: int, answer: Callable[[bytes], bytes]) -> None:
+        """Answer every ring until told to rest, or until a command comes; whoever obeys commands sees to that."""
+        lines = arena["bells"]
+        line, driver = memoryview(lines[worker]), memoryview(lines[-1])
+        inbox, outbox = (memoryview(box) for box in arena["letters"][worker])
+        watch = Watch([self.bell.waitable, conn])
+        while self._rung(line, watch, conn):
+            in_order()
+            reply = answer(_read(line[SENT], inbox, conn))
+            line[REPLIED] = _write(reply, outbox)
+            in_order()
+            line[DONE] = line[RUNG]
+            fence()
+            if driver[ASLEEP]:
+                self.done.set()
+            if len(reply) > BOX_BYTES:
+                conn.send_bytes(reply)
+
+    def _rung(self, line: memoryview, watch: Watch, conn: Connection) -> bool:
+        """Wait for the bell; False to stop serving."""
+        _linger(lambda: line[RUNG] == line[DONE], self.linger_s)
+        while line[RUNG] == line[DONE]:
+            line[ASLEEP] = 1
+            fence()
+            ready = watch.wait(0.0 if line[RUNG] != line[DONE] else LOOK_S)
+            line[ASLEEP] = 0
+            self.bell.clear()
+            # A letter too long for its box comes after its ring; anything else that comes by pipe is a command.
+            if line[RUNG] == line[DONE] and conn.fileno() in ready:
+                return False
+        if line[REST]:
+            line[REST], line[DONE] = 0, line[RUNG]
+            return False
+        return True
+
+
+class ProcessBells:
+    """The driver's ends. One ring per worker may be unanswered.
+
+    Args:
+        arena: Holds `bell_fields(workers)`.
+        workers: How many.
+        linger: How long both sides look out before they sleep.
+    """
+
+    def __init__(self, arena: Arena, workers: int, linger: Linger) -> None:
+        lines: NDArray[np.int64] = arena["bells"]
+        self.rings = [0] * workers
+        """Wake-ups of each worker, `rest` not counted."""
+        self.signals = [0] * workers
+        """How many of them took a system call."""
+        self._lines, self._own = [memoryview(line) for line in lines[:-1]], memoryview(lines[-1])
+        self._boxes = [[memoryview(box) for box in boxes] for boxes in arena["letters"]]
+        self._bells, self._done = [new_signal() for _ in range(workers)], new_signal()
+        self._linger, self._look_at = linger, 0.0
+        self._handles: Sequence[Listening] = ()
+
+    def theirs(self, worker: int) -> WorkerBell:
+        """What a worker is started with."""
+        return WorkerBell(self._bells[worker], self._done, self._linger.worker_s)
+
+    def forget(self, worker: int) -> None:
+        """It is replaced: the new one has heard nothing."""
+        self._lines[worker][:] = memoryview(np.zeros(8, np.int64))
+
+    def watch(
+        self, handles: Sequence[Listening], begin: Callable[[int], None], check: Callable[[list[int], str], None]
+    ) -> None:
+        """Whom to listen to.
+
+        Args:
+            handles: The workers, in order.
+            begin: Told when one is rung.
+            check: Raises if one of those given has been silent for too long, in the command named.
+        """
+        self._handles, self._begin, self._check = handles, begin, check
+        ends = [end for handle in handles for end in (handle.conn, handle.handles[1])]
+        self._watch = Watch([self._done.waitable, *ends])
+
+    def ring(self, worker: int, letter: bytes = b"") -> None:
+        """Have a worker answer. It must have answered before, and nobody may touch what it is to read until it has."""
+        line = self._lines[worker]
+        line[SENT] = _write(letter, self._boxes[worker][0])
+        self._begin(worker)
+        self.rings[worker] += 1
+        in_order()
+        line[RUNG] += 1
+        fence()
+        if line[ASLEEP]:
+            self.signals[worker] += 1
+            self._bells[worker].set()
+        if len(letter) > BOX_BYTES:
+            self._handles[worker].conn.send_bytes(letter)
+
+    def answered(self, workers: Collection[int]) -> list[int]:
+        """Those that have answered all their rings."""
+        lines = self._lines
+        answered = [worker for worker in workers if lines[worker][DONE] == lines[worker][RUNG]]
+        in_order()
+        return answered
+
+    def wait(self, workers: Collection[int], *, at_least: int, timeout_s: float, doing: str) -> list[int]:
+        """Those that have answered, when so many have, or by then. See `Bells.wait`."""
+        if len(answered := self.answered(workers)) >= at_least and perf_counter() < self._look_at:
+            return answered
+        _linger(lambda: len(self.answered(workers)) < at_least, self._linger.driver_s)
+        end = perf_counter() + timeout_s
+        while True:
+            self._own[ASLEEP] = 1
+            fence()
+            enough = len(self.answered(workers)) >= at_least
+            ready = self._watch.wait(0.0 if enough else max(0.0, min(LOOK_S, end - perf_counter())))
+            self._own[ASLEEP] = 0
+            self._done.clear()
+            answered = self.answered(workers)
+            self._find_failures(ready, doing)
+            now = perf_counter()
+            if now >= self._look_at:
+                self._look_at = now + LOOK_S
+                self._check([worker for worker in workers if worker not in answered], doing)
+            if len(answered) >= at_least or now >= end:
+                return answered
+
+    def letter(self, worker: int) -> bytes:
+        """What a worker answered; to be read once, and before it is rung again."""
+        return _read(self._lines[worker][REPLIED], self._boxes[worker][1], self._handles[worker].conn)
+
+    def rest(self) -> None:
+        """Have all stop serving: `runtime.finish` then returns."""
+        for line, bell in zip(self._lines, self._bells, strict=True):
+            line[REST] = 1
+            line[RUNG] += 1
+            bell.set()
+
+    def close(self) -> None:
+        """Let go of the signals. Idempotent."""
+        for signal in (*self._bells, self._done):
+            signal.close()
+
+    def _find_failures(self, ready: set[int], doing: str) -> None:
+        """Raise what a worker says or what ended it. One that has answered by pipe says nothing wrong."""
+        for worker, handle in enumerate(self._handles):
+            conn, sentinel = handle.handles
+            if conn in ready and not self.answered([worker]):
+                handle.receive(doing)
+            elif sentinel not in ready:
+                continue
+            raise handle.died(doing)
+
+
+def _linger(waiting: Callable[[], bool], seconds: float) -> None:
+    if seconds > 0.0 and waiting():
+        end = perf_counter() + seconds
+        while waiting() and perf_counter() < end:
+            os.sched_yield()
+
+
+def _write(letter: bytes, box: memoryview) -> int:
+    size = len(letter)
+    if 0 < size <= BOX_BYTES:
+        box[:size] = letter
+    return size
+
+
+def _read(size: int, box: memoryview, conn: Connection) -> bytes:
+    if size > BOX_BYTES:
+        return conn.recv_bytes()
+    return bytes(box[:size]) if size else b""

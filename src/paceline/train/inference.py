@@ -1,0 +1,338 @@
+"""Central inference: the driver runs the policy for all workers, on the learner's device or on several.
+
+    worker: envs.step -> question -----+            +--> answer -> envs.step ...
+                                       v            |
+    server thread:         wait -> one forward for a chunk of groups
+
+A chunk is `inference_groups` groups in order, whichever workers own them, and always goes through the policy whole: a
+forward's last bits depend on its batch size, and so must not depend on who asks first. In synchronous modes a chunk
+waits for all of its lanes that are going to ask; in asynchronous ones it goes as soon as one has.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from paceline.collect.remote import LaneShare, Mailbox
+from paceline.memory.lines import STOP
+from paceline.memory.shared import Arena
+from paceline.nets.actor import Actor
+from paceline.nets.features import Leaves, policy_input
+from paceline.nets.flat import bind
+from paceline.nets.normalise import ObsNormaliser
+from paceline.runtime.protocol import Runtime
+from paceline.runtime.questions import ACTIVE, ANSWERED, ASKED, Questions
+from paceline.spec import EnvSpec
+
+CLOSE_TIMEOUT_S = 2.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Groups that go through the policy together."""
+
+    lanes: NDArray[np.int64]
+    workers: tuple[int, ...]
+    """Of each lane."""
+    mailbox: Mailbox
+    actor: Actor
+
+    def answer(self) -> None:
+        """Compute what the policy makes of all its envs."""
+        params, value = self.actor(self.mailbox.obs)
+        self.mailbox.params[...] = params
+        self.mailbox.value[...] = value
+
+
+class DeviceActor:
+    """The policy on a device, over a whole chunk at once.
+
+    Args:
+        policy: Its own copy; is moved there.
+        spec: Of the envs.
+        weights: [P] where it finds the newest.
+        device: Where to.
+        normaliser: Applied to the leaves first, with its number of rows.
+        rows: Envs of the chunk.
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        spec: EnvSpec,
+        weights: NDArray[np.float32],
+        device: torch.device,
+        normaliser: ObsNormaliser | None,
+        rows: int,
+    ) -> None:
+        self._policy, self._spec, self._device = policy.to(device), spec, device
+        self._source = torch.from_numpy(weights)
+        self._vector = torch.empty(len(weights), device=device)
+        bind(self._policy, self._vector)
+        self._scale: Callable[[Leaves], Leaves] | None = None if normaliser is None else normaliser.applier(rows)
+        self.renew()
+
+    def renew(self) -> None:
+        """Take over the newest weights."""
+        with torch.no_grad():
+            self._vector.copy_(self._source)
+
+    def __call__(self, obs: Leaves) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """One forward."""
+        obs = obs if self._scale is None else self._scale(obs)
+        with torch.inference_mode():
+            leaves = {leaf.name: torch.from_numpy(obs[leaf.name]).to(self._device) for leaf in self._spec.obs}
+            params, value = self._policy(policy_input(self._spec, leaves))
+            return params.cpu().numpy(), value.cpu().numpy()
+
+
+class InferenceServer:
+    """A thread that answers the questions about some chunks."""
+
+    def __init__(
+        self,
+        number: int,
+        questions: Questions,
+        chunks: Sequence[Chunk],
+        *,
+        whole: bool,
+        version: NDArray[np.int64],
+        renew: Callable[[], object],
+        stop_workers: Callable[[], None],
+    ) -> None:
+        """Serve these chunks, once started.
+
+        Args:
+            number: Which of the servers.
+            questions: The driver's end.
+            chunks: What to serve.
+            whole: Whether a chunk waits for all of its lanes.
+            version: [1] of the newest weights, for servers that renew by themselves.
+            renew: Takes over the newest weights.
+            stop_workers: Has workers break off: called when the policy fails.
+        """
+        self._number, self._questions, self._chunks, self._whole = number, questions, chunks, whole
+        self._version, self._renew, self._stop_workers = version, renew, stop_workers
+        self._lanes = np.concatenate([chunk.lanes for chunk in chunks])
+        self._cuts = np.cumsum([len(chunk.lanes) for chunk in chunks])[:-1]
+        self._seen_version = -1
+        self._closing = False
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._serve, name=f"inference-{number}", daemon=True)
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._closing = True
+        if self._thread.is_alive():
+            self._questions.wake(self._number)
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    def answer(self, chunk: Chunk, lines: NDArray[np.int64]) -> bool:
+        """Answer a chunk's questions if they are all there; whether they were."""
+        asked = lines[:, ASKED] != lines[:, ANSWERED]
+        if not asked.any() or (self._whole and (~asked & (lines[:, ACTIVE] != 0)).any()):
+            return False
+        if not self._whole and (version := int(self._version[0])) != self._seen_version:
+            self._renew()
+            self._seen_version = version
+        chunk.answer()
+        for place in np.flatnonzero(asked):
+            self._questions.answer(int(chunk.lanes[place]), chunk.workers[place])
+        return True
+
+    def _serve(self) -> None:
+        try:
+            while not self._closing:
+                lines = self._questions.look(self._lanes)
+                parts = np.split(lines, self._cuts)
+                answered = [self.answer(chunk, part) for chunk, part in zip(self._chunks, parts, strict=True)]
+                if not any(answered):
+                    self._questions.sleep(self._number, self._lanes, lines)
+        except BaseException as error:
+            self.failure = error
+            self._stop_workers()
+
+
+class InlineAsker:
+    """Without workers: a question is a call.
+
+    Args:
+        chunks: By the lanes that they hold.
+        renew: Takes over the newest weights.
+        version: [1] of those.
+    """
+
+    def __init__(self, chunks: Sequence[Chunk], renew: Callable[[], object], version: NDArray[np.int64]) -> None:
+        self._chunk_of = {int(lane): chunk for chunk in chunks for lane in chunk.lanes}
+        self._renew, self._version, self._seen_version = renew, version, -1
+
+    def ask(self, lane: int, server: int) -> None:
+        """Nothing: `wait` does it."""
+
+    def wait(self, lane: int) -> None:
+        """Compute the answer."""
+        if (version := int(self._version[0])) != self._seen_version:
+            self._renew()
+            self._seen_version = version
+        self._chunk_of[lane].answer()
+
+    def end(self, lane: int, server: int) -> None:
+        """Nothing."""
+
+
+class ServedRuntime:
+    """Workers whose policy is here: a runtime with servers beside it.
+
+    Args:
+        runtime: The workers.
+        questions: The driver's end of theirs.
+        servers: Answer them.
+        lanes: All of them.
+        renew: Takes over the newest weights before a rollout.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        questions: Questions,
+        servers: Sequence[InferenceServer],
+        lanes: Sequence[LaneShare],
+        renew: Callable[[], object],
+    ) -> None:
+        self._runtime, self._questions, self._servers, self._renew = runtime, questions, servers, renew
+        self._lanes = lanes
+        self.num_workers = runtime.num_workers
+        for server in servers:
+            server.start()
+
+    def run(self, command: str, *args: Any) -> list[Any]:
+        """As the runtime's own."""
+        self._renew()
+        return self._checked(lambda: self._runtime.run(command, *args))
+
+    def start(self, command: str, *args: Any) -> None:
+        """As the runtime's own."""
+        self._renew()
+        self._runtime.start(command, *args)
+
+    def finish(self) -> list[Any]:
+        """As the runtime's own; raises what the policy raised."""
+        return self._checked(self._runtime.finish)
+
+    def post(self, worker: int, command: str, *args: Any) -> None:
+        """As the runtime's own."""
+        self._runtime.post(worker, command, *args)
+
+    def take(self, timeout_s: float) -> list[tuple[int, Any]]:
+        """As the runtime's own; raises what the policy raised."""
+        return self._checked(lambda: self._runtime.take(timeout_s))
+
+    def respawn(self, worker: int, command: str, *args: Any) -> Any:
+        """As the runtime's own; what the old one had asked is forgotten."""
+        mine = np.array([lane.first_group for lane in self._lanes if lane.worker == worker])
+        self._questions.forget(mine, worker)
+        return self._runtime.respawn(worker, command, *args)
+
+    def work(self, count: int) -> None:
+        """As the runtime's own."""
+        self._runtime.work(count)
+
+    def pids(self) -> list[int]:
+        """As the runtime's own."""
+        return self._runtime.pids()
+
+    def close(self) -> None:
+        """End the workers, then the servers. Idempotent."""
+        self._runtime.close()
+        for server in self._servers:
+            server.close()
+        self._questions.close()
+
+    def _checked(self, result: Callable[[], T]) -> T:
+        found = result()
+        for server in self._servers:
+            if server.failure is not None:
+                raise server.failure
+        return found
+
+
+class Acting(Protocol):
+    """What a worker's program says of acting."""
+
+    base: Any
+    """The `WorkerProgram` that it is, or that it is built around."""
+
+    def acting(self, arena: Arena) -> tuple[Callable[[str], NDArray[Any]], Callable[[], object]]:
+        """The weights and statistics to act with, by name; and what takes over the newest."""
+
+
+def chunks_of(program: Acting, arena: Arena, lanes: Sequence[LaneShare]) -> tuple[list[Chunk], Callable[[], None]]:
+    """All chunks of a run with their policies, and what has those take over the newest weights."""
+    base = program.base
+    central, spec, size = base.central, base.shape.spec, base.shape.group_size
+    arrays, renew_arrays = program.acting(arena)
+    on_devices: list[DeviceActor] = []
+    chunks = []
+    for number in range(-(-base.shape.groups // central.groups)):
+        own = [lane for lane in lanes if lane.chunk == number]
+        groups = sum(lane.groups for lane in own)
+        first = number * central.groups * size
+        device = torch.device(central.devices[number % len(central.devices)])
+        policy, normaliser = base.policy.build(spec), base.obs_normaliser(arrays, attach=True)
+        actor: Actor
+        if device.type == "cpu":
+            bind(policy, torch.from_numpy(arrays("weights")))
+            actor = base.actor(policy, groups, normaliser)
+        else:
+            actor = DeviceActor(policy, spec, arrays("weights"), device, normaliser, groups * size)
+            on_devices.append(actor)
+        mailbox = Mailbox(arena, spec, slice(first, first + groups * size))
+        numbers = np.array([lane.first_group for lane in own])
+        chunks.append(Chunk(numbers, tuple(lane.worker for lane in own), mailbox, actor))
+
+    def renew() -> None:
+        renew_arrays()
+        for actor in on_devices:
+            actor.renew()
+
+    return chunks, renew
+
+
+def serve(program: Acting, arena: Arena, runtime: Runtime, questions: Questions, lanes: Sequence[LaneShare]) -> Runtime:
+    """Have the driver answer what these workers ask."""
+    central = program.base.central
+    chunks, renew = chunks_of(program, arena, lanes)
+
+    def stop_workers() -> None:
+        arena["heartbeat"][:, STOP] = 1
+
+    servers = [
+        InferenceServer(
+            number,
+            questions,
+            chunks[number :: len(central.devices)],
+            whole=central.whole,
+            version=arena["version"],
+            renew=renew,
+            stop_workers=stop_workers,
+        )
+        for number in range(min(len(central.devices), len(chunks)))
+    ]
+    return ServedRuntime(runtime, questions, servers, lanes, renew if central.whole else _nothing)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,140 @@
+"""Where a config's work is done: the learner's device, the layout, the workers, and who runs the policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from paceline.algos.dqn_settings import DQNConfig
+from paceline.algos.ppo_gradient import ShardedGradient
+from paceline.algos.settings import ASYNC
+from paceline.errors import ConfigError
+from paceline.memory.shared import Arena
+from paceline.runtime import threads
+from paceline.runtime.forkserver import StartMethod, default_start_method
+from paceline.runtime.inline import InlineRuntime
+from paceline.runtime.process import ProcessRuntime
+from paceline.runtime.protocol import Runtime, shares
+from paceline.runtime.questions import Questions
+from paceline.train import layout as layouts
+from paceline.train.config import TrainConfig
+from paceline.train.inference import InlineAsker, chunks_of, serve
+from paceline.train.program import PRELOAD, Central, WorkerProgram
+
+
+def learner_device(config: TrainConfig) -> torch.device:
+    """Where the learner is.
+
+    Raises:
+        ConfigError: There is no such device here, or a3c cannot use it.
+    """
+    if config.run.algo != "a3c":
+        return pick_device(config.run.device)
+    if config.run.device not in ("auto", "cpu"):
+        raise ConfigError(
+            f"device={config.run.device!r}: in a3c the workers learn, each on its core. Use --device cpu, or impala."
+        )
+    return torch.device("cpu")
+
+
+def pick_device(name: str) -> torch.device:
+    """The learner's device; `auto` takes CUDA, then MPS, then the CPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device={name!r}: must be cpu, cuda, cuda:N, mps or auto.") from None
+    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not usable.get(device.type, False):
+        raise ConfigError(f"device={name!r}: torch finds no such device here. Use --device auto or cpu.")
+    return device
+
+
+def lay_out(config: TrainConfig, program: WorkerProgram, weights: int) -> layouts.Layout:
+    """How many workers, and of what."""
+    shape, parallel = program.shape, config.parallel
+    common: dict[str, Any] = {
+        "groups": shape.groups,
+        "group_size": shape.group_size,
+        "cores": threads.core_budget(),
+        "threads_per_worker": 1,
+        "learner_threads": config.training.learner_threads,
+        "start_method": parallel.start_method or default_start_method(),
+        "inference": "local",
+    }
+    if config.num_workers == "auto":
+        total = config.run.budget_steps
+        rollouts = None if total is None else total / (shape.n_steps * shape.n_envs)
+        return layouts.choose(program, weights, rollouts=rollouts, common=common)
+    # Sequential is one env after another, unless threads are asked for.
+    sequential = config.num_workers == 0 and parallel.env_threads == "auto"
+    env_threads = 1 if sequential else parallel.env_threads
+    return layouts.Layout(num_workers=config.num_workers, env_threads=env_threads, why="asked for", **common)
+
+
+def central_for(config: TrainConfig, groups: int, device: torch.device) -> Central | None:
+    """Whether the driver runs the policy, and how."""
+    parallel = config.parallel
+    asked = parallel.inference == "central" or bool(parallel.inference_devices or parallel.inference_groups)
+    if config.run.algo == "a3c":
+        if asked:
+            raise ConfigError("inference='central': in a3c each worker acts with weights of its own. Use impala.")
+        return None
+    if not asked and (parallel.inference == "local" or device.type == "cpu"):
+        return None
+    training = config.training
+    streams = isinstance(training, DQNConfig) and training.schedule == "async"
+    return Central(
+        groups=min(groups, parallel.inference_groups or max(1, groups // 4)),
+        devices=tuple(str(pick_device(name)) for name in parallel.inference_devices) or (str(device),),
+        whole=config.run.algo not in ASYNC and not streams,
+        single=isinstance(training, DQNConfig) and training.plays_episodes,
+    )
+
+
+def start_workers(
+    config: TrainConfig, program: Any, arena: Arena, layout: layouts.Layout, hand: ShardedGradient | None
+) -> Runtime:
+    """The workers; with central inference, and whoever answers them."""
+    central = program.base.central
+    if central is None:
+        return _workers(config, program, arena, layout, hand)
+    lanes = [lane for share in shares(layout.groups, layout.num_workers) for lane in central.lanes(share)]
+    if layout.num_workers == 0:
+        inline = InlineRuntime(program, arena, layout.groups)
+        chunks, renew = chunks_of(program, arena, lanes)
+        inline.connect(InlineAsker(chunks, renew, arena["version"]))
+        return inline
+    questions = Questions(arena)
+    workers = _workers(config, program, arena, layout, hand, questions)
+    return serve(program, arena, workers, questions, lanes)
+
+
+def _workers(
+    config: TrainConfig,
+    program: Any,
+    arena: Arena,
+    layout: layouts.Layout,
+    hand: ShardedGradient | None,
+    questions: Questions | None = None,
+) -> Runtime:
+    if layout.num_workers == 0:
+        return InlineRuntime(program, arena, layout.groups)
+    method: StartMethod = config.parallel.start_method or default_start_method()
+    threads.check_start_method(method)
+    cores = config.parallel.cores
+    return ProcessRuntime(
+        program,
+        arena,
+        layout.groups,
+        layout.num_workers,
+        start_method=method,
+        preload=PRELOAD,
+        cores=None if cores is None else threads.pinned_cores(cores),
+        start_timeout_s=config.env.start_timeout_s,
+        step_timeout_s=config.env.env_timeout_s,
+        hand=hand if isinstance(program, WorkerProgram) else None,
+        questions=questions,
+    )

@@ -1,0 +1,1 @@
+"""A Gymnasium vector env whose envs live in worker processes."""

@@ -1,0 +1,336 @@
+"""`ParallelVectorEnv`: a Gymnasium vector env whose envs live in worker processes, several in each.
+
+    step(actions)              all envs, one wake-up per worker; what SyncVectorEnv would return, step for step
+    send(actions, ids), recv   only some envs, and whoever is ready first
+
+Observations, actions, rewards and flags are in shared memory; infos are sent where there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium import error as gym_error
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike, NDArray
+
+from paceline.envs.env_thread import result_of
+from paceline.envs.make import Env
+from paceline.errors import PacelineError
+from paceline.vector import asks
+from paceline.vector.channel import Channel
+from paceline.vector.flights import Flights, by_worker
+from paceline.vector.leaves import Path, write_batch
+from paceline.vector.requests import checked_ids, masked, seeds_of
+from paceline.vector.seat import Infos
+from paceline.vector.server import LooseActions, Reset, VectorProgram
+
+StepResult = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
+Batch = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any], NDArray[np.intp]]
+
+
+class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
+    """Steps many envs in worker processes. Made by `make_vec`; to be used from one thread.
+
+    An env that raises, or a worker that dies or hangs, raises `WorkerError` (`EnvError` with `num_workers=0`), and the
+    vector env is closed.
+
+    Args:
+        program: What the workers run.
+        channel: The way to them.
+        like: The metadata, render mode and spec of a single env.
+        copy: Whether observations are copies. Otherwise they are views of shared memory, which the next step changes.
+        why: How the number of workers came about.
+    """
+
+    def __init__(
+        self,
+        program: VectorProgram,
+        channel: Channel,
+        like: tuple[dict[str, Any], str | None, EnvSpec | None],
+        *,
+        copy: bool,
+        why: str,
+    ) -> None:
+        self.num_envs, self.copy, self.why = program.num_envs, copy, why
+        self.num_workers = channel.num_workers
+        self.autoreset_mode = program.autoreset_mode
+        metadata, self.render_mode, self.spec = like
+        self.metadata = {**metadata, "autoreset_mode": program.autoreset_mode}
+        self.single_observation_space, self.single_action_space = program.obs.space, program.action.space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._channel, self._flights = channel, Flights(channel, self.num_envs)
+        self._obs, self._action = program.obs, program.action
+        memory = channel.memory
+        self._obs_arrays = program.obs.arrays(memory, 0, self.num_envs)
+        self._action_arrays = program.action.arrays(memory, 0, self.num_envs)
+        self._reward, self._terminated, self._truncated = (
+            memory[name] for name in ("reward", "terminated", "truncated")
+        )
+        self._began, self._all_began = np.zeros(self.num_envs, np.bool_), False
+        self._failure = ""
+
+    # -- Gymnasium's own ------------------------------------------------------------------------------------------
+
+    def reset(  # type: ignore[override]
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode in every env, or in those that `options["reset_mask"]` names.
+
+        Args:
+            seed: Of the first env, the others count on from it; or one for each; or None.
+            options: For every env's `reset`; `reset_mask`, a bool array [num_envs], is not handed on.
+
+        Returns:
+            Observations of all envs, and the infos of those that were reset.
+        """
+        self._rest("reset")
+        envs, own = masked(options, self.num_envs)
+        seeds = seeds_of(seed, self.num_envs)
+        self._send_reset(envs, [seeds[env] for env in envs], [own] * len(envs))
+        self._take(len(envs), "reset")
+        return self._show(slice(None)), self._infos(None)
+
+    def step(self, actions: Any) -> StepResult:
+        """Take one action in every env. See `gymnasium.vector.VectorEnv.step`."""
+        self._rest("step")
+        self._require_begun(None)
+        loose = write_batch(self._action, self._action_arrays, actions, None, self.num_envs)
+        if loose:
+            self._send_loose(list(range(self.num_envs)), loose)
+        else:
+            self._flights.send_all()
+        self._take(self.num_envs, "step")
+        return (
+            self._show(slice(None)),
+            self._reward.copy(),
+            self._terminated.copy(),
+            self._truncated.copy(),
+            self._infos(None),
+        )
+
+    def render(self) -> tuple[Any, ...]:
+        """Every env's frame."""
+        return self._ask(partial(asks.call, "render", (), {}))
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Every env's result of a method, or its attribute of that name."""
+        if name in ("reset", "step", "close"):
+            raise ValueError(f"call: `{name}` must not be called on single envs. Use `{name}` of the vector env.")
+        return self._ask(partial(asks.call, name, args, kwargs))
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """An attribute of every env."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of every env: to one of a list or tuple of values each, or all to the same value."""
+        each = list(values) if isinstance(values, list | tuple) else [values] * self.num_envs
+        if len(each) != self.num_envs:
+            raise ValueError(f"set_attr: a list must have a value for each env ({self.num_envs}; got {len(each)}).")
+        self._ask(partial(asks.set_attr, name, each))
+
+    @property
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """Copies of the envs' own generators."""
+        return self.get_attr("np_random")
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The envs' own seeds."""
+        return self.get_attr("np_random_seed")
+
+    def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - Gymnasium's
+        """Close the envs and end the workers, whatever they are at; returns within seconds."""
+        if hasattr(self, "_channel"):
+            self._channel.close()
+
+    # -- whoever is ready first -----------------------------------------------------------------------------------
+
+    def async_reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> None:
+        """Have every env begin an episode, and do not wait: `recv` has the observations. Arguments as for `reset`."""
+        self._rest("async_reset")
+        envs, own = masked(options, self.num_envs)
+        seeds = seeds_of(seed, self.num_envs)
+        self._send_reset(envs, [seeds[env] for env in envs], [own] * len(envs))
+
+    def send(self, actions: Any, ids: ArrayLike | None = None) -> None:
+        """Have some envs take an action, and do not wait.
+
+        A worker steps all that it was sent at once, and its envs are ready when all of them are. What is sent to a
+        worker that is busy waits until it is not and somebody is in `recv`.
+
+        Args:
+            actions: A batch with one action for each of `ids`.
+            ids: Env indices, in any order, none of them under way; None for all.
+        """
+        self._require_open()
+        envs = checked_ids(ids, self.num_envs, self._flights.out)
+        self._require_begun(envs)
+        loose = write_batch(self._action, self._action_arrays, actions, envs, len(envs))
+        if ids is None and not loose:
+            self._flights.send_all()
+            return
+        order = np.argsort(envs)
+        ascending = envs[order].tolist()
+        if loose:
+            self._send_loose(ascending, {path: [column[i] for i in order] for path, column in loose.items()})
+            return
+        for worker, places in by_worker(self._flights.worker_of, ascending).items():
+            self._flights.send(worker, [ascending[place] for place in places], None)
+
+    def recv(self, min_ready: int = 1) -> Batch:
+        """Wait until so many envs are ready; all that are by then.
+
+        Args:
+            min_ready: At most as many as are under way.
+
+        Returns:
+            Observations, rewards, terminations, truncations, infos and ids, in ascending order of ids: the first row
+            of everything, and of the arrays in the infos, belongs to `ids[0]`.
+        """
+        ids, at = self._recv(min_ready)
+        arrays = (self._reward[at], self._terminated[at], self._truncated[at])
+        reward, terminated, truncated = (np.array(array) for array in arrays)
+        return self._show(at), reward, terminated, truncated, self._infos(ids), np.array(ids, np.intp)
+
+    # -- for adapters ---------------------------------------------------------------------------------------------
+
+    def reset_each(
+        self, seeds: Sequence[int | None], options: Sequence[dict[str, Any] | None]
+    ) -> tuple[Any, list[Infos]]:
+        """As `reset`, with options for each env; the infos as they came, env by env."""
+        self._rest("reset")
+        self._send_reset(list(range(self.num_envs)), list(seeds), list(options))
+        self._take(self.num_envs, "reset")
+        return self._show(slice(None)), self._infos_each()
+
+    def recv_each(self) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], list[Infos]]:
+        """As `recv` of all envs, the infos as they came, env by env."""
+        self._recv(self.num_envs)
+        arrays = (self._reward, self._terminated, self._truncated)
+        reward, terminated, truncated = (array.copy() for array in arrays)
+        return self._show(slice(None)), reward, terminated, truncated, self._infos_each()
+
+    def ask(self, do: Callable[[Env, int], Any], ids: Sequence[int] | None = None) -> tuple[Any, ...]:
+        """Call a function with each of some envs and its index, where the env is; what it returned.
+
+        It travels by cloudpickle, and so does what it returns.
+        """
+        return self._ask(do, ids)
+
+    @property
+    def wake_ups(self) -> list[int]:
+        """How often each worker was woken to step or reset envs."""
+        return list(self._channel.rings)
+
+    @property
+    def pids(self) -> list[int]:
+        """The workers' process ids."""
+        return self._channel.pids()
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _recv(self, min_ready: int) -> tuple[list[int], Any]:
+        self._require_open()
+        out = len(self._flights.out)
+        if out == 0:
+            raise gym_error.NoAsyncCallError("recv: no env is under way. Call `send` or `async_reset` before.", "recv")
+        if not 1 <= min_ready <= out:
+            raise ValueError(f"min_ready={min_ready}: must be between 1 and the number of envs under way ({out}).")
+        ids = self._take(min_ready, "step")
+        whole = ids[-1] - ids[0] + 1 == len(ids)
+        return ids, slice(ids[0], ids[-1] + 1) if whole else ids
+
+    def _send_reset(self, envs: list[int], seeds: list[int | None], options: list[dict[str, Any] | None]) -> None:
+        for worker, places in by_worker(self._flights.worker_of, envs).items():
+            order = Reset([seeds[place] for place in places], [options[place] for place in places])
+            self._flights.send(worker, [envs[place] for place in places], order)
+        self._began[envs] = True
+        self._all_began = bool(self._began.all())
+
+    def _send_loose(self, envs: list[int], loose: dict[Path, list[Any]]) -> None:
+        for worker, places in by_worker(self._flights.worker_of, envs).items():
+            columns = {path: [column[place] for place in places] for path, column in loose.items()}
+            self._flights.send(worker, [envs[place] for place in places], LooseActions(columns))
+
+    def _take(self, at_least: int, doing: str) -> list[int]:
+        try:
+            return self._flights.take(at_least, doing)
+        except PacelineError as error:
+            self._failure = f" It was closed because of: {str(error).splitlines()[0]}"
+            self.close()
+            raise
+
+    def _show(self, at: Any) -> Any:
+        arrays, loose = self._obs_arrays, self._flights.loose
+
+        def leaf(path: Path) -> Any:
+            if path in arrays:
+                # An index list makes a copy anyway.
+                return arrays[path][at].copy() if self.copy and isinstance(at, slice) else arrays[path][at]
+            number = self._obs.loose.index(path)
+            envs = range(self.num_envs)[at] if isinstance(at, slice) else at
+            return tuple(loose[env][number] if env in loose else None for env in envs)
+
+        return self._obs.batch(leaf)
+
+    def _infos(self, ids: list[int] | None) -> dict[str, Any]:
+        """The infos as Gymnasium batches them: of all envs, or of some."""
+        told = self._flights.infos
+        if not told:
+            return {}
+        batch: VectorEnv[Any, Any, Any] = self
+        if ids is not None:
+            batch = VectorEnv()
+            batch.num_envs = len(ids)
+        infos: dict[str, Any] = {}
+        for place, env in enumerate(range(self.num_envs) if ids is None else ids):
+            for info in told.get(env, ()):
+                infos = batch._add_info(infos, info, place)
+        return infos
+
+    def _infos_each(self) -> list[Infos]:
+        told = self._flights.infos
+        return [told.get(env, ()) for env in range(self.num_envs)]
+
+    def _ask(self, do: Callable[[Env, int], Any], ids: Sequence[int] | None = None) -> tuple[Any, ...]:
+        self._rest("call")
+        envs = list(range(self.num_envs)) if ids is None else list(ids)
+        try:
+            outcomes = self._channel.ask(do, envs)
+        except PacelineError:
+            self.close()
+            raise
+        return tuple(result_of(outcomes[env]) for env in envs)
+
+    def _require_begun(self, envs: NDArray[np.intp] | None) -> None:
+        if not self._all_began and not (envs is not None and self._began[envs].all()):
+            raise gym_error.ResetNeeded("step: an env has not been reset. Call `reset` before the first `step`.")
+        if self.autoreset_mode is AutoresetMode.DISABLED:
+            ended = self._terminated | self._truncated
+            if (ended if envs is None else ended[envs]).any():
+                raise gym_error.ResetNeeded(
+                    f"step: envs {np.flatnonzero(ended).tolist()[:8]} have ended, and autoreset is disabled. Call "
+                    "`reset(options={'reset_mask': mask})` with the envs to reset."
+                )
+
+    def _rest(self, what: str) -> None:
+        """Nothing may be under way."""
+        self._require_open()
+        if self._flights.out:
+            raise gym_error.AlreadyPendingCallError(
+                f"{what}: {len(self._flights.out)} envs are under way. Take them with `recv` before.", what
+            )
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise gym_error.ClosedEnvironmentError(f"The vector env is closed.{self._failure}")

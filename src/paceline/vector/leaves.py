@@ -1,0 +1,210 @@
+"""Spaces as leaves: those of fixed size live in shared memory, the rest (text, graphs, sequences) travels pickled.
+
+    Dict(a: Box, b: Tuple(Discrete, Text))  ->  fixed ("a",), ("b", 0)   loose ("b", 1)
+
+A batch is what Gymnasium makes of it: one array per fixed leaf, a tuple of objects per loose one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from paceline.errors import EnvError
+from paceline.memory.shared import Arrays, Field
+
+Path: TypeAlias = tuple[str | int, ...]
+AnySpace: TypeAlias = spaces.Space[Any]
+
+_FIXED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedLeaf:
+    """One array."""
+
+    path: Path
+    name: str
+    """Of its field in shared memory."""
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """All leaves of a space."""
+
+    space: AnySpace
+    fixed: tuple[FixedLeaf, ...]
+    loose: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, space: AnySpace, prefix: str) -> Leaves:
+        """Read a space.
+
+        Args:
+            space: Of a single env.
+            prefix: What the names of its fields begin with.
+        """
+        fixed, loose = [], []
+        for number, (path, leaf) in enumerate(_walk(space, ())):
+            if isinstance(leaf, _FIXED) and leaf.shape is not None:
+                fixed.append(FixedLeaf(path, f"{prefix}/{number}", tuple(leaf.shape), np.dtype(leaf.dtype)))
+            else:
+                loose.append(path)
+        return cls(space, tuple(fixed), tuple(loose))
+
+    def fields(self, n: int) -> list[Field]:
+        """What n envs need of the arena."""
+        return [Field.of(leaf.name, (n, *leaf.shape), leaf.dtype) for leaf in self.fixed]
+
+    def arrays(self, memory: Arrays, first: int, n: int) -> dict[Path, NDArray[Any]]:
+        """The fixed leaves of some envs, as views."""
+        return {leaf.path: memory[leaf.name][first : first + n] for leaf in self.fixed}
+
+    def batch(self, leaf: Callable[[Path], Any]) -> Any:
+        """A batch, from what `leaf` has for every path."""
+        return _batch(self.space, leaf, ())
+
+    def each(self, columns: Mapping[Path, Sequence[Any]], n: int) -> list[Any]:
+        """The elements of a batch of n, from one sequence per leaf."""
+        return _each(self.space, columns, (), n)
+
+
+class ObsWriter:
+    """Puts an env's observations where they belong.
+
+    Args:
+        leaves: The observation's.
+        arrays: [n, *leaf] by path.
+    """
+
+    def __init__(self, leaves: Leaves, arrays: Mapping[Path, NDArray[Any]]) -> None:
+        self._leaves = [(leaf, arrays[leaf.path]) for leaf in leaves.fixed]
+        self._loose = leaves.loose
+        self._only = self._leaves[0] if _is_plain(leaves) else None
+
+    def write(self, at: int, obs: Any) -> tuple[Any, ...]:
+        """Copy the fixed leaves to position `at`; returns the loose ones.
+
+        Raises:
+            EnvError: It is not what its space promises.
+        """
+        if self._only is not None:  # the usual case, spared a few steps
+            leaf, array = self._only
+            if type(obs) is np.ndarray and obs.dtype == leaf.dtype and obs.shape == leaf.shape:
+                array[at] = obs
+            else:
+                array[at] = _checked(leaf, obs)
+            return ()
+        try:
+            for leaf, array in self._leaves:
+                array[at] = _checked(leaf, _get(obs, leaf.path))
+            return tuple(_get(obs, path) for path in self._loose)
+        except (KeyError, IndexError, TypeError) as error:
+            raise EnvError(
+                f"observation lacks a part that its space promises ({type(error).__name__}: {error}). "
+                "Make the env's observation_space and its observations agree."
+            ) from error
+
+
+def write_batch(
+    leaves: Leaves, arrays: Mapping[Path, NDArray[Any]], actions: Any, ids: NDArray[np.intp] | None, n: int
+) -> dict[Path, list[Any]]:
+    """Copy a batch of actions to the envs `ids` (None: all of them); returns the loose leaves.
+
+    Raises:
+        ValueError: It is no batch of n actions of that space.
+    """
+    at = slice(None) if ids is None else ids
+    loose: dict[Path, list[Any]] = {}
+    try:
+        for leaf in leaves.fixed:
+            arrays[leaf.path][at] = _fitting(leaf, _get(actions, leaf.path), n)
+        for path in leaves.loose:
+            loose[path] = list(_get(actions, path))
+            if len(loose[path]) != n:
+                raise ValueError(f"actions{_where(path)}: must be {n}, one per env (got {len(loose[path])}).")
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(
+            f"actions: no batch of {n} actions of {leaves.space} ({type(error).__name__}: {error}). "
+            "Take `action_space.sample()` for an example."
+        ) from error
+    return loose
+
+
+def _fitting(leaf: FixedLeaf, value: Any, n: int) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.shape != (n, *leaf.shape):
+        raise ValueError(
+            f"actions{_where(leaf.path)}: must have shape {(n, *leaf.shape)}, one action per env (got {array.shape})."
+        )
+    whole = array.dtype.kind in "iub" and leaf.dtype.kind in "iub"
+    if not whole and not np.can_cast(array.dtype, leaf.dtype, "same_kind"):
+        raise ValueError(f"actions{_where(leaf.path)}: must be {leaf.dtype} (got {array.dtype}). Convert them.")
+    return array
+
+
+def _checked(leaf: FixedLeaf, value: Any) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.shape != leaf.shape or not np.can_cast(array.dtype, leaf.dtype, "same_kind"):
+        raise EnvError(
+            f"observation{_where(leaf.path)} must be {leaf.dtype} of shape {leaf.shape}, as its space says (got "
+            f"{array.dtype} of shape {array.shape}). Make the env's observation_space and its observations agree."
+        )
+    return array
+
+
+def _is_plain(leaves: Leaves) -> bool:
+    return len(leaves.fixed) == 1 and not leaves.loose and leaves.fixed[0].path == ()
+
+
+def _where(path: Path) -> str:
+    return "".join(f"[{key!r}]" for key in path)
+
+
+def _get(value: Any, path: Path) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _walk(space: AnySpace, path: Path) -> Iterator[tuple[Path, AnySpace]]:
+    parts = _parts(space)
+    if parts is None:
+        yield path, space
+        return
+    for key, part in parts:
+        yield from _walk(part, (*path, key))
+
+
+def _parts(space: AnySpace) -> list[tuple[str | int, AnySpace]] | None:
+    if isinstance(space, spaces.Dict):
+        return list(space.spaces.items())
+    if isinstance(space, spaces.Tuple):
+        return list(enumerate(space.spaces))
+    return None
+
+
+def _batch(space: AnySpace, leaf: Callable[[Path], Any], path: Path) -> Any:
+    parts = _parts(space)
+    if parts is None:
+        return leaf(path)
+    made = {key: _batch(part, leaf, (*path, key)) for key, part in parts}
+    return made if isinstance(space, spaces.Dict) else tuple(made.values())
+
+
+def _each(space: AnySpace, columns: Mapping[Path, Sequence[Any]], path: Path, n: int) -> list[Any]:
+    parts = _parts(space)
+    if parts is None:
+        return list(columns[path])
+    made = [_each(part, columns, (*path, key), n) for key, part in parts]
+    rows = list(zip(*made, strict=True)) if made else [()] * n
+    if isinstance(space, spaces.Dict):
+        return [dict(zip(space.spaces, row, strict=True)) for row in rows]
+    return rows

@@ -1,0 +1,134 @@
+"""`make_vec`: from what the user names to a vector env."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from gymnasium.vector import AutoresetMode
+
+from paceline.envs.make import Env, EnvRecipe, EnvSource, EnvWrapper
+from paceline.envs.make_block import EnvThreads
+from paceline.errors import ConfigError, check_range
+from paceline.runtime import threads
+from paceline.runtime.forkserver import StartMethod, default_start_method
+from paceline.vector.channel import Channel, InlineChannel, ProcessChannel, Processes
+from paceline.vector.choose import Choice, choose
+from paceline.vector.env import ParallelVectorEnv
+from paceline.vector.leaves import Leaves
+from paceline.vector.server import VectorProgram
+from paceline.vector.trial import trial
+
+
+def make_vec(
+    env: EnvSource | Sequence[Callable[[], Env]],
+    num_envs: int | None = None,
+    num_workers: int | Literal["auto"] = "auto",
+    start_method: StartMethod | None = None,
+    *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    wrappers: Sequence[EnvWrapper] = (),
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+    copy: bool = True,
+    env_threads: EnvThreads = "auto",
+    env_timeout_s: float = 60.0,
+    start_timeout_s: float = 120.0,
+    pin_cores: Sequence[int] | None = None,
+) -> ParallelVectorEnv:
+    """Make a Gymnasium vector env whose envs live in worker processes, several in each.
+
+    One env is made here first, to read its spaces; with `num_workers="auto"` it also takes random steps for a moment,
+    to see what they cost.
+
+    Args:
+        env: A Gymnasium id, `module:Id-v0`, `module:callable`, a callable that makes a new env each time, or a list of
+            such callables, one for each env.
+        num_envs: How many; may be left out with a list.
+        num_workers: Processes; 0 steps the envs in this one, and `auto` takes what is predicted to be fastest.
+        start_method: How they are started: `forkserver`, `spawn` or `fork`; None for the platform's best.
+        env_kwargs: Arguments for the env.
+        wrappers: Applied to every env, innermost first: callables, or `module:Name`.
+        autoreset_mode: What follows an episode's end, as in Gymnasium.
+        copy: Whether observations are copies; otherwise views of shared memory, which the next step changes.
+        env_threads: How many envs a worker steps at once; `auto` means all of them where a step waits rather than
+            computes, and one otherwise.
+        env_timeout_s: How long a step or reset of one env may take.
+        start_timeout_s: How long making a worker's envs, and its first reset, may take.
+        pin_cores: Cores to keep workers on, in turn; an empty list means all.
+
+    Raises:
+        ConfigError: Something of this is wrong; no process has been started.
+        EnvError: An env could not be made.
+        WorkerError: A worker could not make its envs.
+    """
+    recipes, n = _recipes(env, num_envs, dict(env_kwargs or {}), tuple(wrappers))
+    _check(n, num_workers, env_threads, env_timeout_s, start_timeout_s)
+    mode = _mode(autoreset_mode)
+    method = start_method or default_start_method()
+    threads.check_start_method(method)
+    cores = None if pin_cores is None else threads.pinned_cores(pin_cores)
+    first = recipes[0].make(who="env 0")
+    try:
+        like = (dict(first.metadata), first.render_mode, first.spec)
+        obs, action = Leaves.of(first.observation_space, "obs"), Leaves.of(first.action_space, "action")
+        if num_workers == "auto":
+            choice = choose(trial(first), n, env_threads, threads.core_budget())
+        else:
+            choice = Choice(num_workers, env_threads, f"{num_workers} workers, as asked for")
+    finally:
+        first.close()
+    program = VectorProgram(
+        recipes=recipes, num_envs=n, obs=obs, action=action, autoreset_mode=mode, env_threads=choice.env_threads
+    )
+    channel: Channel
+    if choice.num_workers == 0:
+        channel = InlineChannel(program)
+    else:
+        how = Processes(start_method=method, cores=cores, env_timeout_s=env_timeout_s, start_timeout_s=start_timeout_s)
+        channel = ProcessChannel(program, choice.num_workers, how)
+    return ParallelVectorEnv(program, channel, like, copy=copy, why=choice.why)
+
+
+def _recipes(
+    env: EnvSource | Sequence[Callable[[], Env]],
+    num_envs: int | None,
+    kwargs: dict[str, Any],
+    wrappers: tuple[EnvWrapper, ...],
+) -> tuple[tuple[EnvRecipe, ...], int]:
+    """One recipe for all envs or one for each, and how many envs."""
+    if isinstance(env, str) or callable(env):
+        if num_envs is None:
+            raise ConfigError("num_envs: is needed unless `env` is a list of functions. Say how many envs to make.")
+        return (EnvRecipe(source=env, kwargs=kwargs, wrappers=wrappers),), num_envs
+    if not isinstance(env, Sequence):
+        raise ConfigError(
+            "env: must be an id, an import path, a function that makes envs or a list of such "
+            f"(got {type(env).__name__})."
+        )
+    recipes = tuple(EnvRecipe(source=source, kwargs=kwargs, wrappers=wrappers) for source in env)
+    if not recipes or num_envs not in (None, len(recipes)):
+        raise ConfigError(f"env: a list must have one function for each env ({num_envs}; got {len(recipes)}).")
+    return recipes, len(recipes)
+
+
+def _check(
+    n: int, num_workers: int | Literal["auto"], env_threads: EnvThreads, env_timeout_s: float, start_timeout_s: float
+) -> None:
+    check_range("num_envs", n, "Try 8.", at_least=1)
+    if num_workers != "auto":
+        hint = "Use 0 to step them in this process, or 'auto'."
+        check_range("num_workers", num_workers, hint, at_least=0)
+        if num_workers > n:
+            raise ConfigError(f"num_workers={num_workers}: must not be above num_envs ({n}). {hint}")
+    if env_threads != "auto":
+        check_range("env_threads", env_threads, "Use 1 to step one env after another, or 'auto'.", at_least=1)
+    check_range("env_timeout_s", env_timeout_s, "Try 60.", above=0)
+    check_range("start_timeout_s", start_timeout_s, "Try 120.", above=0)
+
+
+def _mode(mode: AutoresetMode | str) -> AutoresetMode:
+    try:
+        return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
+    except ValueError:
+        known = ", ".join(one.value for one in AutoresetMode)
+        raise ConfigError(f"autoreset_mode={mode!r}: unknown. Known: {known}.") from None

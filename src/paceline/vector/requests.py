@@ -1,0 +1,69 @@
+"""What callers may ask of a vector env, and what they are told when they may not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import error as gym_error
+from numpy.typing import ArrayLike, NDArray
+
+
+def checked_ids(ids: ArrayLike | None, n: int, out: set[int]) -> NDArray[np.intp]:
+    """Env indices as an array; None for all.
+
+    Args:
+        ids: What the caller said.
+        n: How many envs there are.
+        out: Those that are under way.
+
+    Raises:
+        ValueError: These are no indices of envs, or some repeat.
+        AlreadyPendingCallError: Some are under way.
+    """
+    envs = np.arange(n) if ids is None else np.asarray(ids)
+    if envs.ndim != 1 or envs.dtype.kind not in "iu" or not len(envs):
+        raise ValueError(f"ids: must be a list of env indices (got {envs.dtype} of shape {envs.shape}).")
+    if envs.min() < 0 or envs.max() >= n:
+        raise ValueError(f"ids: must be between 0 and {n - 1} (got {envs.min()} to {envs.max()}).")
+    if len(np.unique(envs)) != len(envs):
+        raise ValueError(f"ids: must not repeat (got {envs.tolist()}).")
+    if busy := sorted(out.intersection(envs.tolist())):
+        raise gym_error.AlreadyPendingCallError(
+            f"send: envs {busy[:8]} are under way already. `recv` them before.", "send"
+        )
+    return envs.astype(np.intp)
+
+
+def seeds_of(seed: int | Sequence[int | None] | None, n: int) -> list[int | None]:
+    """The seed of each env: counted on from one, or given one by one.
+
+    Raises:
+        ValueError: A list of another length.
+    """
+    if seed is None:
+        return [None] * n
+    if isinstance(seed, int | np.integer):
+        return [int(seed) + i for i in range(n)]
+    seeds = list(seed)
+    if len(seeds) != n:
+        raise ValueError(f"seed: a list must have one for each env ({n}; got {len(seeds)}).")
+    return seeds
+
+
+def masked(options: dict[str, Any] | None, n: int) -> tuple[list[int], dict[str, Any] | None]:
+    """Which envs to reset, and the options that are for them.
+
+    Raises:
+        TypeError: The mask is no array of bool.
+        ValueError: It has another shape, or names no env.
+    """
+    if options is None or "reset_mask" not in options:
+        return list(range(n)), options
+    mask = options["reset_mask"]
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+        raise TypeError(f"reset_mask: must be a numpy array of bool (got {getattr(mask, 'dtype', type(mask))}).")
+    if mask.shape != (n,) or not mask.any():
+        raise ValueError(f"reset_mask: must have shape ({n},) and be true somewhere (got {mask}).")
+    return np.flatnonzero(mask).tolist(), {key: value for key, value in options.items() if key != "reset_mask"}

@@ -1,0 +1,125 @@
+"""One env of a vector env: it is stepped or reset, and what came of it is written to its place in shared memory.
+
+The three ways of going on after an episode's end are Gymnasium's: the next step resets (NEXT_STEP), the same step does
+(SAME_STEP, with the last observation in the infos), or the caller (DISABLED).
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from paceline.envs.make import Env, describe
+from paceline.errors import EnvError
+from paceline.vector.leaves import ObsWriter
+
+Infos: TypeAlias = tuple[dict[str, Any], ...]
+"""What an env said in one step, in the order in which Gymnasium adds it to the batch's infos. Mostly nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where n envs of one process put their results."""
+
+    obs: ObsWriter
+    reward: NDArray[np.float64]  # [n]
+    terminated: NDArray[np.bool_]  # [n]
+    truncated: NDArray[np.bool_]  # [n]
+    beat: memoryview
+    """[1] moved on with every step: proof of life."""
+
+
+class Seat:
+    """An env and its place.
+
+    Args:
+        env: The env. Whoever calls the methods must be the thread that made it.
+        number: Its index in the vector env.
+        at: Its position in `places`.
+        places: Where results go.
+        mode: What follows an episode's end.
+    """
+
+    def __init__(self, env: Env, number: int, at: int, places: Places, mode: AutoresetMode) -> None:
+        self.env, self.number, self.at = env, number, at
+        self.infos: Infos = ()
+        self.loose: tuple[Any, ...] = ()
+        """The parts of the observation that have no place in shared memory."""
+        self._step, self._write = env.step, places.obs.write
+        self._reward, self._terminated, self._truncated = places.reward, places.terminated, places.truncated
+        self._beat = places.beat
+        self._next_step, self._same_step = mode is AutoresetMode.NEXT_STEP, mode is AutoresetMode.SAME_STEP
+        self._ended, self._steps = False, 0
+
+    def step(self, action: Any) -> None:
+        """Take an action, or begin the next episode where that is due.
+
+        Raises:
+            EnvError: The env raised, or returned what its spaces do not allow; names the env, step and action.
+        """
+        if self._ended and self._next_step:
+            self.reset((None, None))
+            return
+        try:
+            at = self.at
+            self._steps += 1
+            obs, self._reward[at], terminated, truncated, info = self._step(action)
+            self._terminated[at], self._truncated[at] = terminated, truncated
+            if terminated or truncated:
+                self._ended, self._steps = True, 0
+                if self._same_step:
+                    # The env may write its next observation into the same array.
+                    final = {"final_obs": copy.deepcopy(obs), "final_info": info}
+                    obs, info = self.env.reset()
+                    self._ended = False
+                    self.infos = (final, info)
+                elif info:
+                    self.infos = (info,)
+            elif info:
+                self.infos = (info,)
+            self.loose = self._write(at, obs)
+        except Exception as error:
+            raise self._failure(f"step {self._steps} with action {_short(action)}", error) from error
+        self._beat[0] += 1
+
+    def reset(self, how: tuple[int | None, dict[str, Any] | None]) -> None:
+        """Begin an episode.
+
+        Args:
+            how: Its seed and options; without any, the env's `reset` is called without arguments.
+
+        Raises:
+            EnvError: As `step`.
+        """
+        at, (seed, options) = self.at, how
+        try:
+            obs, info = self.env.reset() if seed is options is None else self.env.reset(seed=seed, options=options)
+            self._reward[at], self._terminated[at], self._truncated[at] = 0.0, False, False
+            self._ended, self._steps = False, 0
+            if info:
+                self.infos = (info,)
+            self.loose = self._write(at, obs)
+        except Exception as error:
+            raise self._failure(f"reset(seed={seed})", error) from error
+        self._beat[0] += 1
+
+    def take_news(self) -> tuple[Infos, tuple[Any, ...]]:
+        """What has to be told beside the arrays; told once."""
+        news = self.infos, self.loose
+        self.infos = self.loose = ()
+        return news
+
+    def _failure(self, where: str, error: Exception) -> EnvError:
+        if isinstance(error, EnvError):
+            return EnvError(f"env {self.number} in {where}: {error}")
+        return EnvError(f"env {self.number} raised in {where}: {describe(error)}. Step it by hand to see more.")
+
+
+def _short(action: Any) -> str:
+    text = repr(action)
+    return text if len(text) <= 80 else f"{text[:77]}..."

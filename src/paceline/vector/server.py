@@ -1,0 +1,232 @@
+"""The envs of one process: what a worker does each time its bell rings.
+
+    due, actions --> Seat.step / Seat.reset, one after another or in threads --> obs, reward, terminated, truncated
+                     infos, and observations of no fixed size --> a letter, empty in most steps
+
+Everything that has a fixed size is read from and written to shared memory.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import cloudpickle
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from paceline.envs.block import require_distinct
+from paceline.envs.env_thread import Outcome, result_of
+from paceline.envs.make import Env, EnvRecipe, describe
+from paceline.envs.make_block import MOST_THREADS, EnvThreads
+from paceline.errors import EnvError
+from paceline.memory.lines import heartbeat_field
+from paceline.memory.shared import Arrays, Field
+from paceline.runtime.protocol import Share
+from paceline.vector.crew import Crew
+from paceline.vector.leaves import AnySpace, Leaves, ObsWriter, Path
+from paceline.vector.seat import Infos, Places, Seat
+from paceline.vector.trial import GLANCE_S, trial
+
+News: TypeAlias = tuple[int, Infos, tuple[Any, ...]]
+"""What has to be told of an env beside the arrays: its index, its infos, and observations of no fixed size."""
+
+PRELOAD = (__name__,)
+"""What the fork server imports before the first worker starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """An order to reset the envs that are due; in their order."""
+
+    seeds: list[int | None]
+    options: list[dict[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class LooseActions:
+    """The parts of the actions of the envs due that have no fixed size; in their order."""
+
+    columns: dict[Path, list[Any]]
+
+
+Order: TypeAlias = Reset | LooseActions | None
+"""What a ring says beside the arrays. None: step, with the actions in shared memory."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VectorProgram:
+    """All that a worker needs to make and serve its envs. Survives cloudpickle."""
+
+    recipes: tuple[EnvRecipe, ...]
+    """One for all envs, or one for each."""
+    num_envs: int
+    obs: Leaves
+    action: Leaves
+    autoreset_mode: AutoresetMode
+    env_threads: EnvThreads
+
+    def fields(self, workers: int) -> list[Field]:
+        """What it needs of shared memory."""
+        n = self.num_envs
+        return [
+            *self.obs.fields(n),
+            *self.action.fields(n),
+            Field.of("reward", (n,), np.float64),
+            Field.of("terminated", (n,), np.bool_),
+            Field.of("truncated", (n,), np.bool_),
+            Field.of("due", (n,), np.uint8),
+            heartbeat_field(workers),
+        ]
+
+    def recipe(self, env: int) -> EnvRecipe:
+        """How to make an env."""
+        return self.recipes[env if len(self.recipes) > 1 else 0]
+
+    def __call__(self, memory: Arrays, share: Share) -> EnvServer:
+        """Make the envs of a share, in which every group is one env."""
+        return EnvServer(self, memory, share)
+
+
+class EnvServer:
+    """The envs of one process.
+
+    Args:
+        program: What to make.
+        memory: Holds `program.fields()`.
+        share: Which envs.
+    """
+
+    def __init__(self, program: VectorProgram, memory: Arrays, share: Share) -> None:
+        first, n = share.first_group, share.groups
+        mine = slice(first, first + n)
+        self._leaves = program.action
+        self._actions = program.action.arrays(memory, first, n)
+        self._only: NDArray[Any] | None = self._actions.get(()) if not program.action.loose else None
+        self._due = memoryview(memory["due"][mine])
+        self._all_due = b"\x01" * n
+        places = Places(
+            ObsWriter(program.obs, program.obs.arrays(memory, first, n)),
+            memory["reward"][mine],
+            memory["terminated"][mine],
+            memory["truncated"][mine],
+            memoryview(memory["heartbeat"][share.worker]),
+        )
+        self._crew = Crew(n, _threads(program, first, n), f"envs-{first}")
+        self._seats: list[Seat] = []
+        try:
+            for at in range(n):
+                make = partial(program.recipe(first + at).make, who=f"env {first + at}")
+                env: Env = result_of(self._crew.ask(at, make))
+                self._seats.append(Seat(env, first + at, at, places, program.autoreset_mode))
+                _require_spaces(env, first + at, program)
+            require_distinct([seat.env for seat in self._seats])
+        except BaseException:
+            self.close()
+            raise
+
+    def answer(self, letter: bytes) -> bytes:
+        """`act`, with order and news as letters."""
+        news = self.act(pickle.loads(letter) if letter else None)
+        return _packed(news) if news else b""
+
+    def act(self, order: Order) -> list[News]:
+        """Step or reset the envs that are due.
+
+        Raises:
+            EnvError: An env raised, or returned what its spaces do not allow.
+        """
+        due = bytes(self._due)
+        everyone = due == self._all_due
+        seats = self._seats if everyone else [seat for seat in self._seats if due[seat.at]]
+        if isinstance(order, Reset):
+            self._crew.each(Seat.reset, seats, list(zip(order.seeds, order.options, strict=True)))
+        else:
+            at = slice(None) if everyone else [seat.at for seat in seats]
+            self._crew.each(Seat.step, seats, self._take(at, order.columns if order else {}, len(seats)))
+        return [(seat.number, *seat.take_news()) for seat in seats if seat.infos or seat.loose]
+
+    def apply(self, packed: bytes) -> bytes:
+        """`ask`, with question and outcomes pickled."""
+        return _packed_outcomes(self.ask(*cloudpickle.loads(packed)))
+
+    def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> list[tuple[int, Outcome]]:
+        """Call a function with each of those envs that live here, and its index; what it returned or raised."""
+        wanted = set(envs)
+        seats = [seat for seat in self._seats if seat.number in wanted]
+        return [(seat.number, self._crew.ask(seat.at, partial(do, seat.env, seat.number))) for seat in seats]
+
+    def close(self) -> None:
+        """Close the envs. May be called twice."""
+        self._crew.close(self._seats)
+
+    def _take(self, at: Any, loose: dict[Path, list[Any]], n: int) -> list[Any]:
+        """The actions of some envs: copies, which they may keep."""
+        if self._only is not None:
+            return list(self._only[at].copy())
+        columns = {path: list(array[at].copy()) for path, array in self._actions.items()}
+        return self._leaves.each({**columns, **loose}, n)
+
+
+def _threads(program: VectorProgram, first: int, n: int) -> int:
+    """How many envs are stepped at once; `auto` tries an env made for the purpose."""
+    if program.env_threads != "auto":
+        return program.env_threads
+    if n == 1:
+        return 1
+    env = program.recipe(first).make(who=f"env {first}")
+    try:
+        return MOST_THREADS if trial(env, GLANCE_S).waits else 1
+    finally:
+        env.close()
+
+
+def _require_spaces(env: Env, number: int, program: VectorProgram) -> None:
+    """Refuse an env whose spaces are not the first one's."""
+    pairs: list[tuple[str, AnySpace, AnySpace]] = [
+        ("observation_space", env.observation_space, program.obs.space),
+        ("action_space", env.action_space, program.action.space),
+    ]
+    for name, own, first in pairs:
+        if own != first:
+            raise EnvError(f"env {number}: its {name} ({own}) differs from the first env's ({first}). All must agree.")
+
+
+def _packed(news: list[News]) -> bytes:
+    try:
+        return pickle.dumps(news, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        pass  # something of the user's own script, perhaps: cloudpickle carries that by value
+    for one in news:
+        try:
+            cloudpickle.dumps(one)
+        except Exception as error:
+            raise EnvError(
+                f"env {one[0]}: its info cannot be sent to the main process ({describe(error)}). Put plain values or "
+                "arrays into it, or use num_workers=0."
+            ) from error
+    packed: bytes = cloudpickle.dumps(news)
+    return packed
+
+
+def _packed_outcomes(outcomes: list[tuple[int, Outcome]]) -> bytes:
+    try:
+        packed: bytes = cloudpickle.dumps([(number, _with_trace(outcome)) for number, outcome in outcomes])
+        cloudpickle.loads(packed)
+    except Exception as error:
+        shown = [(number, describe(out[1]) if out[1] else type(out[0]).__name__) for number, out in outcomes]
+        text = f"cannot be sent to the main process ({describe(error)}): {shown[:3]}. Use num_workers=0."
+        packed = cloudpickle.dumps([(number, (None, TypeError(text))) for number, _ in outcomes])
+    return packed
+
+
+def _with_trace(outcome: Outcome) -> Outcome:
+    error = outcome[1]
+    if error is not None:
+        error.add_note("".join(["In the worker:\n", *traceback.format_exception(error)]).rstrip())
+    return outcome

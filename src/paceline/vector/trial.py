@@ -1,0 +1,76 @@
+"""What a step of an env costs: random steps of one env, for a fraction of a second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter, thread_time
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from paceline.envs.make import Env
+from paceline.envs.make_block import SHORTEST_WAIT_S, WAITING
+from paceline.measure.clock import waits_so_far
+from paceline.spec import MASK_KEY
+
+TRIAL_S = 0.5
+"""Enough for the cost of a step."""
+GLANCE_S = 0.02
+"""Enough to see whether it waits."""
+FEWEST_STEPS = 8
+MOST_S = 4.0
+"""For an env that takes long for its `FEWEST_STEPS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """Seconds of one step of one env."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    waits: bool = False
+    """Whether it mostly waits instead of computing."""
+
+
+def trial(env: Env, seconds: float = TRIAL_S) -> StepCost:
+    """Reset an env and take random steps.
+
+    An env that fails here says nothing: those that count will, under their names.
+
+    Args:
+        env: Made for the purpose; it is not closed.
+        seconds: For how long; at least `FEWEST_STEPS` steps are taken, for `MOST_S` at most.
+    """
+    try:
+        _, info = env.reset()
+        env.action_space.seed(0)
+        env.step(_action(env, info))  # the first may load things
+        _, info = env.reset()
+        steps: list[float] = []
+        ended = False
+        began, cpu_began, waits_began = perf_counter(), thread_time(), waits_so_far()
+        while (spent := perf_counter() - began) < seconds or (len(steps) < FEWEST_STEPS and spent < MOST_S):
+            if ended:
+                _, info = env.reset()
+            action = _action(env, info)
+            start = perf_counter()
+            _, _, terminated, truncated, info = env.step(action)
+            steps.append(perf_counter() - start)
+            ended = bool(terminated or truncated)
+    except Exception:
+        return StepCost()
+    wall_s, cpu_s, count = perf_counter() - began, thread_time() - cpu_began, len(steps)
+    # Time off the CPU is the env's own only if it gave the CPU up itself; otherwise somebody took it.
+    gave_up = waits_so_far() - waits_began >= count
+    waits = gave_up and cpu_s < WAITING * wall_s and wall_s - cpu_s > count * SHORTEST_WAIT_S
+    # The lower quartile: what lies above it was mostly taken by other processes.
+    usual_s = float(np.percentile(steps, 25))
+    return StepCost(usual_s, min(usual_s, cpu_s / count) if waits else usual_s, waits)
+
+
+def _action(env: Env, info: dict[str, Any]) -> Any:
+    """A random action, legal where the env says which are."""
+    space = env.action_space
+    legal = isinstance(space, spaces.Discrete) and MASK_KEY in info
+    return space.sample(np.asarray(info[MASK_KEY], np.int8)) if legal else space.sample()

@@ -1,0 +1,139 @@
+"""One suite for bells: in this process, and of worker processes by each start method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.jobs import GROUPS, Answering, fields
+
+from paceline.errors import WorkerDied, WorkerError, WorkerHung
+from paceline.memory.shared import Arena
+from paceline.runtime import signals
+from paceline.runtime.bells import BOX_BYTES, Linger, bell_fields
+from paceline.runtime.inline import InlineRuntime
+from paceline.runtime.process import ProcessRuntime
+from paceline.runtime.protocol import Bells
+
+KINDS = ("inline", "forkserver", "fork")
+WORKERS = 2
+
+
+@contextmanager
+def serving(kind: str, **options: Any) -> Iterator[tuple[Any, Bells]]:
+    workers = 0 if kind == "inline" else WORKERS
+    arena = Arena.create([*fields(workers), *bell_fields(workers)])
+    runtime: Any = None
+    try:
+        if kind == "inline":
+            runtime = InlineRuntime(Answering, arena, GROUPS)
+        else:
+            method: Any = kind
+            runtime = ProcessRuntime(
+                Answering, arena, GROUPS, workers, start_method=method, bells=True, unit="envs", **options
+            )
+        runtime.start("serve")
+        yield runtime, runtime.bells
+    finally:
+        if runtime is not None:
+            runtime.close()
+        arena.close()
+
+
+def ask(bells: Bells, letter: bytes) -> list[bytes]:
+    workers = range(len(bells.rings))
+    for worker in workers:
+        bells.ring(worker, letter)
+    assert bells.wait(workers, at_least=len(workers), timeout_s=30.0, doing="step") == list(workers)
+    return [bells.letter(worker) for worker in workers]
+
+
+def ring_the_first_for_ever(bells: Bells) -> None:
+    while True:
+        if bells.wait([0, 1], at_least=1, timeout_s=10.0, doing="step") == [0]:
+            bells.ring(0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_ring_is_one_wake_up_and_one_answer(kind: str) -> None:
+    with serving(kind) as (runtime, bells):
+        for _ in range(50):
+            ask(bells, b"")
+        assert bells.rings == [50] * len(bells.rings)
+        bells.rest()
+        runtime.finish()
+        assert runtime.run("answers") == bells.rings
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_letters_of_any_size_arrive_and_do_not_linger(kind: str) -> None:
+    with serving(kind) as (_, bells):
+        for size in (0, 3, BOX_BYTES, BOX_BYTES + 1, 3 * BOX_BYTES, 2, 0):
+            letter = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+            assert ask(bells, letter) == [letter[::-1]] * len(bells.rings)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_commands_are_obeyed_between_servings(kind: str) -> None:
+    with serving(kind) as (runtime, bells):
+        for _ in range(3):
+            ask(bells, b"ab")
+            bells.rest()
+            runtime.finish()
+            assert runtime.run("echo", 7) == [(7,)] * len(bells.rings)
+            runtime.start("serve")
+
+
+def test_who_has_answered_is_told_before_the_others_have() -> None:
+    with serving("forkserver") as (_, bells):
+        bells.ring(0, b"!hold")
+        bells.ring(1, b"quick")
+        assert bells.wait([0, 1], at_least=1, timeout_s=30.0, doing="step") == [1]
+        assert bells.letter(1) == b"kciuq"
+        assert bells.wait([0], at_least=1, timeout_s=0.0, doing="step") == []
+        bells.ring(1, b"!free")
+        assert bells.wait([0, 1], at_least=2, timeout_s=30.0, doing="step") == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("letter", "error", "text"),
+    [
+        (b"!raise", WorkerError, r"worker 1 \(pid \d+, envs 3-4\) failed in `step`: ValueError: asked to"),
+        (b"!die", WorkerDied, r"worker 1 .* ended in `step`: killed by SIGKILL"),
+        (b"!hang", WorkerHung, r"worker 1 .*no sign of life in `step`"),
+    ],
+)
+def test_a_worker_may_fail_but_not_vanish(letter: bytes, error: type[WorkerError], text: str) -> None:
+    with serving("forkserver", step_timeout_s=0.2) as (_, bells):
+        ask(bells, b"")
+        bells.ring(0)
+        bells.ring(1, letter)
+        with pytest.raises(error, match=text):
+            ring_the_first_for_ever(bells)
+
+
+def test_a_worker_that_is_replaced_serves_again() -> None:
+    with serving("forkserver") as (runtime, bells):
+        ask(bells, b"")
+        bells.ring(1, b"!die")
+        with pytest.raises(WorkerDied) as death:
+            bells.wait([1], at_least=1, timeout_s=10.0, doing="step")
+        assert runtime.respawn(death.value.worker, "echo", 1) == (1,)
+        assert ask(bells, b"ab") == [b"ba"] * WORKERS
+
+
+def test_lingering_saves_the_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Linger, "fitting", classmethod(lambda cls, workers, cores: cls(5.0, 5.0)))
+    with serving("forkserver") as (runtime, bells):
+        for _ in range(20):
+            ask(bells, b"")
+        assert sum(runtime.bells.signals) < sum(bells.rings)
+
+
+def test_pipes_do_where_there_is_no_eventfd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.runtime.bells.new_signal", signals.PipeSignal)
+    with serving("forkserver") as (_, bells):
+        for _ in range(3):
+            assert ask(bells, b"ab") == [b"ba"] * WORKERS

@@ -1,0 +1,72 @@
+"""Needs the extra `sb3`: `make test-sb3`."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from tests.unit.vector.toys import SampleEnv
+
+from paceline.errors import MissingExtra
+from paceline.integrations.sb3 import _vec_env_class, make_sb3_vec
+
+
+def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    _vec_env_class.cache_clear()
+    monkeypatch.setitem(sys.modules, "stable_baselines3.common.vec_env.base_vec_env", None)
+    with pytest.raises(MissingExtra, match=r"paceline\[sb3\]"):
+        make_sb3_vec("CartPole-v1", 2)
+    _vec_env_class.cache_clear()
+
+
+def same(one: Any, other: Any) -> bool:
+    return gym.utils.env_checker.data_equivalence(one, other, exact=True)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_data_are_those_of_dummy_vec_env(workers: int) -> None:
+    vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
+    make = partial(SampleEnv)
+    theirs = vec_env.DummyVecEnv([make] * 3)
+    ours = make_sb3_vec(make, 3, workers, monitor=False)
+    for vec in (ours, theirs):
+        vec.seed(5)
+        vec.set_options({"start": 1})
+    assert same(ours.reset(), theirs.reset())
+    assert ours.reset_infos == theirs.reset_infos
+    for _ in range(25):
+        actions = np.random.default_rng(0).integers(0, 3, 3)
+        got, wanted = ours.step(actions), theirs.step(actions)
+        assert same(got[:3], wanted[:3])
+        assert same(list(got[3]), list(wanted[3]))
+        assert ours.reset_infos == theirs.reset_infos
+    ours.close()
+
+
+def test_attributes_methods_and_wrappers() -> None:
+    pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.monitor import Monitor
+
+    vec = make_sb3_vec(SampleEnv, 3, 2, env_kwargs={"render_mode": "ansi"})
+    assert vec.env_is_wrapped(Monitor) == [True] * 3
+    assert vec.env_is_wrapped(gym.wrappers.TimeLimit, indices=1) == [False]
+    vec.set_attr("label", "mine", indices=[0, 2])
+    assert vec.get_attr("label") == ["mine", "new", "mine"]
+    assert vec.env_method("twice", 4, and_more=1, indices=range(2)) == [9, 9]
+    assert vec.has_attr("label")
+    assert not vec.has_attr("no_such_thing")
+    vec.close()
+
+
+def test_sb3_trains_on_it() -> None:
+    stable_baselines3 = pytest.importorskip("stable_baselines3")
+    vec = make_sb3_vec("CartPole-v1", 4, 2, seed=1)
+    model = stable_baselines3.PPO("MlpPolicy", vec, n_steps=32, batch_size=64, n_epochs=1, device="cpu")
+    model.learn(256)
+    assert model.num_timesteps == 256
+    assert len(model.ep_info_buffer) > 0
+    vec.close()

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import gymnasium as gym
+import pytest
+
+from paceline.vector.choose import choose, predict
+from paceline.vector.trial import StepCost, trial
+
+CHEAP, DEAR = StepCost(5e-6, 5e-6), StepCost(1e-3, 1e-3)
+WAITING = StepCost(2e-3, 2e-5, waits=True)
+
+
+@pytest.mark.parametrize(
+    ("cost", "n", "cores", "workers", "threads"),
+    [
+        (CHEAP, 8, 2, 0, 1),
+        (DEAR, 8, 2, 2, 1),
+        (DEAR, 8, 1, 0, 1),
+        (DEAR, 1, 8, 0, 1),
+        (DEAR, 32, 4, 4, 1),
+    ],
+)
+def test_workers_where_they_pay(cost: StepCost, n: int, cores: int, workers: int, threads: int) -> None:
+    choice = choose(cost, n, "auto", cores)
+    assert (choice.num_workers, choice.env_threads) == (workers, threads)
+    assert ("one process" in choice.why) == (workers == 0)
+
+
+def test_envs_that_wait_get_threads_and_more_workers_than_cores() -> None:
+    choice = choose(WAITING, 32, "auto", 2)
+    assert choice.num_workers > 2
+    assert choice.env_threads != 1
+    assert choose(WAITING, 32, 1, 2).env_threads == 1
+
+
+def test_more_workers_than_cores_share_them() -> None:
+    assert predict(DEAR, 8, 4, 1, cores=2) > predict(DEAR, 8, 2, 1, cores=2)
+
+
+def test_a_trial_tells_waiting_from_computing() -> None:
+    with gym.make("paceline/Busy-v0", cpu_ms=0.0, sleep_ms=1.0) as env:
+        cost = trial(env, 0.02)
+        assert cost.waits
+        assert cost.wall_s >= 1e-3
+        assert cost.cpu_s < cost.wall_s
+    with gym.make("paceline/Busy-v0", cpu_ms=0.5) as env:
+        assert not trial(env, 0.01).waits
+
+
+def test_a_trial_takes_legal_actions_and_bears_failures() -> None:
+    with gym.make("paceline/TicTacToe-v0") as env:
+        assert trial(env, 0.01).wall_s > 0
+    with gym.make("paceline/Busy-v0") as env:
+        env.unwrapped.step = None  # type: ignore[method-assign, assignment]
+        assert trial(env, 0.01) == StepCost()

@@ -1,0 +1,218 @@
+"""What a vector env returns is what SyncVectorEnv returns, wherever its envs live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.utils import env_checker, performance
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from hypothesis import given, settings
+from tests.unit.vector.toys import SPACES, Gate, SampleEnv
+
+from paceline import ParallelVectorEnv, make_vec
+from paceline.runtime.bells import BOX_BYTES
+
+MODES = list(AutoresetMode)
+RICH = spaces.Dict(
+    {
+        "image": spaces.Box(0, 255, (6, 6, 3), np.uint8),
+        "pair": spaces.Tuple((spaces.Discrete(5), spaces.MultiBinary(3))),
+        "word": spaces.Text(6),
+    }
+)
+
+
+@contextmanager
+def both(
+    make: Callable[[], gym.Env[Any, Any]],
+    n: int,
+    workers: int,
+    mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+    **more: Any,
+) -> Iterator[tuple[VectorEnv[Any, Any, Any], ParallelVectorEnv]]:
+    reference = SyncVectorEnv([make] * n, autoreset_mode=mode)
+    vec = make_vec(make, n, workers, autoreset_mode=mode, **{"env_threads": 1, **more})
+    try:
+        yield reference, vec
+    finally:
+        vec.close()
+        reference.close()
+
+
+def same(one: Any, other: Any) -> bool:
+    return env_checker.data_equivalence(one, other, exact=True)
+
+
+def walk_together(reference: VectorEnv[Any, Any, Any], vec: ParallelVectorEnv, steps: int) -> None:
+    """Reset both, take the same random actions, and compare everything."""
+    assert vec.observation_space == reference.observation_space
+    assert vec.action_space == reference.action_space
+    assert vec.metadata == reference.metadata
+    options = {"start": 3}
+    assert same(vec.reset(seed=3, options=dict(options)), reference.reset(seed=3, options=dict(options)))
+    reference.action_space.seed(5)
+    disabled = vec.autoreset_mode is AutoresetMode.DISABLED
+    for number in range(steps):
+        actions = reference.action_space.sample()
+        ours, theirs = vec.step(actions), reference.step(actions)
+        assert same(ours, theirs), f"step {number}:\n{ours}\n{theirs}"
+        ended = theirs[2] | theirs[3]
+        if disabled and ended.any():
+            seeds = [number + i if i % 2 else None for i in range(vec.num_envs)]
+            again = [each.reset(seed=seeds, options={"reset_mask": ended}) for each in (vec, reference)]
+            assert same(*again)
+
+
+@given(obs=SPACES, action=SPACES)
+@settings(max_examples=40)
+@pytest.mark.parametrize("mode", MODES)
+def test_data_are_those_of_sync_vector_env(mode: AutoresetMode, obs: Any, action: Any) -> None:
+    with both(partial(SampleEnv, obs, action), 3, 0, mode) as (reference, vec):
+        walk_together(reference, vec, 8)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("obs", "action"), [(RICH, RICH), (None, spaces.Box(-1, 1, (2,), np.float32))])
+def test_the_same_from_workers(mode: AutoresetMode, obs: Any, action: Any) -> None:
+    with both(partial(SampleEnv, obs, action), 5, 2, mode) as (reference, vec):
+        walk_together(reference, vec, 30)
+        assert same(vec.reset(seed=[7, None, 8, None, 9])[0], reference.reset(seed=[7, None, 8, None, 9])[0])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_same_in_threads(workers: int) -> None:
+    with both(SampleEnv, 6, workers, AutoresetMode.SAME_STEP, env_threads=3) as (reference, vec):
+        walk_together(reference, vec, 20)
+
+
+def test_a_real_env_with_its_wrappers() -> None:
+    with both(partial(gym.make, "CartPole-v1"), 4, 2) as (reference, vec):
+        walk_together(reference, vec, 60)
+        wrapped = gym.wrappers.vector.RecordEpisodeStatistics(vec)
+        wrapped.reset(seed=1)
+        infos = [wrapped.step(np.ones(4, np.int64))[4] for _ in range(15)]
+        assert any("episode" in info for info in infos)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gymnasiums_own_checks(mode: AutoresetMode) -> None:
+    vec = make_vec("CartPole-v1", 1, 1, autoreset_mode=mode)
+    checked: Any = vec
+    env_checker.check_returned_data_not_reused(checked)
+    env_checker.check_reset_options(checked)
+    assert performance.benchmark_vector_step(vec, target_duration=0, seed=1) > 0
+    vec.close()
+
+
+def test_one_wake_up_per_worker_and_step() -> None:
+    vec = make_vec(SampleEnv, 7, 3)
+    vec.reset(seed=0)
+    before = vec.wake_ups
+    for _ in range(20):
+        vec.step(vec.action_space.sample())
+    assert [now - then for now, then in zip(vec.wake_ups, before, strict=True)] == [20, 20, 20]
+    vec.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_copies_and_views(workers: int) -> None:
+    for copy in (True, False):
+        vec = make_vec(SampleEnv, 4, workers, copy=copy)
+        first, _ = vec.reset(seed=0)
+        kept = first.copy()
+        second, *_ = vec.step(vec.action_space.sample())
+        assert np.array_equal(first, kept) == copy
+        assert np.shares_memory(first, second) != copy
+        vec.close()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_last_observation_survives_an_env_that_reuses_its_array(workers: int) -> None:
+    vec = make_vec(partial(SampleEnv, reuse=True), 1, workers, autoreset_mode=AutoresetMode.SAME_STEP)
+    reference = SampleEnv()
+    reference.reset(seed=0)
+    vec.reset(seed=0)
+    infos: dict[str, Any] = {}
+    while "final_obs" not in infos:
+        last = reference.step(0)[0]
+        infos = vec.step([0])[4]
+    assert np.array_equal(infos["final_obs"][0], last)
+    vec.close()
+
+
+def test_first_ready_batches(tmp_path: Path) -> None:
+    gate = tmp_path / "open"
+    vec = make_vec(partial(Gate, str(gate), seed=0), 4, 2)  # env 0 waits, and so does its neighbour 1
+    vec.async_reset(seed=0)
+    assert vec.recv(4)[5].tolist() == [0, 1, 2, 3]
+    vec.send(np.array([1, 0, 1]), [3, 0, 2])
+    obs, reward, terminated, truncated, infos, ids = vec.recv(2)
+    assert ids.tolist() == [2, 3]
+    assert reward.tolist() == [1.0, 1.0]
+    assert obs.tolist() == [[1.0], [1.0]]
+    assert not terminated.any()
+    assert not truncated.any()
+    assert infos["steps"].tolist() == [1, 1]
+    vec.send(np.array([1]), [1])  # its worker is busy: later
+    vec.send(np.array([0, 1]), [2, 3])
+    assert vec.recv(2)[5].tolist() == [2, 3]
+    gate.touch()
+    assert vec.recv(2)[5].tolist() == [0, 1]
+    vec.close()
+
+
+def test_calls_attributes_and_rendering() -> None:
+    for workers in (0, 2):
+        vec = make_vec(SampleEnv, 3, workers, env_kwargs={"render_mode": "ansi"})
+        vec.reset(seed=4)
+        assert vec.render_mode == "ansi"
+        assert vec.call("twice", 4, and_more=1) == (9, 9, 9)
+        assert vec.get_attr("elapsed") == (0, 0, 0)
+        vec.set_attr("label", ["x", "y", "z"])
+        assert vec.get_attr("label") == ("x", "y", "z")
+        vec.set_attr("label", "all")
+        assert vec.get_attr("label") == ("all",) * 3
+        assert all(text.startswith("0 of") for text in vec.render())
+        assert vec.np_random_seed == (4, 5, 6)
+        assert [type(generator) for generator in vec.np_random] == [np.random.Generator] * 3
+        with pytest.raises(KeyError, match="nothing doing"):
+            vec.call("whine")
+        with pytest.raises(AttributeError):
+            vec.get_attr("no_such_thing")
+        with pytest.raises(ValueError, match="Use `step`"):
+            vec.call("step", 0)
+        with pytest.raises(ValueError, match="a value for each env"):
+            vec.set_attr("label", [1, 2])
+        vec.step(vec.action_space.sample())  # none of this did it any harm
+        assert vec.get_attr("elapsed") == (1, 1, 1)
+        vec.close()
+
+
+def test_infos_larger_than_their_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Talker(SampleEnv):
+        def step(self, action: Any) -> Any:
+            obs, reward, *_ = super().step(action)
+            return obs, reward, False, False, {"much": np.full(BOX_BYTES, self.elapsed, np.uint8)}
+
+    vec = make_vec(Talker, 4, 2)
+    vec.reset(seed=0)
+    for number in (1, 2):
+        infos = vec.step(vec.action_space.sample())[4]
+        assert infos["much"].shape == (4, BOX_BYTES)
+        assert (infos["much"] == number).all()
+    vec.close()
+
+
+def test_envs_by_list_and_by_class_of_the_script() -> None:
+    vec = make_vec([lambda i=i: SampleEnv(render_mode=f"m{i}") for i in range(3)], num_workers=2)
+    assert vec.get_attr("render_mode") == ("m0", "m1", "m2")
+    vec.close()
+    vec.close()
