@@ -104,7 +104,7 @@ def test_a_worker_that_is_killed_is_reported_by_calls_too() -> None:
 
 
 def test_closing_does_not_wait_for_envs_under_way() -> None:
-    vec = make_vec(FAULT, 4, 2, env_kwargs={"mode": "hang"})
+    vec = make_vec(FAULT, 4, 2, env_kwargs={"mode": "hang"}, env_threads=1)
     vec.reset(seed=0)
     vec.send(ACTIONS)
     began = perf_counter()

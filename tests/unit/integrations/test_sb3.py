@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import data_equivalence
 from tests.unit.vector.toys import SampleEnv
 
 from paceline.errors import MissingExtra
@@ -24,7 +25,7 @@ def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
 
 
 def same(one: Any, other: Any) -> bool:
-    return gym.utils.env_checker.data_equivalence(one, other, exact=True)
+    return data_equivalence(one, other, exact=True)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
