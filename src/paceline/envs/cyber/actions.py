@@ -1,7 +1,7 @@
 """The names of hosts and actions, and what each of the 145 numbers means.
 
-    0 Sleep, 1 Monitor, then eleven kinds of action with one number per host each: 2-14 Analyse, 15-27 Remove,
-    28-131 the eight decoys, 132-144 Restore
+0 Sleep, 1 Monitor, then eleven kinds of action with one number per host each: 2-14 Analyse, 15-27 Remove,
+28-131 the eight decoys, 132-144 Restore
 """
 
 from __future__ import annotations
