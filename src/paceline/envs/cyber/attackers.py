@@ -59,7 +59,7 @@ class Sleep:
     def begin(self, rows: Rows, noise: NDArray[np.uint64]) -> None:
         """There is nothing to forget."""
 
-    def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:  # noqa: ARG002 (an attacker's)
+    def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:  # noqa: ARG002 - the protocol's
         """Rest."""
         return self._act, self._host
 
@@ -91,7 +91,8 @@ _ACTS = np.array(
 _STATES = len(_ACTS)
 _TARGETS = np.array(
     [
-        [USER0, *[_HOST[user]] * 3, *[_HOST[enterprise]] * 4, *[_HOST["Enterprise2"]] * 3, *[OP_SERVER0] * 4]
+        [USER0, *[_HOST[user]] * 3, *[_HOST[enterprise]] * 3, _HOST["Enterprise0"], *[_HOST["Enterprise2"]] * 3]
+        + [OP_SERVER0] * 4
         for user, enterprise in _ENTERPRISE.items()
     ]
 )
@@ -118,7 +119,7 @@ class Bline:
         for array in (self._state, self._success, self._lost, self._attacked):
             array[rows] = 0
 
-    def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:  # noqa: ARG002 (an attacker's)
+    def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:  # noqa: ARG002 - the protocol's
         """The act of the next state."""
         state = _AFTER.take(self._success * _STATES + self._state)
         serving = state == _EXPLOIT_SERVER
@@ -202,7 +203,7 @@ class Meander:
         self._escalated = np.zeros(n, np.int64)
         self._act = self._host = self._done = np.zeros(n, np.int64)
 
-    def begin(self, rows: Rows, noise: NDArray[np.uint64]) -> None:  # noqa: ARG002 (an attacker's)
+    def begin(self, rows: Rows, noise: NDArray[np.uint64]) -> None:  # noqa: ARG002 - the protocol's
         """Know only User0 and its subnet."""
         self._known[rows] = 1 << USER0 | _USER_NET
         for array in (self._looked_at, self._exploited, self._escalated):
@@ -237,7 +238,7 @@ class Meander:
         self._act, self._done = act, done
         return act, host
 
-    def learn(self, success: Flags, reached: Flags) -> None:  # noqa: ARG002 (an attacker's)
+    def learn(self, success: Flags, reached: Flags) -> None:  # noqa: ARG002 - the protocol's
         """Note what was found; after a failed exploit, doubt the operational hosts, or else the enterprise ones."""
         self._known |= _LEARNT.take(self._done) * success
         failed = ~success

@@ -68,7 +68,8 @@ def _placing(action: int) -> NDArray[np.int64]:
     kind, host = ACTION_KIND[action], ACTION_HOST[action]
     if not FIRST_DECOY <= kind < RESTORE:
         return np.zeros(WORDS, np.int64)
-    return PLACED[host, _EVERY_WORD >> SETUP_SHIFT, kind - FIRST_DECOY].astype(np.int64)
+    placed: NDArray[np.int64] = PLACED[host, _EVERY_WORD >> SETUP_SHIFT, kind - FIRST_DECOY].astype(np.int64)
+    return placed
 
 
 DECOY_PLACED: NDArray[np.int64] = np.array([_placing(action) for action in range(ACTIONS)])
