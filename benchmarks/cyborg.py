@@ -1,0 +1,147 @@
+"""The CybORG adapter against the stock simulator: the same games first, then steps per second of one env.
+
+CYBORG_PATH=path/to/cage-challenge-2 python benchmarks/cyborg.py
+
+Every window plays the same episodes of 100 steps, resets included. `stock` is the challenge's own wrapper, which a user
+of CybORG has; the others are the adapter with none, two and all of its accelerations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import results
+from numpy.typing import NDArray
+
+from paceline.envs.cyber.actions import ACTIONS, HOSTS
+from paceline.integrations.cyborg import CybORGEnv, simulator
+from paceline.integrations.cyborg.install import build
+
+STEPS = 100
+TARGET = 4.0
+REDS = ("bline", "meander")
+SIDES: dict[str, bool | str] = {"nothing": False, "two": "reward,actions", "all": True}
+
+
+class Stock:
+    """The challenge's own wrapper as published, with the calls of a Gymnasium env."""
+
+    def __init__(self, red_agent: str) -> None:
+        from CybORG.Agents.Wrappers import ChallengeWrapper
+
+        self.cyborg = build(red_agent).cyborg
+        self._env = ChallengeWrapper(env=self.cyborg, agent_name="Blue")
+
+    def reset(self, seed: int) -> NDArray[Any]:
+        """Seed the global generator, which is the one that CybORG draws from."""
+        random.seed(seed)
+        return np.asarray(self._env.reset())
+
+    def step(self, action: int) -> tuple[NDArray[Any], float]:
+        """Defend."""
+        seen, reward, _, _ = self._env.step(action)
+        return seen, reward
+
+
+def random_actions(seed: int, steps: int) -> list[int]:
+    """Uniform over all of them."""
+    return [int(action) for action in np.random.default_rng(seed).integers(0, ACTIONS, steps)]
+
+
+def scripted_actions(seed: int, steps: int) -> list[int]:
+    """Rounds of analysing, decoys, removing and restoring, host by host, Op_Server0 often."""
+    order = np.random.default_rng(seed).permutation(len(HOSTS))
+    kinds = (0, 2, 7, 1, 10, 4)  # Analyse, Apache, SSHD, Remove, Restore, Haraka
+    turns = [2 + kind * len(HOSTS) + int(host) for host in order for kind in kinds]
+    restore_server = 2 + 10 * len(HOSTS) + HOSTS.index("Op_Server0")
+    return [restore_server if step % 37 == 36 else turns[step % len(turns)] for step in range(steps)]
+
+
+def same_games(red_agent: str, seed: int, steps: int, actions: list[int], fast: bool | str) -> dict[str, int]:
+    """Play a game twice and compare all there is at every step.
+
+    Raises:
+        SystemExit: They differ.
+    """
+    stock, env = Stock(red_agent), CybORGEnv(red_agent=red_agent, max_steps=steps, fast=fast)
+    equal = np.array_equal(stock.reset(seed), env.reset(seed=seed)[0])
+    restores = 0
+    for step, action in enumerate(actions):
+        (seen, reward), (other, paid, *_) = stock.step(action), env.step(action)
+        true, shown = (each.get_agent_state("True") for each in (stock.cyborg, env.unwrapped._parts.cyborg))
+        equal = equal and np.array_equal(seen, other) and reward == paid and true == shown
+        equal = equal and held(true) == env.true_state().tolist()
+        restores += action >= ACTIONS - len(HOSTS)
+        if not equal:
+            raise SystemExit(f"{red_agent}, seed {seed}, fast={fast!r}: another game from step {step} on")
+    return {"steps": len(actions), "restores": restores}
+
+
+def held(true: dict[str, Any]) -> list[int]:
+    """The attacker's level on each host, from the simulator's full true state."""
+    levels = []
+    for host in HOSTS:
+        names = [session["Username"] for session in true[host].get("Sessions", ()) if session["Agent"] == "Red"]
+        levels.append(max((2 if name in ("root", "SYSTEM") else 1 for name in names), default=0))
+    return levels
+
+
+def window(reset: Callable[[int], object], step: Callable[[int], object], episodes: int) -> float:
+    """Steps per second over so many episodes, the same each time."""
+    plans = [random_actions(seed, STEPS) for seed in range(episodes)]
+    began = perf_counter()
+    for seed, plan in enumerate(plans):
+        reset(seed)
+        for action in plan:
+            step(action)
+    return episodes * STEPS / (perf_counter() - began)
+
+
+def main() -> None:
+    """Compare, measure, print and keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    results.add_size_flags(parser, rounds=7)
+    parser.add_argument("--seeds", type=int, default=3, help="games to compare for each attacker and defender")
+    args = parser.parse_args()
+    compared = 60 if args.quick else 600
+    for red in REDS:
+        for seed in range(1 if args.quick else args.seeds):
+            for plan in (random_actions, scripted_actions):
+                for side in SIDES.values():
+                    count = same_games(red, seed, compared, plan(seed, compared), side)
+                print(f"{red}, seed {seed}, {plan.__name__}: equal for {count['steps']} steps", flush=True)
+    cells: dict[tuple[str, str], Callable[[], float]] = {}
+    for red in REDS:
+        stock = Stock(red)
+        episodes = 1 if args.quick else 5
+        cells[red, "stock"] = partial(window, stock.reset, stock.step, episodes)
+        for name, fast in SIDES.items():
+            env = CybORGEnv(red_agent=red, max_steps=STEPS, fast=fast)
+            cells[red, name] = partial(window, lambda seed, env=env: env.reset(seed=seed), env.step, episodes)
+    before = results.Calm.now()
+    found = results.in_turns(cells, 1 if args.quick else args.rounds)
+    rows = []
+    for red in REDS:
+        for name in ("stock", *SIDES):
+            rate, spread = results.median_spread(found[red, name])
+            times = results.ratio(found[red, name], found[red, "stock"])
+            verdict = "" if name != "all" else "met" if times[0] >= TARGET else "missed"
+            rows.append([f"{red}, {name}", f"{rate:,.0f} ± {spread:,.0f}", results.shown(*times), verdict])
+    body = (
+        f"One env, episodes of {STEPS} steps with random actions, resets included; {simulator()}. Before that, "
+        f"{compared} steps each with random and scripted defenders gave equal observations, rewards and full true "
+        f"states.\n\n{results.table(['attacker, accelerations', 'steps/s', 'times stock', f'target {TARGET:g}'], rows)}"
+    )
+    rates = {f"{red} {name}": values for (red, name), values in found.items()}
+    result = {"rates": rates, "simulator": str(simulator())}
+    results.publish("cyborg", "CybORG, stock and spared", body, result, results.conditions(before), keep=not args.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""A generator for every env, of a simulator that draws from Python's global one.
+
+    CybORG's modules --- choice(...), random.shuffle(...) ---> the generator of the env that is being stepped
+                                                         `---> Python's own, when it is none of ours
+
+The names are exchanged in CybORG's modules, once per process. An env then neither sees nor disturbs what others draw,
+its episodes are those that the stock simulator plays after `random.seed(seed)`, and a step costs nothing more:
+saving and loading the global state around each would take some 50 microseconds.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable
+from types import BuiltinMethodType, MethodType
+from typing import Any
+
+_GLOBAL: random.Random = random.choice.__self__  # type: ignore[attr-defined]
+"""Whose methods are the functions of the module `random`."""
+_drawn_from = _GLOBAL
+_turn = threading.Lock()
+
+
+class Chance:
+    """One env's generator. `with chance:` CybORG draws from it; other threads' envs wait meanwhile."""
+
+    def __init__(self) -> None:
+        self.generator = random.Random()
+
+    def __enter__(self) -> None:
+        global _drawn_from
+        _turn.acquire()
+        _drawn_from = self.generator
+
+    def __exit__(self, *_: object) -> None:
+        global _drawn_from
+        _drawn_from = _GLOBAL
+        _turn.release()
+
+
+class _Module:
+    """In the place of the module `random`."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(random, name)
+        return getattr(_drawn_from, name) if getattr(found, "__self__", None) is _GLOBAL else found
+
+
+_MODULE = _Module()
+
+
+def redirect(package: str) -> None:
+    """Have the imported modules of a package draw where they are told to."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != package or module is None:
+            continue
+        names = vars(module)
+        for key, value in list(names.items()):
+            if value is random:
+                names[key] = _MODULE
+            elif isinstance(value, BuiltinMethodType | MethodType) and value.__self__ is _GLOBAL:
+                names[key] = _drawing(value.__name__)
+
+
+def _drawing(name: str) -> Callable[..., Any]:
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        return getattr(_drawn_from, name)(*args, **kwargs)
+
+    return draw

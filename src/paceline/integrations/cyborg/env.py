@@ -1,0 +1,159 @@
+"""`CybORGEnv`: the defender's side of Scenario2."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+from numpy.typing import NDArray
+
+from paceline.envs.cyber.actions import ACTION_HOST, ACTION_KIND, ACTIONS, HOSTS, KINDS
+from paceline.envs.extras import Extra
+from paceline.errors import ConfigError, check_range, nearest
+from paceline.integrations.cyborg.chance import Chance
+from paceline.integrations.cyborg.fast import ACCELERATIONS, build_fast
+from paceline.integrations.cyborg.install import RED_AGENTS, Simulator, simulator
+
+_log = logging.getLogger(__name__)
+
+BLUE, RED = "Blue", "Red"
+BITS = 4 * len(HOSTS)
+HOST_INDEX = {name: index for index, name in enumerate(HOSTS)}
+PRIVILEGED = frozenset(("root", "SYSTEM"))
+Q1 = (
+    "CybORG's quirk Q1: once Op_Server0 has been restored, Impact costs nothing more until the next reset. For that "
+    "reason episodes end at max_steps=%d; an env that is stepped on without resets drifts to cheap rewards, and a "
+    "policy that learns nothing seems to learn."
+)
+_told = False
+
+
+class CybORGEnv(gym.Env[NDArray[np.float32], np.int64]):
+    """The user's own CybORG: 52 bits seen, 145 actions, truncated after `max_steps`.
+
+    An episode follows from the seed of its reset alone, and is the one that the stock simulator plays after
+    `random.seed(seed)`. Envs of one process do not disturb each other; those in different threads take turns.
+
+    Args:
+        red_agent: The attacker: `bline`, `meander` or `sleep`.
+        max_steps: Steps until the episode is truncated. The game itself never ends.
+        green: Whether users scan hosts now and then; not so in official evaluations.
+        fast: Whether to spare the simulator needless work; the games are the same bit for bit. Or the names of the
+            accelerations to use, separated by commas: reward, actions, table, addresses, reset.
+        render_mode: `ansi` has `render` give the true table.
+
+    Raises:
+        MissingExtra: CybORG is not there.
+        ConfigError: An argument is wrong, or the simulator's actions are not those of Scenario2.
+    """
+
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium declares it so)
+    extras: ClassVar[dict[str, Extra]] = {"true_state": Extra(shape=(len(HOSTS),), dtype="int8", read="true_state")}
+
+    def __init__(
+        self,
+        *,
+        red_agent: str = "bline",
+        max_steps: int = 100,
+        green: bool = False,
+        fast: bool | str = True,
+        render_mode: str | None = None,
+    ) -> None:
+        if red_agent not in RED_AGENTS:
+            raise ConfigError(f"red_agent={red_agent!r}: unknown. {nearest(str(red_agent), RED_AGENTS)}")
+        check_range("max_steps", max_steps, "The game never ends by itself: 30, 50 and 100 are usual.", at_least=1)
+        self.observation_space = spaces.Box(0.0, 1.0, (BITS,), np.float32)
+        self.action_space = spaces.Discrete(ACTIONS)
+        self.render_mode = render_mode
+        self.max_steps = max_steps
+        self.simulator: Simulator = simulator()
+        self._chance = Chance()
+        with self._chance:
+            self._parts = build_fast(red_agent, green=green, names=_names(fast))
+            self._parts.enumerated.get_action_space(BLUE)
+        _require_actions(self._parts.enumerated.possible_actions)
+        self._play = self._parts.enumerated.step
+        self._state = self._parts.controller.state
+        self._taken = max_steps  # Until the first reset there is nothing to step.
+        _tell(self.simulator, max_steps)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin the seed's episode; without a seed, the next one."""
+        super().reset(seed=seed)
+        del options
+        with self._chance:
+            if seed is not None:
+                self._chance.generator.seed(seed)
+            seen = self._parts.enumerated.reset(BLUE).observation
+        self._taken = 0
+        return np.asarray(seen, np.float32), {}
+
+    def step(self, action: np.int64 | int) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Defend, then have the attacker act.
+
+        Raises:
+            ResetNeeded: The episode is over, or none has begun.
+        """
+        if self._taken >= self.max_steps:
+            raise ResetNeeded(
+                f"CybORGEnv: step after the end of an episode ({self._taken} of max_steps={self.max_steps}). Reset it."
+            )
+        with self._chance:
+            result = self._play(BLUE, int(action))
+        self._taken += 1
+        seen = np.asarray(result.observation, np.float32)
+        return seen, float(result.reward), bool(result.done), self._taken >= self.max_steps, {}
+
+    def true_state(self) -> NDArray[np.int8]:
+        """[13] what the attacker has on each host: 0 nothing, 1 a user's session, 2 a privileged one."""
+        held = bytearray(len(HOSTS))
+        for session in self._state.sessions[RED].values():
+            level = 2 if session.username in PRIVILEGED else 1
+            host = HOST_INDEX[session.host]
+            if held[host] < level:
+                held[host] = level
+        return np.frombuffer(held, np.int8)
+
+    def render(self) -> str | None:
+        """CybORG's own table of the true state, with `render_mode="ansi"`."""
+        return str(self._parts.true_table.get_table()) if self.render_mode == "ansi" else None
+
+
+def _names(fast: bool | str) -> list[str]:
+    if isinstance(fast, bool):
+        return list(ACCELERATIONS) if fast else []
+    return [name.strip() for name in str(fast).split(",") if name.strip()]
+
+
+def _require_actions(made: list[Any]) -> None:
+    """Refuse a simulator whose actions have other numbers: a policy would press the wrong buttons."""
+    if len(made) != ACTIONS:
+        raise ConfigError(
+            f"CybORG: Scenario2 must give the defender {ACTIONS} actions (got {len(made)}). "
+            "Use a checkout's Scenario2 as published."
+        )
+    for number, action in enumerate(made):
+        kind, host = KINDS[ACTION_KIND[number]], int(ACTION_HOST[number])
+        # CybORG's name of one decoy is longer than ours.
+        fits = type(action).__name__.startswith(kind) and (host < 0 or action.hostname == HOSTS[host])
+        if not fits:
+            wanted = kind if host < 0 else f"{kind} {HOSTS[host]}"
+            raise ConfigError(
+                f"CybORG: action {number} must be {wanted} (got {action}). Use a checkout's Scenario2 as published."
+            )
+
+
+def _tell(found: Simulator, max_steps: int) -> None:
+    """Say once, in the process that has started the workers, what is being trained on."""
+    global _told
+    if _told or multiprocessing.parent_process() is not None:
+        return
+    _told = True
+    _log.warning("%s. " + Q1, found, max_steps)
