@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from gymnasium.vector import AutoresetMode
 
+from paceline.envs.extras import named_extras
 from paceline.envs.make import Env, EnvRecipe, EnvSource, EnvWrapper
 from paceline.envs.make_block import EnvThreads
 from paceline.errors import ConfigError, check_range
@@ -71,6 +72,7 @@ def make_vec(
     try:
         like = (dict(first.metadata), first.render_mode, first.spec)
         obs, action = Leaves.of(first.observation_space, "obs"), Leaves.of(first.action_space, "action")
+        extras = named_extras(first)
         if num_workers == "auto":
             choice = choose(trial(first), n, env_threads, threads.core_budget())
         else:
@@ -78,7 +80,13 @@ def make_vec(
     finally:
         first.close()
     program = VectorProgram(
-        recipes=recipes, num_envs=n, obs=obs, action=action, autoreset_mode=mode, env_threads=choice.env_threads
+        recipes=recipes,
+        num_envs=n,
+        obs=obs,
+        action=action,
+        autoreset_mode=mode,
+        env_threads=choice.env_threads,
+        extras=extras,
     )
     channel: Channel
     if choice.num_workers == 0:

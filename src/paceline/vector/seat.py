@@ -7,6 +7,7 @@ The three ways of going on after an episode's end are Gymnasium's: the next step
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
+from paceline.envs.extras import READ
 from paceline.envs.make import Env, describe
 from paceline.errors import EnvError
 from paceline.vector.leaves import ObsWriter
@@ -30,6 +32,7 @@ class Places:
     reward: NDArray[np.float64]  # [n]
     terminated: NDArray[np.bool_]  # [n]
     truncated: NDArray[np.bool_]  # [n]
+    extras: Mapping[str, NDArray[Any]]  # [n, *extra] by name
     beat: memoryview
     """[1] moved on with every step: proof of life."""
 
@@ -52,7 +55,7 @@ class Seat:
         """The parts of the observation that have no place in shared memory."""
         self._step, self._write = env.step, places.obs.write
         self._reward, self._terminated, self._truncated = places.reward, places.terminated, places.truncated
-        self._beat = places.beat
+        self._extras, self._beat = places.extras, places.beat
         self._next_step, self._same_step = mode is AutoresetMode.NEXT_STEP, mode is AutoresetMode.SAME_STEP
         self._ended, self._steps = False, 0
 
@@ -70,12 +73,15 @@ class Seat:
             self._steps += 1
             obs, self._reward[at], terminated, truncated, info = self._step(action)
             self._terminated[at], self._truncated[at] = terminated, truncated
+            if self._extras:
+                info = self._put_extras(info, ended=bool(terminated or truncated))
             if terminated or truncated:
                 self._ended, self._steps = True, 0
                 if self._same_step:
                     # The env may write its next observation into the same array.
                     final = {"final_obs": copy.deepcopy(obs), "final_info": info}
                     obs, info = self.env.reset()
+                    info = self._put_extras(info) if self._extras else info
                     self._ended = False
                     self.infos = (final, info)
                 elif info:
@@ -101,6 +107,7 @@ class Seat:
             obs, info = self.env.reset() if seed is options is None else self.env.reset(seed=seed, options=options)
             self._reward[at], self._terminated[at], self._truncated[at] = 0.0, False, False
             self._ended, self._steps = False, 0
+            info = self._put_extras(info) if self._extras else info
             if info:
                 self.infos = (info,)
             self.loose = self._write(at, obs)
@@ -113,6 +120,13 @@ class Seat:
         news = self.infos, self.loose
         self.infos = self.loose = ()
         return news
+
+    def _put_extras(self, info: dict[str, Any], *, ended: bool = False) -> dict[str, Any]:
+        """Write what was read to its place; returns the env's own info, at an episode's end with the readings."""
+        read = info.pop(READ)
+        for name, value in read.items():
+            self._extras[name][self.at] = value
+        return {**info, **read} if ended and self._same_step else info
 
     def _failure(self, where: str, error: Exception) -> EnvError:
         if isinstance(error, EnvError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -28,6 +28,7 @@ from paceline.errors import EnvError
 from paceline.memory.lines import heartbeat_field
 from paceline.memory.shared import Arrays, Field
 from paceline.runtime.protocol import Share
+from paceline.spec import Extra
 from paceline.vector.crew import Crew
 from paceline.vector.leaves import AnySpace, Leaves, ObsWriter, Path
 from paceline.vector.seat import Infos, Places, Seat
@@ -70,6 +71,7 @@ class VectorProgram:
     action: Leaves
     autoreset_mode: AutoresetMode
     env_threads: EnvThreads
+    extras: Mapping[str, Extra]
 
     def fields(self, workers: int) -> list[Field]:
         """What it needs of shared memory."""
@@ -81,6 +83,10 @@ class VectorProgram:
             Field.of("terminated", (n,), np.bool_),
             Field.of("truncated", (n,), np.bool_),
             Field.of("due", (n,), np.uint8),
+            *(
+                Field.of(f"extra/{name}", (n, *extra.shape), np.dtype(extra.dtype))
+                for name, extra in self.extras.items()
+            ),
             heartbeat_field(workers),
         ]
 
@@ -115,6 +121,7 @@ class EnvServer:
             memory["reward"][mine],
             memory["terminated"][mine],
             memory["truncated"][mine],
+            {name: memory[f"extra/{name}"][mine] for name in program.extras},
             memoryview(memory["heartbeat"][share.worker]),
         )
         self._crew = Crew(n, _threads(program, first, n), f"envs-{first}")
