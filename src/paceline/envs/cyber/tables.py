@@ -153,7 +153,7 @@ only after they escalated on the server."""
 _MASKS = 1 << len(EXPLOITS)
 FIRST_OPTION: NDArray[np.int64] = np.array([(mask & -mask).bit_length() - 1 if mask else 0 for mask in range(_MASKS)])
 """[256] the preferred exploit of a set of options."""
-OTHER_OPTIONS: NDArray[np.int64] = np.array([max(mask.bit_count() - 1, 0) for mask in range(_MASKS)], np.uint64)
+OTHER_OPTIONS: NDArray[np.uint64] = np.array([max(mask.bit_count() - 1, 0) for mask in range(_MASKS)], np.uint64)
 """[256] how many others there are."""
 NTH_OPTION: NDArray[np.int64] = np.array(
     [([bit for bit in range(8) if mask >> bit & 1][1:] + [0] * 8)[:8] for mask in range(_MASKS)]
