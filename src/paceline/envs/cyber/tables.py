@@ -59,7 +59,6 @@ OT_COST, RESTORE_COST = 100, 10
 NO, UNKNOWN, USER, FULL = range(4)
 """Beliefs about a host."""
 
-
 _EVERY_WORD = np.arange(WORDS)
 
 
@@ -96,15 +95,9 @@ def defended(*, breaks: bool) -> NDArray[np.int64]:
     return table
 
 
+_BELIEVED_AFTER = {RESTORE: (NO, NO, NO, NO), REMOVE: (NO, UNKNOWN, UNKNOWN, UNKNOWN)}
 BELIEVED: NDArray[np.int64] = np.array(
-    [
-        [NO] * 4
-        if kind == RESTORE
-        else [NO, UNKNOWN, UNKNOWN, UNKNOWN]
-        if kind == REMOVE
-        else [NO, UNKNOWN, USER, FULL]
-        for kind in ACTION_KIND
-    ]
+    [_BELIEVED_AFTER.get(kind, (NO, UNKNOWN, USER, FULL)) for kind in ACTION_KIND.tolist()]
 )
 """[145, 4] the belief about the action's host afterwards."""
 FINDS: NDArray[np.bool_] = np.outer(ACTION_KIND == ANALYSE, _EVERY_WORD & MALWARE > 0)
@@ -132,7 +125,6 @@ TRACE: NDArray[np.int64] = np.zeros((7, 2), np.int64)
 """[outcome, seen] what trace it leaves."""
 TRACE[REFUSED], TRACE[DECOYED], TRACE[[SSH_REFUSED, SSH_IN]] = TOUCHED, TOUCHED_TWICE, HAMMERED
 TRACE[[SHELL, ROOT_SHELL]] = (TOUCHED, SHELL_SEEN)
-
 
 _ADDED = (0, OTHER, REMOVABLE | MALWARE, OTHER | MALWARE, PRIVILEGED | MALWARE)
 _RAISED = np.where((_EVERY_WORD & HELD > 0) & (_EVERY_WORD & PRIVILEGED == 0), PRIVILEGED | MALWARE, 0)
