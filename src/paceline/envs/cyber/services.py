@@ -96,11 +96,6 @@ DECOYS_OF: tuple[tuple[str, ...], ...] = tuple(
 """[13] the decoys that a host has room for: four at most."""
 
 
-def setup(host: int, decoys: tuple[str, ...] = (), *, broken: bool = False) -> int:
-    """The number of a setup."""
-    return int(broken) + sum(2 << DECOYS_OF[host].index(decoy) for decoy in decoys)
-
-
 def _standing(host: int, number: int) -> tuple[str, ...]:
     """The decoys of a setup."""
     return tuple(decoy for place, decoy in enumerate(DECOYS_OF[host]) if number >> 1 + place & 1)
