@@ -35,6 +35,7 @@ from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.runtime import threads
+from paceline.runtime.descriptors import make_room
 from paceline.runtime.forkserver import StartMethod, default_start_method
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
@@ -48,7 +49,7 @@ from paceline.train.dqn_program import DQNProgram, dqn_parts, dqn_program
 from paceline.train.evaluate import Predictor
 from paceline.train.league import League, LeagueLearner, bare_game, league_recipe
 from paceline.train.orders import Orders
-from paceline.train.program import PRELOAD, WorkerProgram, acting_head, env_recipe, policy_recipe
+from paceline.train.program import PRELOAD, WorkerProgram, acting_head, env_recipe, policy_recipe, restarts_for
 from paceline.train.rollouts import Rollouts
 from paceline.train.training import Training
 
@@ -85,6 +86,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         pipeline=isinstance(training, PPOConfig) and training.pipeline,
         env_threads=config.parallel.env_threads,
         league=league_recipe(config, games[0]),
+        on_nan=config.env.on_nan,
     )
     device = _device(config)
     layout = _layout(config, base, size_of(policy))
@@ -157,14 +159,14 @@ def _assemble(
         case DQNProgram():
             learner, rollouts = dqn_parts(config, program, arena, runtime, policy, vector, tracker, clock)
         case A3CProgram():
-            rollouts = _async_rollouts(program, arena, runtime, tracker, clock)
+            rollouts = _async_rollouts(config, program, arena, runtime, tracker, clock)
             optimiser, progress = program.optimiser(arena), arena["progress"]
             learner = A3CLearner(LiveWeights(arena), weights, optimiser, rollouts.said, progress, clock, obs_norm)
         case _:
             if isinstance(program, WorkerProgram):
                 rollouts = _sync_rollouts(config, program, arena, runtime, tracker, clock, reward_norm, league)
             else:
-                rollouts = _async_rollouts(program, arena, runtime, tracker, clock)
+                rollouts = _async_rollouts(config, program, arena, runtime, tracker, clock)
             gradients, rows = _gradients(config, program, arena, runtime, hand, policy, vector, obs_norm)
             learner = PPOLearner(
                 vector,
@@ -252,11 +254,17 @@ def _sync_rollouts(
         learning=program.slots(arena) if program.pipeline else None,
         freeze=freeze if program.pipeline else None,
         trust_env_state=config.run.trust_env_state,
+        restarts=restarts_for(config, runtime),
     )
 
 
 def _async_rollouts(
-    program: AsyncProgram | A3CProgram, arena: Arena, runtime: Runtime, tracker: EpisodeTracker, clock: Clock
+    config: TrainConfig,
+    program: AsyncProgram | A3CProgram,
+    arena: Arena,
+    runtime: Runtime,
+    tracker: EpisodeTracker,
+    clock: Clock,
 ) -> AsyncRollouts:
     plan, training = program.plan, program.base.rollout_settings
     orders = Orders(
@@ -267,6 +275,7 @@ def _async_rollouts(
         arena["episode"],
         tracker,
         program.weights(arena).renew,
+        restarts_for(config, runtime),
     )
     batches = partial(AsyncRollouts, orders, plan.slots(arena), clock, batch_slots=plan.batch_slots)
     if isinstance(training, ImpalaConfig):
@@ -338,7 +347,8 @@ def _runtime(
     config: TrainConfig, program: AnyProgram, arena: Arena, layout: layouts.Layout, hand: ShardedGradient | None
 ) -> Runtime:
     if layout.num_workers == 0:
-        return InlineRuntime(program, arena, layout.groups)
+        timeouts_s = config.env.start_timeout_s, config.env.env_timeout_s
+        return InlineRuntime(program, arena, layout.groups, timeouts_s)
     method: StartMethod = config.parallel.start_method or default_start_method()
     if method == "fork":
         if torch.cuda.is_initialized():
@@ -350,6 +360,7 @@ def _runtime(
                 RuntimeWarning,
                 stacklevel=2,
             )
+    make_room(layout.num_workers)
     cores = config.parallel.cores
     return ProcessRuntime(
         program,

@@ -15,6 +15,7 @@ from torch import nn
 from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
 from paceline.algos.settings import AnySettings, Settings
+from paceline.collect.finite import FiniteEnvs, OnNan
 from paceline.collect.rollout import CollectTimes, RolloutCollector
 from paceline.envs.block import EnvBlock, History
 from paceline.envs.make import EnvRecipe
@@ -33,10 +34,11 @@ from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.ops.surrogate import TERMS
-from paceline.runtime.protocol import Share
+from paceline.runtime.protocol import Runtime, Share
 from paceline.spec import EnvSpec, Leaf
 from paceline.train.config import TrainConfig
 from paceline.train.league import LeagueRecipe
+from paceline.train.restarts import Restarts
 
 LEARNING, ACTING = "learning/", "acting/"
 """In a pipeline: the batch that is learned from, and the weights that are acted with, beside the originals."""
@@ -113,6 +115,8 @@ class WorkerProgram:
     env_threads: EnvThreads = 1
     league: LeagueRecipe | None = None
     """Where the env is a game of two: who else plays."""
+    on_nan: OnNan = "raise"
+    """What is done about numbers of envs that are not finite."""
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Everything that workers and driver share."""
@@ -231,14 +235,15 @@ class WorkerProgram:
             first_group=share.first_group,
             groups=share.groups,
             heartbeat=arena["heartbeat"][share.worker],
+            check_finite=self.on_nan == "raise",
         )
 
     def block(self, arena: Arena, share: Share) -> EnvBlock:
         """The envs of some groups."""
         if self.league is not None:
             return self.league.block(arena, share, self)
-        size = self.shape.group_size
-        return make_block(
+        size, line = self.shape.group_size, arena["heartbeat"][share.worker]
+        envs = make_block(
             self.env,
             self.shape.spec,
             seed=self.seed,
@@ -247,7 +252,12 @@ class WorkerProgram:
             group_size=size,
             episode=arena["episode"][share.first_group * size : (share.first_group + share.groups) * size],
             threads=self.env_threads,
+            line=line,
         )
+        # Rollouts are looked at as a whole; rows of a replay have to be as they are written.
+        if self.on_nan == "raise" and not isinstance(self.training, DQNConfig):
+            return envs
+        return FiniteEnvs(envs, self.on_nan, first_env=share.first_group * size, line=line)
 
 
 def _named(arena: Arena, prefix: str, name: str) -> NDArray[Any]:
@@ -264,6 +274,11 @@ def env_recipe(config: TrainConfig) -> EnvRecipe:
         frame_stack=env.frame_stack,
         native_vector=env.native_vector,
     )
+
+
+def restarts_for(config: TrainConfig, runtime: Runtime) -> Restarts:
+    """What a config says about workers that are lost."""
+    return Restarts(runtime, config.parallel.recovery, config.parallel.max_restarts)
 
 
 def policy_recipe(config: TrainConfig) -> PolicyRecipe:

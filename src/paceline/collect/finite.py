@@ -1,0 +1,138 @@
+"""Numbers from envs that are none: NaN and infinities, named by env before anything is learned from them.
+
+raise            found once per rollout, by `first_bad`: next to free. In a replay, by `FiniteEnvs`
+warn, replace    looked for in every row, by `FiniteEnvs`: about two microseconds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.envs.block import EnvBlock, Finals, History
+from paceline.errors import EnvError
+from paceline.memory.lines import NOT_FINITE
+from paceline.memory.rows import Row
+
+OnNan: TypeAlias = Literal["raise", "warn", "replace"]
+ADVICE = "Mend the env, or use --on-nan replace (or warn)."
+
+
+class Bad(NamedTuple):
+    """Where a number is none."""
+
+    what: str
+    t: int
+    """In which row; or, of last observations, in which of them."""
+    i: int
+    """In which column."""
+    value: float
+
+
+def first_bad(arrays: Mapping[str, NDArray[Any]]) -> Bad | None:
+    """The first number that is not finite.
+
+    Args:
+        arrays: [T, n, ...] each, by what they are. Those of integers are fine as they are.
+    """
+    for what, array in arrays.items():
+        if array.dtype.kind == "f" and not (finite := np.isfinite(array)).all():
+            t, i, *_ = at = tuple(int(k) for k in np.argwhere(~finite)[0])
+            return Bad(what, t, i, float(array[at]))
+    return None
+
+
+class FiniteEnvs:
+    """Envs whose numbers are looked at in every row. Otherwise the block it is given.
+
+    Args:
+        envs: The block.
+        on_nan: What is done about a number that is not finite: an error, a note, or 0 in its place and a note.
+        first_env: Index in the run of the block's first env.
+        line: The worker's line of shared memory; the driver reads the notes there.
+    """
+
+    def __init__(self, envs: EnvBlock, on_nan: OnNan, *, first_env: int, line: NDArray[np.int64]) -> None:
+        self._envs, self._on_nan, self._first, self._line = envs, on_nan, first_env, line
+        self.episode = envs.episode
+
+    def reset(self, row: Row) -> None:
+        """As the block's own."""
+        self._envs.reset(row)
+        self._look_at_obs(row.obs)
+
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+        """As the block's own."""
+        finals = self._envs.step(action, row, after)
+        if not np.isfinite(row.reward).all():
+            self._found("reward", row.reward)
+        self._look_at_obs(after.obs)
+        for i, last in finals:
+            self._look_at_obs({name: leaf[None] for name, leaf in last.items()}, i)
+        return finals
+
+    def restore(self, histories: Sequence[History], row: Row) -> list[int]:
+        """As the block's own."""
+        strayed = self._envs.restore(histories, row)
+        self._look_at_obs(row.obs)
+        return strayed
+
+    def dump(self) -> list[bytes]:
+        """As the block's own."""
+        return self._envs.dump()
+
+    def close(self) -> None:
+        """As the block's own."""
+        self._envs.close()
+
+    def _look_at_obs(self, obs: Mapping[str, NDArray[Any]], first: int = 0) -> None:
+        for name, leaf in obs.items():
+            if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+                self._found(f"observation {name!r}", leaf, first)
+
+    def _found(self, what: str, array: NDArray[Any], first: int = 0) -> None:
+        bad = ~np.isfinite(array)
+        i, *rest = (int(k) for k in np.argwhere(bad)[0])
+        env = self._first + first + i
+        if self._on_nan == "raise":
+            episode = int(self.episode[first + i])
+            raise EnvError(f"env {env} (episode {episode}): {what} is not finite ({array[(i, *rest)]}). {ADVICE}")
+        count = (int(self._line[NOT_FINITE]) >> ENV_BITS) + int(np.count_nonzero(bad))
+        self._line[NOT_FINITE] = count << ENV_BITS | env
+        if self._on_nan == "replace":
+            array[bad] = 0.0
+
+
+ENV_BITS = 31
+"""A line notes how many numbers there were, and in these last bits the env that had the last."""
+
+
+class NotFinite:
+    """The driver's end: what the lines of workers say.
+
+    Args:
+        lines: [workers, 8] those of all.
+        on_nan: What workers do about it.
+    """
+
+    def __init__(self, lines: NDArray[np.int64], on_nan: OnNan) -> None:
+        self._lines, self._on_nan, self._told = lines, on_nan, 0
+        self._seen = np.zeros(len(lines), np.int64)
+        self.count = 0
+
+    def notes(self) -> list[str]:
+        """What the user should know, each time that there are ten times as many."""
+        now = self._lines[:, NOT_FINITE] >> ENV_BITS
+        # A new worker begins to count at zero.
+        self.count += int(np.where(now >= self._seen, now - self._seen, now).sum())
+        moved = np.flatnonzero(now != self._seen)
+        self._seen = now
+        if not self.count or self.count < 10 * self._told:
+            return []
+        self._told = self.count
+        env = int(self._lines[moved[-1] if len(moved) else 0, NOT_FINITE]) & (1 << ENV_BITS) - 1
+        what = "0 stands in their place" if self._on_nan == "replace" else "they are learned from all the same"
+        return [f"envs gave {self.count:,} numbers that are not finite, the last in env {env}; {what} (--on-nan)"]
