@@ -3,6 +3,7 @@
 .PHONY: train-sequential train-parallel compare tensorboard
 .PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs clean
 .PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
+.PHONY: chaos soak bench-faults
 .PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
 
 PYTHON ?= python3
@@ -23,6 +24,9 @@ COMPARE_DIR ?= .
 ARGS ?=
 DEMO_SECONDS ?= 25
 PEERS_ARGS ?=
+# For chaos and soak.
+MINUTES ?=
+SEED ?= 0
 
 # Nested thread pools are what makes parallel training slow; numpy and torch read these when imported.
 export OMP_NUM_THREADS := 1
@@ -94,6 +98,15 @@ test-sb3: ## The adapter for stable-baselines3, with its extra, in .venv-sb3
 
 test-slow: setup ## Learning tests and other long ones
 	@$(BIN)/python -m pytest -q -m "slow or chaos" $(PYTEST_ARGS)
+
+chaos: setup ## Faults at random over all modes (MINUTES=10 SEED=0); fails if something that must hold does not
+	@$(BIN)/python benchmarks/faults/chaos.py --minutes $(or $(MINUTES),10) --seed $(SEED) $(ARGS)
+
+soak: setup ## Training with a worker killed every ten seconds (MINUTES=30): memory and open files must stay flat
+	@$(BIN)/python benchmarks/faults/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
+
+bench-faults: setup $(SB3_STAMP) ## The same kill of a worker, and the same hang, in three libraries side by side
+	@$(BIN)/python benchmarks/faults/side_by_side.py --sb3-python $(SB3_VENV)/bin/python
 
 bench: setup ## The ratios that must not fall (under three minutes), to benchmarks/results/ratios.json
 	@$(BIN)/python benchmarks/ratios.py $(ARGS)

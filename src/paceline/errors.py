@@ -5,8 +5,9 @@
     │   └── MissingExtra    an optional package is needed                  (exit 2)
     ├── EnvError            an environment raised or broke its contract    (exit 1)
     ├── WorkerError         a worker failed; carries the remote traceback  (exit 1)
-    │   ├── WorkerDied      it ended without a word: signal or exit code
-    │   └── WorkerHung      it missed its deadline
+    │   └── WorkerLost      it is no more, and may be replaced
+    │       ├── WorkerDied  it ended without a word: signal or exit code
+    │       └── WorkerHung  it missed its deadline, and was killed
     ├── LearnerError        the update cannot go on (NaN, ...)             (exit 1)
     ├── CallbackError       a callback raised                              (exit 1)
     └── CheckpointError     a checkpoint is damaged, foreign or unsafe     (exit 1)
@@ -48,21 +49,26 @@ class WorkerError(PacelineError):
     """A worker failed. The text carries the worker's own traceback."""
 
 
-class WorkerDied(WorkerError):
-    """A worker ended without sending anything: killed, crashed or exited.
+class WorkerLost(WorkerError):
+    """A worker is no more; another may take its place.
 
     Args:
         text: What happened.
         worker: Its number.
+        detail: Where in its code it was, over several lines; part of the error's text.
     """
 
-    def __init__(self, text: str, worker: int = 0) -> None:
-        super().__init__(text)
-        self.worker = worker
+    def __init__(self, text: str, worker: int = 0, detail: str = "") -> None:
+        super().__init__(f"{text}\n\n{detail}" if detail else text)
+        self.text, self.worker, self.detail = text, worker, detail
 
 
-class WorkerHung(WorkerError):
-    """A worker missed its deadline."""
+class WorkerDied(WorkerLost):
+    """A worker ended without sending anything: killed, crashed or exited."""
+
+
+class WorkerHung(WorkerLost):
+    """A worker missed its deadline, and was killed."""
 
 
 class LearnerError(PacelineError):

@@ -29,6 +29,8 @@ class A3CLearner:
 
     lag = 0
     """Each slot has its own."""
+    skipped_updates = 0
+    """Workers have their own counts; one that has too many in a row ends the run."""
 
     def __init__(
         self,

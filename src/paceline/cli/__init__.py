@@ -22,6 +22,7 @@ COMMANDS = {
     "arena": ("paceline.cli.arena", "have agents play each other, and rate them"),
     "compare": ("paceline.cli.compare", "put runs side by side"),
     "plot": ("paceline.cli.plot", "draw learning curves"),
+    "verify": ("paceline.cli.verify", "check every byte of a checkpoint or run, and say what is in it"),
     "ls": ("paceline.cli.ls", "list the runs under a folder"),
     "bench": ("paceline.cli.bench", "measure sequential against parallel on this machine"),
     "check": ("paceline.cli.check", "test this installation"),

@@ -133,6 +133,10 @@ class EpisodeHistory:
             for env, part in enumerate(actions)
         ]
 
+    def begin_anew(self, envs: list[int]) -> None:
+        """Have these envs, which nobody steps at the moment, begin with their next episodes."""
+        self._episode[envs] += 1
+
     def forget(self, envs: list[int]) -> None:
         """These envs began a new episode instead of being restored."""
         for env in envs:

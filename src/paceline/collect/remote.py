@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.collect.rollout import CollectTimes, RolloutCollector
+from paceline.collect.rollout import RolloutCollector
+from paceline.collect.times import CollectTimes
 from paceline.envs.block import History
 from paceline.memory.shared import Arrays, Field
 from paceline.nets.features import Leaves

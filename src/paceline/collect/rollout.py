@@ -8,7 +8,6 @@ It runs in a worker, or inline in the driver: the same object either way. Nothin
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -16,32 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect import noise
+from paceline.collect.finite import RolloutNumbers
+from paceline.collect.times import CollectTimes
 from paceline.envs.group import EnvBlock, History
 from paceline.memory.lines import BEAT, STOP
 from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
 from paceline.nets.actor import Actor
 from paceline.ops.distributions import ActionHead
-
-
-@dataclass(frozen=True, slots=True)
-class CollectTimes:
-    """Where a worker's rollout went."""
-
-    env_s: float
-    inference_s: float
-    total_s: float
-    learn_s: float = 0.0
-    """Computing gradients, since the rollout before."""
-
-    def plus(self, other: CollectTimes) -> CollectTimes:
-        """Both together."""
-        return CollectTimes(
-            self.env_s + other.env_s,
-            self.inference_s + other.inference_s,
-            self.total_s + other.total_s,
-            self.learn_s + other.learn_s,
-        )
 
 
 class RolloutCollector:
@@ -59,6 +40,7 @@ class RolloutCollector:
         first_group: int,
         groups: int,
         heartbeat: NDArray[np.int64],
+        check_finite: bool = True,
     ) -> None:
         """Own these groups.
 
@@ -72,6 +54,7 @@ class RolloutCollector:
             first_group: The first group it owns.
             groups: How many it owns.
             heartbeat: The worker's line: moved on by the first reset and by every row; says when to break off.
+            check_finite: Whether a number that is none is an error.
         """
         shape = slots[0].shape
         self._envs, self._actor, self._group_actor, self._head = envs, actor, group_actor, head
@@ -79,6 +62,7 @@ class RolloutCollector:
         self._sets = [
             (one.rows(first_group, groups), [one.final_slot(first_group + g) for g in range(groups)]) for one in slots
         ]
+        self._looks = [RolloutNumbers(one, first_group, groups, seed) for one in slots] if check_finite else []
         # What the envs show between rollouts. With several sets any of them may be waiting to be learned from, so that
         # a reset must not write there.
         count = groups * self._size
@@ -144,6 +128,8 @@ class RolloutCollector:
             if self._heartbeat[STOP]:
                 break  # the run is over, and nobody will look at this
         self._bootstrap(rows[-1], finals_of)
+        if self._looks and not self._heartbeat[STOP]:
+            self._looks[into].check(step, envs.episode)
         if self._between is not rows[-1]:
             self._between.show(rows[-1])
         if self._rest is not None:

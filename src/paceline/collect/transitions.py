@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from paceline.collect import noise
 from paceline.collect.remote import Asking, RemoteActor
-from paceline.collect.rollout import CollectTimes
+from paceline.collect.times import CollectTimes
 from paceline.envs.block import EnvBlock, History
 from paceline.memory.lines import BEAT, STOP
 from paceline.memory.replay_rows import ReplayWriter

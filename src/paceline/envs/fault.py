@@ -136,8 +136,7 @@ class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
             case "hang":
                 time.sleep(self._hang_s)
             case "hang_gil":
-                # PyDLL, unlike CDLL, calls without releasing the interpreter lock.
-                ctypes.PyDLL(None).usleep(int(min(self._hang_s, 3600.0) * 1e6))
+                _hold_the_gil(min(self._hang_s, 3600.0))
 
     def _look(self) -> NDArray[np.float32]:
         return self.np_random.uniform(-1.0, 1.0, 4).astype(np.float32)
@@ -151,3 +150,16 @@ class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
         except FileExistsError:
             return False
         return True
+
+
+def _hold_the_gil(seconds: float) -> None:
+    """Wait in C for a lock that nobody gives back. PyDLL, unlike CDLL, calls without releasing the interpreter lock."""
+    library = ctypes.PyDLL(None)
+    if not hasattr(library, "pthread_mutex_timedlock"):
+        library.usleep(int(seconds * 1e6))
+        return
+    mutex = ctypes.create_string_buffer(64)
+    until = time.time() + seconds  # the clock that the call goes by
+    deadline = (ctypes.c_long * 2)(int(until), int(until % 1 * 1e9))
+    for _ in range(2):  # a sleep would end with the first signal; this does not
+        library.pthread_mutex_timedlock(mutex, deadline)

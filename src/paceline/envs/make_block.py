@@ -41,6 +41,7 @@ def make_block(
     group_size: int,
     episode: NDArray[np.int64],
     threads: EnvThreads = 1,
+    line: NDArray[np.int64] | None = None,
 ) -> EnvBlock:
     """Make the envs of a worker's groups, by the env's own vector implementation where that pays.
 
@@ -53,17 +54,25 @@ def make_block(
         group_size: Envs per group.
         episode: [groups * group_size] the block keeps the episode numbers here.
         threads: How many envs may be in `step` at once; `auto` tries one env and takes all of them if it waits.
+        line: The worker's line of shared memory: the block notes there which env is at work.
     """
     if recipe.use_native(group_size):
         return VectorEnvs(
-            recipe, spec, seed=seed, first_group=first_group, groups=groups, group_size=group_size, episode=episode
+            recipe,
+            spec,
+            seed=seed,
+            first_group=first_group,
+            groups=groups,
+            group_size=group_size,
+            episode=episode,
+            line=line,
         )
     first_env, n = first_group * group_size, groups * group_size
     if threads == "auto":
         threads = MOST_THREADS if n > 1 and waits(recipe, spec, seed=seed) else 1
     if min(threads, n) == 1:
-        return SingleEnvs(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode)
-    return ThreadedEnvs(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode, threads=threads)
+        return SingleEnvs(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode, line=line)
+    return ThreadedEnvs(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode, threads=threads, line=line)
 
 
 def waits(recipe: EnvRecipe, spec: EnvSpec, *, seed: int) -> bool:

@@ -26,9 +26,12 @@ from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import Env, EnvMaker
 from paceline.envs.seeding import episode_seed
+from paceline.memory.lines import ENV, FIRST, SPAN, own_line
 from paceline.memory.rows import Row
 from paceline.spec import EnvSpec
 
+LONG_S = 0.5
+"""Waits beyond this are worth a note of who is waited for."""
 CLOSE_TIMEOUT_S = 2.0
 """How long `close` waits for the threads, all together: less than a worker has to end."""
 
@@ -44,6 +47,7 @@ class ThreadedEnvs:
         n: How many.
         episode: [n] the block keeps the episode numbers here.
         threads: At most this many envs at once, 2 or more; one of the threads is the caller's.
+        line: The worker's line of shared memory: says which env is waited for.
     """
 
     def __init__(
@@ -56,8 +60,11 @@ class ThreadedEnvs:
         n: int,
         episode: NDArray[np.int64],
         threads: int,
+        line: NDArray[np.int64] | None = None,
     ) -> None:
         self.episode = episode
+        self._line = own_line() if line is None else line
+        self._first, self._n = first_env, n
         self._actions = ActionMap(spec)
         self._threads = [EnvThread(f"envs-{first_env}-{number}") for number in range(min(threads, n) - 1)]
         owners = [*(thread.ask for thread in self._threads), outcome_of]
@@ -75,7 +82,9 @@ class ThreadedEnvs:
             return episode_seed(seed, first_env + i, int(episode[i]) + later)
 
         try:
-            self._envs = SingleEnvs(Recipe(), spec, seed=seed, first_env=first_env, n=n, episode=episode)
+            self._envs = SingleEnvs(
+                Recipe(), spec, seed=seed, first_env=first_env, n=n, episode=episode, line=self._line
+            )
         except BaseException:
             self._end_threads()
             raise
@@ -134,10 +143,24 @@ class ThreadedEnvs:
         """Have every thread do its job, and do the caller's, at the same time."""
         for thread, job in zip(self._threads, jobs, strict=False):
             thread.inbox.put(job)
+        self._line[[FIRST, ENV, SPAN]] = self._first, 0, self._n
         jobs[-1]()
         # Backwards: who began last mostly ends last, so that the caller wakes up once.
-        for thread in reversed(self._threads):
-            thread.done.get()
+        for number in reversed(range(len(self._threads))):
+            self._wait_for(number)
+        self._line[SPAN] = 0
+
+    def _wait_for(self, number: int) -> None:
+        """Wait for one thread. If that takes long, its envs are named, or the one that it is at."""
+        done = self._threads[number].done
+        try:
+            done.get(timeout=LONG_S)
+        except Empty:
+            owner = self._threads[number].ask
+            mine = [i for i, env in enumerate(self._ahead) if env.owner == owner]
+            at = [i for i in mine if self._ahead[i].busy]
+            self._line[[ENV, SPAN]] = (at[0], 1) if at else (mine[0], len(mine))
+            done.get()
 
     def _end_threads(self) -> None:
         for thread in self._threads:
@@ -165,6 +188,7 @@ class _Ahead:
         self.unwrapped = self.env.unwrapped
         self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
         self.action: Any = None
+        self.busy = False
         self._stepped: Outcome | None = None
         self._begun: tuple[int, Outcome] | None = None
 
@@ -210,7 +234,9 @@ class _Ahead:
 
 def _each(envs: Sequence[_Ahead], do: Callable[[_Ahead], None], done: SimpleQueue[None] | None) -> None:
     for env in envs:
+        env.busy = True
         do(env)
+        env.busy = False
     if done is not None:
         done.put(None)
 

@@ -94,6 +94,11 @@ class EpisodeTracker:
         """Steps of the longest episode that has not ended (an env may never end one)."""
         return int(self._length.max())
 
+    @property
+    def mean_under_way(self) -> float:
+        """Mean of what the episodes under way have gained so far."""
+        return float(self._return.mean())
+
     def update(
         self,
         reward: NDArray[Any],

@@ -114,14 +114,7 @@ class RunFolder:
                         f"(none of {', '.join(MARKS)} is there). Choose another --output-dir."
                     )
                 _remove(path, found)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            _probe(path)
-        except OSError as error:
-            raise ConfigError(
-                f"output_dir {str(path)!r}: must be writable ({error.strerror or error}). "
-                "Choose another folder, or make room or rights there."
-            ) from error
+        require_writable(path, "output_dir")
         return cls(path)
 
     def discard_if_empty(self) -> None:
@@ -207,6 +200,31 @@ def _remove(path: Path, names: Sequence[str]) -> None:
             raise ConfigError(
                 f"overwrite: cannot remove {str(target)!r} ({error.strerror or error}). Choose another --output-dir."
             ) from error
+
+
+def require_writable(path: Path, setting: str) -> None:
+    """Make the folder where it is missing, and try to write there.
+
+    Args:
+        path: The folder.
+        setting: What names it.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        _probe(path)
+    except OSError as error:
+        raise not_writable(path, setting, error) from error
+
+
+def not_writable(path: Path, setting: str, error: OSError) -> ConfigError:
+    """The error for a folder that nothing can be written to."""
+    return ConfigError(
+        f"{setting} {str(path)!r}: must be writable ({error.strerror or error}). "
+        "Choose another folder, or make room or rights there."
+    )
 
 
 def _probe(path: Path) -> None:

@@ -52,7 +52,8 @@ def last_lines(summary: Summary, info: RunInfo) -> list[str]:
     if shares:
         lines.append("time: " + shares_text(shares))
     if summary.restarts:
-        lines.append(f"workers replaced: {summary.restarts}")
+        broken = f" ({plural(summary.strayed, 'episode')} broken off)" if summary.strayed else ""
+        lines.append(f"workers replaced: {summary.restarts}{broken}")
     if info.folder:
         lines.append(f"run folder: {info.folder}")
     return lines

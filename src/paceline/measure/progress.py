@@ -124,9 +124,14 @@ class Progress:
             self._to_log([plain_line(self.view())])
             self._logged = now
 
-    def note(self, text: str) -> None:
-        """Say something above the panel: a worker was replaced, a save has failed. Never blocks on the terminal."""
-        self._to_log([text])
+    def note(self, text: str, detail: str = "") -> None:
+        """Say something above the panel: a worker was replaced, a save has failed. Never blocks on the terminal.
+
+        Args:
+            text: A line.
+            detail: More, over several lines, for the log alone.
+        """
+        self._to_log([f"{text}\n{detail}" if detail else text])
         self._show_note(text)
 
     def close(self, summary: Summary | None = None) -> None:

@@ -193,6 +193,13 @@ class Summary:
     dropped_steps: int = 0
     """Collected and not learned from."""
     restarts: int
+    """Workers that were replaced."""
+    strayed: int = 0
+    """Episodes that were broken off by that, instead of being taken up where they were."""
+    skipped_updates: int = 0
+    """Left out because the gradient was not finite."""
+    not_finite: int = 0
+    """Numbers of envs that were not finite (--on-nan warn or replace)."""
     weights_sha256: str
     compiled: bool = False
     """Whether gradients were compiled: asked for, and possible."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
+from contextlib import nullcontext
 from typing import Any
 
 from paceline.memory.shared import Arena
 from paceline.runtime.protocol import Program, Share
+from paceline.runtime.watchdog import Watchdog
 
 
 class InlineBells:
@@ -43,12 +45,22 @@ class InlineBells:
 
 
 class InlineRuntime:
-    """No workers: `run` is a method call."""
+    """No workers: `run` is a method call.
+
+    Args:
+        program: Builds the job.
+        arena: Shared memory.
+        groups: All of them are the job's.
+        timeouts_s: How long a start and a step may take before a watchdog says where it hangs; None for no watchdog.
+    """
 
     num_workers = 0
 
-    def __init__(self, program: Program, arena: Arena, groups: int) -> None:
+    def __init__(
+        self, program: Program, arena: Arena, groups: int, timeouts_s: tuple[float, float] | None = None
+    ) -> None:
         self._job: Any = program(arena, Share(0, 0, groups))
+        self._watchdog = None if timeouts_s is None else Watchdog(arena["heartbeat"][0], *timeouts_s)
         self._closed = False
         self._asked: tuple[str, tuple[Any, ...]] = "", ()
         self._posted: deque[tuple[str, tuple[Any, ...]]] = deque()
@@ -62,7 +74,8 @@ class InlineRuntime:
         """Do it now, here."""
         if command == "serve":  # `bells` does that
             return [None]
-        return [getattr(self._job, command)(*args)]
+        with nullcontext() if self._watchdog is None else self._watchdog.over(command):
+            return [getattr(self._job, command)(*args)]
 
     def start(self, command: str, *args: Any) -> None:
         """Remember it: there is nobody else to do it meanwhile."""
@@ -105,4 +118,6 @@ class InlineRuntime:
         """Close the job. Idempotent."""
         if not self._closed:
             self._closed = True
+            if self._watchdog is not None:
+                self._watchdog.close()
             self._job.close()

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.errors import WorkerDied, WorkerError, WorkerHung
+from paceline.errors import WorkerDied, WorkerError, WorkerHung, WorkerLost
 from paceline.memory.lines import BEAT, CLAIM, STOP
 from paceline.memory.shared import Arena
 from paceline.runtime import threads, tickets
@@ -82,7 +82,8 @@ class ProcessRuntime:
         self.num_workers = num_workers
         self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
         lines: NDArray[np.int64] = arena["heartbeat"]
-        self._heartbeat, self._claims, self._stop = lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
+        self._lines, self._heartbeat, self._claims, self._stop = lines, lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
+        self._patience = Patience(self._heartbeat, start_timeout_s, step_timeout_s)
         self._workers: list[WorkerHandle] = []
         self._tickets: tickets.Tickets | None = None
         self._bells: ProcessBells | None = None
@@ -91,7 +92,7 @@ class ProcessRuntime:
         self._asked: tuple[str, tuple[Any, ...]] = NOTHING
         self._results: dict[int, Any] = {}
         self._posted: list[deque[str]] = [deque() for _ in range(num_workers)]
-        self._death: WorkerDied | None = None  # that somebody has yet to be told of
+        self._loss: WorkerLost | None = None  # that somebody has yet to be told of
         self._method = start_method or default_start_method()
         self._packed, self._arena, self._cores = pack(program), arena, cores
         # With the driver's own hand, this many keep every core busy; more would only take turns.
@@ -141,10 +142,11 @@ class ProcessRuntime:
         self._asked, self._results = (command, args), {}
         for worker in self._workers:
             worker.send(command, args)
+            self._patience.begin(worker.share.worker)
 
     def finish(self) -> list[Any]:
         """Wait for all; what has arrived is kept while one that died is replaced."""
-        self._gather(self._workers, self._asked[0], self._results)
+        self._gather(self._workers, self._asked[0], self._results, self._patience)
         self._asked = NOTHING
         return [self._results[worker.share.worker] for worker in self._workers]
 
@@ -157,26 +159,31 @@ class ProcessRuntime:
 
     def take(self, timeout_s: float) -> list[tuple[int, Any]]:
         """Answers to what was posted, from whoever has one."""
-        if self._death is not None:
-            death, self._death = self._death, None
-            raise death
+        if self._loss is not None:
+            loss, self._loss = self._loss, None
+            raise loss
         busy = [worker for worker in self._workers if self._posted[worker.share.worker]]
         answers: list[tuple[int, Any]] = []
         for worker in first_ready(busy, timeout_s):
             number = worker.share.worker
             try:
                 answers.append((number, worker.receive(self._posted[number][0])))
-            except WorkerDied as death:
+            except WorkerDied as loss:
                 if not answers:
                     raise
                 # What others said must not be lost. Nor must this: where they always have something to say, looking
                 # again would never come to it.
-                self._death = death
-                break
+                self._loss = loss
+                return answers
             self._posted[number].popleft()
             self._patience.begin(number)  # it may have said so long ago
         waiting = [worker for worker in busy if self._posted[worker.share.worker]]
-        self._patience.check(waiting, "what was posted")
+        try:
+            self._patience.check(waiting, self._posted[waiting[0].share.worker][0] if waiting else "")
+        except WorkerHung as loss:
+            if not answers:
+                raise
+            self._loss = loss
         return answers
 
     def respawn(self, worker: int, command: str, *args: Any) -> Any:
@@ -184,7 +191,7 @@ class ProcessRuntime:
         old = self._workers[worker]
         old.end(perf_counter())
         self._posted[worker].clear()
-        self._heartbeat[worker] = self._claims[worker] = 0
+        self._lines[worker] = 0
         if self._bells is not None:
             self._bells.forget(worker)
         new = self._workers[worker] = self._new(old.share)
@@ -195,6 +202,7 @@ class ProcessRuntime:
         self._gather([new], command, first)
         if self._asked is not NOTHING and worker not in self._results:
             new.send(*self._asked)
+            self._patience.begin(worker)
         return first[worker]
 
     def work(self, count: int) -> None:
@@ -238,7 +246,9 @@ class ProcessRuntime:
                 for item in pending - self._held_by_the_living():
                     self._hand(item)
                     pending.discard(item)
-            if pending and silent_s > self._step_timeout_s:
+            if pending and silent_s > self._step_timeout_s and self._end_holders(pending, silent_s):
+                died, moved = True, perf_counter()
+            elif pending and silent_s > self._step_timeout_s:
                 raise WorkerHung(
                     f"workers: {len(pending)} pieces of `work` are not done and nothing was for "
                     f"{self._step_timeout_s:g} s. "
@@ -247,8 +257,22 @@ class ProcessRuntime:
 
     def _held_by_the_living(self) -> set[int]:
         """Items that somebody is still at. A worker notes its claim at once, long before `GRACE_S` has passed."""
-        claims = [int(self._claims[one.share.worker]) for one in self._workers if one.process.is_alive()]
-        return {claim - 1 & tickets.MOST for claim in claims if claim}
+        return set(self._holders())
+
+    def _holders(self) -> dict[int, WorkerHandle]:
+        """Items that somebody is still at, and who."""
+        alive = [(int(self._claims[one.share.worker]), one) for one in self._workers if one.process.is_alive()]
+        return {claim - 1 & tickets.MOST: one for claim, one in alive if claim}
+
+    def _end_holders(self, pending: set[int], silent_s: float) -> bool:
+        """Kill whoever hangs in a piece of work, where the driver can do it instead; whether there was one.
+
+        The next command finds them dead, and says why.
+        """
+        hanging = [] if self._hand is None else [one for item, one in self._holders().items() if item in pending]
+        for worker in hanging:
+            worker.hung("work", silent_s, self._step_timeout_s)
+        return bool(hanging)
 
     def _look_into(self, worker: WorkerHandle) -> None:
         """What a worker said in the middle of `work`, where only errors are said; its death may be got over."""
@@ -290,9 +314,8 @@ class ProcessRuntime:
 
     def _watch(self) -> None:
         """All that a wait for tickets listens to, with and without what workers say."""
-        self._patience = patience = Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
         if self._bells is not None:
-            workers = self._workers
+            workers, patience = self._workers, self._patience
 
             def check(numbers: list[int], doing: str) -> None:
                 patience.check([workers[number] for number in numbers], doing)
@@ -308,16 +331,17 @@ class ProcessRuntime:
         for worker in self._workers:
             self._failures.register(worker.conn.fileno(), select.POLLIN)
 
-    def _gather(self, asked: list[WorkerHandle], command: str, results: dict[int, Any]) -> None:
+    def _gather(
+        self, asked: list[WorkerHandle], command: str, results: dict[int, Any], patience: Patience | None = None
+    ) -> None:
         """Put one reply of each worker asked into `results`, except of those whose reply is there already.
 
-        It may take `step_timeout_s` since its last heartbeat; until its first one, which ends the first reset, it may
-        take `start_timeout_s`.
+        It may take `step_timeout_s` since its last heartbeat; while envs are made and first reset, `start_timeout_s`.
         """
         waiting = {worker.share.worker: worker for worker in asked if worker.share.worker not in results}
-        patience = Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
+        patience = patience or Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
         while waiting:
-            for worker in first_ready(list(waiting.values()), POLL_S):
+            for worker in first_ready(list(waiting.values()), min(POLL_S, patience.shortest_s / 4)):
                 results[worker.share.worker] = worker.receive(command)
                 del waiting[worker.share.worker]
             patience.check(list(waiting.values()), command)

@@ -21,6 +21,10 @@ class Share:
     first_group: int
     groups: int
 
+    def envs(self, group_size: int) -> list[int]:
+        """The envs of its groups."""
+        return list(range(self.first_group * group_size, (self.first_group + self.groups) * group_size))
+
 
 class Job(Protocol):
     """What a worker does. Its other public methods are the commands it takes; `work(item)` serves `Runtime.work`.
@@ -56,7 +60,7 @@ class Runtime(Protocol):
         """The second half: wait for all; results in worker order.
 
         Raises:
-            WorkerError: As `run`. After `WorkerDied`, `respawn` the worker it names and call this again.
+            WorkerError: As `run`. After `WorkerLost`, `respawn` the worker it names and call this again.
         """
 
     def post(self, worker: int, command: str, *args: Any) -> None:
@@ -66,7 +70,7 @@ class Runtime(Protocol):
         """Results of what was posted, with the worker's number, from whoever has one by then.
 
         Raises:
-            WorkerError: As `run`; `WorkerDied` names the worker, which may be replaced by `respawn`.
+            WorkerError: As `run`; `WorkerLost` names the worker, which may be replaced by `respawn`.
         """
 
     def respawn(self, worker: int, command: str, *args: Any) -> Any:

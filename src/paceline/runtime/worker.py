@@ -2,7 +2,7 @@
 
     driver --(command, args)--> worker        one small message each way per command; the data is in the arena
            <--(ok, result)-----
-           <--(error, text)----
+           <--(error, text)----    or (exit, text) where it ends because the env says so
            --(ticket)---------> any worker    pieces of work that whoever is free may claim (`tickets`)
            --(ring)-----------> worker        answered by `job.answer` while it serves (`bells`)
 
@@ -13,7 +13,6 @@ driver holds makes the kernel kill it when it is busy, even inside C code that k
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import multiprocessing
 import os
 import signal
@@ -28,16 +27,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.errors import PacelineError
-from paceline.memory.lines import CLAIM
+from paceline.memory.lines import CLAIM, MEMORY
 from paceline.memory.shared import Arena
 from paceline.runtime import threads
 from paceline.runtime.bells import WorkerBell
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
+from paceline.runtime.stacks import StackFile
 from paceline.runtime.tickets import MOST, WorkerTickets, linger
 
 if sys.platform != "win32":
     import fcntl
+    import resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class WorkerOrder:
     questions: WorkerQuestions | None = None
     core: int | None = None
     """Core to stay on, where pinning was asked for."""
+    stacks: StackFile | None = None
+    """Where a crash leaves a trace."""
 
 
 def worker_main(order: WorkerOrder) -> None:
@@ -64,7 +67,8 @@ def worker_main(order: WorkerOrder) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     die_with_driver(order.guard)
-    faulthandler.enable()
+    if order.stacks is not None:
+        order.stacks.listen()
     # Workers are daemons so that a driver which forgets them does not wait at its exit; envs may start
     # processes of their own all the same.
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
@@ -81,6 +85,8 @@ def worker_main(order: WorkerOrder) -> None:
         _obey(order, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # The driver is gone; so are we.
+    except SystemExit as error:
+        _send_failure(order.conn, error, "exit")  # the env meant to end this process, and it does
     except BaseException as error:
         _send_failure(order.conn, error)
     finally:
@@ -101,9 +107,11 @@ def _obey(order: WorkerOrder, job: Any) -> None:
             return
         if command == "serve" and order.bell is not None:
             order.bell.serve(conn, order.arena, order.share.worker, job.answer)
-            conn.send(("ok", None))
-            continue
-        conn.send(("ok", getattr(job, command)(*args)))
+            result = None
+        else:
+            result = getattr(job, command)(*args)
+        line[MEMORY] = _peak_kb()
+        conn.send(("ok", result))
 
 
 def _work(conn: Connection, tickets: WorkerTickets, job: Any, line: NDArray[np.int64]) -> None:
@@ -119,14 +127,22 @@ def _work(conn: Connection, tickets: WorkerTickets, job: Any, line: NDArray[np.i
         ready = linger(poll)
 
 
-def _send_failure(conn: Connection, error: BaseException) -> None:
+def _peak_kb() -> int:
+    """The most memory this process has had; a microsecond."""
+    if sys.platform == "win32":
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // 1024 if sys.platform == "darwin" else peak
+
+
+def _send_failure(conn: Connection, error: BaseException, kind: str = "error") -> None:
     """Send text, never the exception itself: it may not pickle, or may not unpickle."""
     try:
         what = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
     except Exception:
         what = f"{type(error).__name__} (its text could not be made)"
     with contextlib.suppress(OSError):
-        conn.send(("error", (what, traceback.format_exc())))
+        conn.send((kind, (what, traceback.format_exc())))
 
 
 def die_with_driver(guard: Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import signal
 from collections.abc import Sequence
@@ -12,15 +13,25 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from paceline.errors import WorkerDied, WorkerError, WorkerHung
+from paceline.memory.lines import MEMORY, envs_of
 from paceline.memory.shared import Arena
 from paceline.runtime import tickets
 from paceline.runtime.bells import WorkerBell
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
+from paceline.runtime.stacks import StackFile
 from paceline.runtime.worker import WorkerOrder, worker_main
+
+STARTING = ("start", "reset", "restore")
+"""Commands in which envs are made or reset for the first time: each env may take the start-up limit."""
+NOTICE_S = 10.0
+"""After this long, or half of the limit, the user is told who is silent."""
+
+_log = logging.getLogger(__name__)
 
 
 class WorkerHandle:
@@ -43,7 +54,12 @@ class WorkerHandle:
         self.share, self._unit = share, unit
         self.conn, theirs = ctx.Pipe()
         guard, self._alive = ctx.Pipe(duplex=False)  # the driver holds the write end for life and writes nothing
-        order = WorkerOrder(share, program, arena, theirs, guard, theirs_tickets, bell, questions, core)
+        self._line: NDArray[np.int64] = arena["heartbeat"][share.worker]
+        self._stacks = StackFile.create()
+        self._fate = ""  # what we did to it
+        order = WorkerOrder(
+            share, program, arena, theirs, guard, theirs_tickets, bell, questions, core=core, stacks=self._stacks
+        )
         target = _forked_main if method == "fork" else worker_main
         # A forked child inherits the driver's ends of its own pipes and of those made before it; while it holds
         # them, nobody would see the driver die.
@@ -83,16 +99,48 @@ class WorkerHandle:
             kind, value = self.conn.recv()
         except (EOFError, OSError):
             raise self.died(command) from None
-        if kind == "error":
-            what, trace = value
-            raise WorkerError(f"{self.name} failed in `{command}`: {what}\n\nIts traceback:\n{trace.rstrip()}")
-        return value
+        if kind == "ok":
+            return value
+        what, trace = value
+        what, trace = f"{self.name} failed in `{command}`: {what}", f"Its traceback:\n{trace.rstrip()}"
+        if kind == "exit":
+            raise WorkerDied(f"{what}. Something in the env calls sys.exit.", self.share.worker, trace)
+        raise WorkerError(f"{what}\n\n{trace}")
 
     def died(self, command: str) -> WorkerDied:
-        """The error for a worker that is gone: what ended it."""
+        """The error for a worker that is gone: what ended it, and where it was."""
         self.process.join(1.0)
-        what = f"{self.name} ended in `{command}`: {describe_exit(self.process.exitcode)}"
-        return WorkerDied(what, self.share.worker)
+        fate = self._fate or f"{describe_exit(self.process.exitcode)}{self._memory()}"
+        where, stack = self.where, "" if self._stacks is None else self._stacks.read()
+        what = f"{self.name} ended in `{command}`{where}: {fate}"
+        return WorkerDied(what, self.share.worker, f"Its stack:\n{stack}" if stack else "")
+
+    def hung(self, command: str, silent_s: float, timeout_s: float) -> WorkerHung:
+        """Ask where it is, and kill it; the error that says so."""
+        pid, where = self.process.pid or 0, self.where
+        stack = "" if self._stacks is None else self._stacks.ask(pid)
+        with suppress(psutil.Error):
+            if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
+                where += " (it is stopped, as by SIGSTOP or a debugger)"
+        self.process.kill()
+        self._fate = f"killed after {silent_s:.0f} s without a sign of life."
+        return WorkerHung(
+            f"{self.name}: no sign of life in `{command}`{where} for {silent_s:.0f} s (limit {timeout_s:g} s); killed. "
+            "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s).",
+            self.share.worker,
+            f"Its stack:\n{stack}" if stack else "",
+        )
+
+    @property
+    def where(self) -> str:
+        """The envs it is at, for a sentence; empty between them."""
+        envs = envs_of(self._line)
+        return f", at {envs}" if envs else ""
+
+    def _memory(self) -> str:
+        """Its memory when it last said so, and what the machine has left; for judging whether it was too much."""
+        peak_mb, free_mb = int(self._line[MEMORY]) / 1024, psutil.virtual_memory().available / 2**20
+        return f" It had taken {peak_mb:,.0f} MB; {free_mb:,.0f} MB are free now." if peak_mb else ""
 
     def end(self, deadline: float) -> None:
         """Wait until `deadline`, then kill (workers leave SIGTERM to the driver); close our ends."""
@@ -102,6 +150,8 @@ class WorkerHandle:
             self.process.join(1.0)
         self.conn.close()
         self._alive.close()
+        if self._stacks is not None:
+            self._stacks.close()
 
 
 def first_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
@@ -116,26 +166,40 @@ class Patience:
 
     def __init__(self, heartbeat: NDArray[np.int64], start_timeout_s: float, step_timeout_s: float) -> None:
         self._heartbeat, self._start_s, self._step_s = heartbeat, start_timeout_s, step_timeout_s
+        self.shortest_s = min(start_timeout_s, step_timeout_s)
         self._beat = heartbeat.copy()
         self._moved = np.full(len(heartbeat), perf_counter())
+        self._told = np.zeros(len(heartbeat), np.bool_)
 
     def begin(self, worker: int) -> None:
         """It has rested, and begins now."""
         self._moved[worker] = perf_counter()
+        self._told[worker] = False
 
     def check(self, waiting: Sequence[WorkerHandle], command: str) -> None:
-        """Raise WorkerHung if one of them has been silent for too long."""
+        """Say who is silent for long.
+
+        Raises:
+            WorkerHung: One of them has been silent for too long, and was killed.
+        """
         now = perf_counter()
-        self._moved[self._heartbeat != self._beat] = now
+        moved = self._heartbeat != self._beat
+        self._moved[moved], self._told[moved] = now, False
         self._beat[:] = self._heartbeat
         for worker in waiting:
-            silent_s = now - self._moved[worker.share.worker]
-            timeout_s = self._step_s if self._beat[worker.share.worker] else self._start_s
+            number = worker.share.worker
+            silent_s = now - self._moved[number]
+            starting = command in STARTING or not self._beat[number]
+            timeout_s = self._start_s if starting else self._step_s
             if silent_s > timeout_s:
-                raise WorkerHung(
-                    f"{worker.name}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
-                    "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s)."
-                )
+                raise worker.hung(command, silent_s, timeout_s)
+            if silent_s > min(NOTICE_S, timeout_s / 2) and not self._told[number]:
+                self._told[number] = True
+                flag = "--start-timeout-s" if starting else "--env-timeout-s"
+                _log.warning(
+                    "%s: silent in `%s`%s for %.0f s; it may be until %g s (%s).",
+                    worker.name, command, worker.where, silent_s, timeout_s, flag,
+                )  # fmt: skip
 
 
 def _forked_main(order: WorkerOrder, foreign: list[Any]) -> None:
@@ -151,5 +215,5 @@ def describe_exit(code: int | None) -> str:
     if code == -signal.SIGKILL:
         return "killed by SIGKILL. Often the kernel's out-of-memory killer: look at `dmesg`, lower --n-envs."
     if code < 0:
-        return f"killed by {signal.Signals(-code).name}. A crash in native code: see the dump above."
+        return f"killed by {signal.Signals(-code).name}. A crash in native code."
     return f"it left with exit code {code}. Something in the env called exit."

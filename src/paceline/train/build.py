@@ -50,6 +50,7 @@ from paceline.train.program import (
     acting_head,
     env_recipe,
     policy_recipe,
+    restarts_for,
     shaper_recipe,
 )
 from paceline.train.rollouts import Rollouts
@@ -94,6 +95,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         env_threads=config.parallel.env_threads,
         league=league_recipe(config, games[0]),
         shaper=shaper,
+        on_nan=config.env.on_nan,
     )
     device = learner_device(config)
     layout = lay_out(config, base, size_of(policy))
@@ -180,14 +182,14 @@ def _assemble(
         case DQNProgram():
             learner, rollouts = dqn_parts(config, program, arena, runtime, policy, vector, tracker, clock)
         case A3CProgram():
-            rollouts = _async_rollouts(program, arena, runtime, tracker, clock)
+            rollouts = _async_rollouts(config, program, arena, runtime, tracker, clock)
             optimiser, progress = program.optimiser(arena), arena["progress"]
             learner = A3CLearner(LiveWeights(arena), weights, optimiser, rollouts.said, progress, clock, obs_norm)
         case _:
             if isinstance(program, WorkerProgram):
                 rollouts = _sync_rollouts(config, program, arena, runtime, tracker, clock, reward_norm, league)
             else:
-                rollouts = _async_rollouts(program, arena, runtime, tracker, clock)
+                rollouts = _async_rollouts(config, program, arena, runtime, tracker, clock)
             gradients, rows = _gradients(config, program, arena, runtime, hand, policy, vector, obs_norm)
             learner = PPOLearner(
                 vector,
@@ -275,11 +277,17 @@ def _sync_rollouts(
         learning=program.slots(arena) if program.pipeline else None,
         freeze=freeze if program.pipeline else None,
         trust_env_state=config.run.trust_env_state,
+        restarts=restarts_for(config, runtime),
     )
 
 
 def _async_rollouts(
-    program: AsyncProgram | A3CProgram, arena: Arena, runtime: Runtime, tracker: EpisodeTracker, clock: Clock
+    config: TrainConfig,
+    program: AsyncProgram | A3CProgram,
+    arena: Arena,
+    runtime: Runtime,
+    tracker: EpisodeTracker,
+    clock: Clock,
 ) -> AsyncRollouts:
     plan, training = program.plan, program.base.rollout_settings
     orders = Orders(
@@ -290,6 +298,7 @@ def _async_rollouts(
         arena["episode"],
         tracker,
         program.weights(arena).renew,
+        restarts_for(config, runtime),
     )
     batches = partial(AsyncRollouts, orders, plan.slots(arena), clock, batch_slots=plan.batch_slots)
     if isinstance(training, ImpalaConfig):

@@ -105,11 +105,16 @@ def load(path: Path) -> Snapshot:
     try:
         manifest = json.loads(manifest_file.read_text())
         version, files, meta = manifest["format"], manifest["files"], manifest["meta"]
-    except (ValueError, KeyError, TypeError) as error:
+        if version == FORMAT and not (isinstance(meta, dict) and isinstance(files, dict)):
+            raise TypeError("its parts are not what they should be")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{manifest_file}: damaged ({error}). Use an earlier checkpoint.") from error
+    except OSError as error:
+        raise CheckpointError(f"{manifest_file}: cannot be read ({error.strerror or error}).") from error
     if version != FORMAT:
         raise CheckpointError(f"{manifest_file}: format {version} is not known here (this version reads {FORMAT}).")
-    expected = files.get(STATE, {}) if isinstance(files, dict) else {}
+    listed = files.get(STATE)
+    expected: dict[str, Any] = listed if isinstance(listed, dict) else {}
     state = path / STATE
     if not state.is_file():
         raise CheckpointError(f"{state}: missing. Use an earlier checkpoint.")
@@ -209,7 +214,8 @@ def require_match(snapshot: Snapshot, identity: Mapping[str, Any]) -> None:
     Raises:
         CheckpointError: It does not fit.
     """
-    theirs = snapshot.meta.get("identity", {})
+    theirs = snapshot.meta.get("identity")
+    theirs = theirs if isinstance(theirs, dict) else {}
     differences = [
         f"{key} is {theirs.get(key)!r} there and {value!r} here"
         for key, value in identity.items()

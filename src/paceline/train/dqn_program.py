@@ -40,7 +40,7 @@ from paceline.runtime.protocol import Runtime, Share, shares
 from paceline.train.config import TrainConfig
 from paceline.train.intake import Intake
 from paceline.train.pacing import BatchPace, Limiter
-from paceline.train.program import Arrays, WorkerProgram
+from paceline.train.program import Arrays, WorkerProgram, restarts_for
 from paceline.train.replay_batches import ReplayBatches
 from paceline.train.replay_stream import ORDERS, ReplayStream
 
@@ -266,6 +266,7 @@ def dqn_parts(
             lambda: learner.samples,
             weights.renew,
             clock,
+            restarts_for(config, runtime),
         )
         return learner, stream
     everyone = np.arange(program.shape.n_envs)
@@ -282,6 +283,7 @@ def dqn_parts(
         stint,
         BatchPace(training, program.shape.groups),
         clock,
+        restarts_for(config, runtime),
     )
     return learner, batches
 

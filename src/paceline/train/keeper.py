@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.collect.finite import NotFinite
 from paceline.errors import CallbackError
 from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
+from paceline.measure.growth import MemoryGrowth
 from paceline.measure.progress import Progress
 from paceline.measure.record import Evaluation, Iteration, Record, Summary, WorkerActivity
 from paceline.measure.system import SystemSampler, Usage
@@ -26,6 +28,9 @@ from paceline.train.training import Training
 
 TRAINING = ("env", "inference", "wait", "learn", "sync", "record", "callback")
 """The phases that steps per second are counted over: all but start-up, evaluation and checkpoints."""
+
+LONG_EPISODE = 20_000
+"""Steps after which an env that has ended no episode is worth a word."""
 
 SIGNALS = ("SIGINT", "SIGTERM")
 """Stop reasons that are not the run's own."""
@@ -63,7 +68,9 @@ class Keeper:
         self.last_checkpoint: Path | None = None
         self._checkpoints = run.checkpoint_dir or (None if folder is None else folder / CHECKPOINTS)
         self._evaluator: Evaluator | None = None
-        self._system = SystemSampler()
+        self._system, self._growth = SystemSampler(), MemoryGrowth()
+        self._not_finite = NotFinite(training.arena["heartbeat"], training.config.env.on_nan)
+        self._told_endless = False
         self._iterations = int(training.resumed_meta.get("iterations", 0))
         self._best: Evaluation | None = _evaluation(training.resumed_meta.get("best_eval"))
         self._final: Evaluation | None = None
@@ -94,7 +101,7 @@ class Keeper:
         self._stats = stats
         self._lags = self._training.rollouts.lags or [self._training.learner.lag]
         self._lag_counts.update(self._lags)
-        self._tell_restarts()
+        self._tell_faults()
         run = self._training.config.run
         self._tell("on_update")
         evaluate = run.n_eval_episodes and _due(run.eval_freq, self._steps, self._tracker.steps)
@@ -160,7 +167,7 @@ class Keeper:
     def finish(self) -> Summary:
         """The last checkpoint and evaluation, then the summary. After a signal there is no time for an evaluation."""
         run = self._training.config.run
-        self._tell_restarts()
+        self._tell_faults()
         if self._saved_at != self._tracker.steps:
             self.save()
         signalled = self._budget is not None and self._budget.stop_reason in SIGNALS
@@ -181,7 +188,7 @@ class Keeper:
             # What went wrong first is what the user has to hear of.
             with suppress(CallbackError):
                 self._tell("on_stop")
-        self._tell_restarts()
+        self._tell_faults()
         self._sum_up(failure=reason)
 
     def _tell(self, hook: str, *, iteration: int | None = None) -> None:
@@ -222,6 +229,7 @@ class Keeper:
         busy_s = sum(one.env_s + one.inference_s + one.learn_s for one in times) / max(1, len(times))
         workers = training.layout.num_workers
         usage = self._system.sample()
+        self._tell_growth(usage)
         finished = training.rollouts.finished
         if len(finished):
             self._last_episode = float(finished.returns[-1]), int(finished.length[-1])
@@ -306,26 +314,47 @@ class Keeper:
             lag_counts={str(lag): count for lag, count in sorted(self._lag_counts.items())},
             dropped_steps=training.rollouts.dropped_steps,
             restarts=training.rollouts.restarts.count,
+            strayed=training.rollouts.restarts.strayed,
+            skipped_updates=training.learner.skipped_updates,
+            not_finite=self._not_finite.count,
             weights_sha256=training.weights.sha256(),
             compiled=training.compiled,
             finished=failure is None and reason not in SIGNALS,
             stop_reason=reason,
         )
         if self._folder is not None:
-            self._folder.write_json(SUMMARY, summary)
+            try:
+                self._folder.write_json(SUMMARY, summary)
+            except OSError as error:
+                self._say(f"{self._folder / SUMMARY}: not written ({error.strerror or error}). Make room there")
         if self._tracking is not None:
             self._tracking.sum_up(summary)
         if self._progress is not None:
             self._progress.close(summary)
         return summary
 
-    def _tell_restarts(self) -> None:
-        for note in self._training.rollouts.restarts.notes():
+    def _tell_faults(self) -> None:
+        for note, detail in self._training.rollouts.restarts.notes():
+            self._say(note, detail)
+        for note in self._not_finite.notes():
+            self._say(note)
+        tracker = self._tracker
+        if not self._told_endless and not tracker.episodes and tracker.longest_under_way >= LONG_EPISODE:
+            self._told_endless = True
+            self._say(
+                f"no episode has ended in {tracker.longest_under_way:,} steps of an env; their returns so far are "
+                f"{tracker.mean_under_way:.6g} on average. Does the env ever set terminated or truncated?"
+            )
+
+    def _tell_growth(self, usage: Usage) -> None:
+        names = {pid: f"worker {worker} (pid {pid})" for worker, pid in enumerate(self._training.runtime.pids())}
+        memory_mb = {pid: one.memory_mb for pid, one in usage.each.items()}
+        for note in self._growth(self._clock.elapsed_s, memory_mb, names):
             self._say(note)
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, detail: str = "") -> None:
         if self._progress is not None:
-            self._progress.note(text)
+            self._progress.note(text, detail)
 
 
 def _lag(counts: Counter[int]) -> dict[str, float]:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.collect.rollout import CollectTimes
-from paceline.errors import WorkerDied
+from paceline.collect.times import CollectTimes
+from paceline.errors import WorkerLost
 from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.slots import Slots
 from paceline.runtime.protocol import Runtime, Share
@@ -68,6 +68,7 @@ class Orders:
         episode: NDArray[np.int64],
         tracker: EpisodeTracker,
         renew: Callable[[], None],
+        restarts: Restarts | None = None,
     ) -> None:
         """Order from these workers.
 
@@ -79,6 +80,7 @@ class Orders:
             episode: [n_envs] number of each env's episode; written by workers.
             tracker: Counts steps and episodes.
             renew: Has workers see the weights as they are now.
+            restarts: Replaces those that are lost.
         """
         self._renew = renew
         self._runtime, self._sets, self._shares = runtime, sets, shares
@@ -86,7 +88,7 @@ class Orders:
         self._ordered: set[tuple[int, int]] = set()
         self._steps = [0] * len(shares)
         self._finished: list[Episodes] = []
-        self.restarts = Restarts(runtime)
+        self.restarts = restarts or Restarts(runtime)
         self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
 
     def begin(self) -> None:
@@ -105,8 +107,8 @@ class Orders:
         """Slots that were filled, in the order of their arrival; empty after a while, or if a worker was replaced."""
         try:
             answers = self._runtime.take(POLL_S)
-        except WorkerDied as death:
-            self._replace(death)
+        except WorkerLost as loss:
+            self._replace(loss)
             return []
         return [self._take_in(worker, said) for worker, said in answers]
 
@@ -152,12 +154,14 @@ class Orders:
         self._finished.append(counted(self._tracker, full.slots, full.columns))
         return full
 
-    def _replace(self, death: WorkerDied) -> None:
-        """A new process for a worker that died: its envs begin new episodes, its orders are given again."""
-        columns = self._columns(death.worker)
+    def _replace(self, loss: WorkerLost) -> None:
+        """A new process for a worker that is lost: its envs begin new episodes, its orders are given again."""
+        columns = self._columns(loss.worker)
+        envs = list(range(columns.start, columns.stop))
         self._episode[columns] += 1
-        worker, _ = self.restarts.replace(death, "reset")
-        self._tracker.forget(list(range(columns.start, columns.stop)))
+        worker, _ = self.restarts.replace(loss, "reset")
+        self._tracker.forget(envs)
+        self.restarts.began_anew(worker, envs)
         for lost in sorted(into for owner, into in self._ordered if owner == worker):
             self._order(worker, lost)
 

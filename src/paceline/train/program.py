@@ -15,6 +15,7 @@ from torch import nn
 from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
 from paceline.algos.settings import AnySettings, Settings
+from paceline.collect.finite import FiniteEnvs, OnNan
 from paceline.collect.remote import (
     AnyCollector,
     Asking,
@@ -25,7 +26,8 @@ from paceline.collect.remote import (
     lanes_of,
     mailbox_fields,
 )
-from paceline.collect.rollout import CollectTimes, RolloutCollector
+from paceline.collect.rollout import RolloutCollector
+from paceline.collect.times import CollectTimes
 from paceline.envs.block import EnvBlock, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block
@@ -45,11 +47,12 @@ from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.ops.surrogate import TERMS
-from paceline.runtime.protocol import Share
+from paceline.runtime.protocol import Runtime, Share
 from paceline.runtime.questions import question_fields
 from paceline.spec import EnvSpec, Leaf
 from paceline.train.config import TrainConfig
 from paceline.train.league import LeagueRecipe
+from paceline.train.restarts import Restarts
 
 LEARNING, ACTING = "learning/", "acting/"
 """In a pipeline: the batch that is learned from, and the weights that are acted with, beside the originals."""
@@ -170,6 +173,8 @@ class WorkerProgram:
     shaper: ShaperRecipe | None = None
     central: Central | None = None
     """Where the driver runs the policy."""
+    on_nan: OnNan = "raise"
+    """What is done about numbers of envs that are not finite."""
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Everything that workers and driver share."""
@@ -298,6 +303,7 @@ class WorkerProgram:
                 first_group=own.first_group,
                 groups=own.groups,
                 heartbeat=arena["heartbeat"][own.worker],
+                check_finite=self.on_nan == "raise",
             )
 
         if self.central is None:
@@ -311,7 +317,7 @@ class WorkerProgram:
         """The envs of some groups."""
         if self.league is not None:
             return self.league.block(arena, share, self)
-        size, spec = self.shape.group_size, self.shape.spec
+        size, spec, line = self.shape.group_size, self.shape.spec, arena["heartbeat"][share.worker]
         envs = make_block(
             self.env,
             spec,
@@ -321,7 +327,11 @@ class WorkerProgram:
             group_size=size,
             episode=arena["episode"][share.first_group * size : (share.first_group + share.groups) * size],
             threads=self.env_threads,
+            line=line,
         )
+        # Rollouts are looked at as a whole; rows of a replay have to be as they are written.
+        if self.on_nan != "raise" or isinstance(self.training, DQNConfig):
+            envs = FiniteEnvs(envs, self.on_nan, first_env=share.first_group * size, line=line)
         if self.shaper is None:
             return envs
         n = share.groups * size
@@ -352,6 +362,11 @@ def shaper_recipe(config: TrainConfig) -> ShaperRecipe | None:
     """How a config's shaper of rewards is made, if it has one."""
     env = config.env
     return None if env.shaper is None else ShaperRecipe(source=env.shaper, kwargs=env.shaper_kwargs)
+
+
+def restarts_for(config: TrainConfig, runtime: Runtime) -> Restarts:
+    """What a config says about workers that are lost."""
+    return Restarts(runtime, config.parallel.recovery, config.parallel.max_restarts)
 
 
 def policy_recipe(config: TrainConfig) -> PolicyRecipe:

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect.history import EpisodeHistory
-from paceline.collect.rollout import CollectTimes
+from paceline.collect.times import CollectTimes
 from paceline.collect.transitions import Stint, Written
 from paceline.envs.block import History
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.guests import guest_rows
 from paceline.memory.parts import part, under
-from paceline.runtime.protocol import Runtime
+from paceline.runtime.protocol import Runtime, shares
 from paceline.train.intake import Intake
 from paceline.train.pacing import BatchPace
 from paceline.train.restarts import Restarts
@@ -35,6 +35,7 @@ class ReplayBatches:
         stint: Stint,
         pace: BatchPace,
         clock: Clock,
+        restarts: Restarts | None = None,
     ) -> None:
         """Play with these workers.
 
@@ -45,6 +46,7 @@ class ReplayBatches:
             stint: How long a batch is.
             pace: How much is learned from it.
             clock: Books the time as `env`, `inference`, `wait` and `sync`.
+            restarts: Replaces those that are lost.
         """
         self._runtime, self._intake, self._history, self._clock = runtime, intake, history, clock
         self._stint, self._pace = stint, pace
@@ -52,7 +54,7 @@ class ReplayBatches:
         """Where each worker's part of the last batch went."""
         self.finished = Episodes.none()
         """Episodes that ended in the last batch."""
-        self.restarts = Restarts(runtime)
+        self.restarts = restarts or Restarts(runtime)
         self.lags: list[int] = []
         self.dropped_steps = 0
         self._guests = 0
@@ -62,7 +64,7 @@ class ReplayBatches:
         began = perf_counter()
         self._history.mark()
         self._runtime.start("collect", self._intake.replay.head.tolist(), self._stint)
-        written: list[Written] = self.restarts.finish(self._where, self._intake.strayed)
+        written: list[Written] = self.restarts.finish(self)
         self.times = [one.times for one in written]
         book(self._clock, self.times, perf_counter() - began)
         with self._clock.phase("sync"):
@@ -70,9 +72,20 @@ class ReplayBatches:
             self.finished = self._intake.take(0, [rows for one in written for rows in one.rows])
             return self._pace.updates(self.stored, self._intake.tracker.steps - before)
 
-    def _where(self) -> tuple[list[History], list[int]]:
+    def where(self) -> tuple[list[History], list[int]]:
         """Where all envs were when the batch began."""
         return self._history.marked(), self._intake.replay.head.tolist()
+
+    def begin_anew(self, worker: int) -> tuple[list[int], tuple[Any, ...]]:
+        """Have a worker's envs begin new episodes; see `restarts.Envs`."""
+        shape = self._intake.replay.shape
+        envs = shares(shape.groups, self._runtime.num_workers)[worker].envs(shape.group_size)
+        self._history.begin_anew(envs)
+        return envs, (self._intake.replay.head.tolist(),)
+
+    def strayed(self, envs: list[int]) -> None:
+        """These could not be put back where they were, and began a new episode."""
+        self._intake.strayed(envs)
 
     @property
     def stored(self) -> int:

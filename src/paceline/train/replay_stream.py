@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.collect.rollout import CollectTimes
+from paceline.collect.times import CollectTimes
 from paceline.collect.transitions import Stint
-from paceline.errors import WorkerDied
+from paceline.errors import WorkerLost
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.parts import part, under
@@ -41,6 +41,7 @@ class ReplayStream:
         samples: Callable[[], int],
         renew: Callable[[], None],
         clock: Clock,
+        restarts: Restarts | None = None,
     ) -> None:
         """Order from these workers.
 
@@ -54,6 +55,7 @@ class ReplayStream:
             samples: What the learner has learned from so far.
             renew: Has workers see the weights as they are now.
             clock: Books the time as `wait` and `sync`.
+            restarts: Replaces those that are lost.
         """
         self._runtime, self._intake, self._shares, self._episode = runtime, intake, shares, episode
         self._stint, self._limiter, self._samples, self._renew = stint, limiter, samples, renew
@@ -63,7 +65,7 @@ class ReplayStream:
         self._ended: list[Episodes] = []
         self.times = self._times
         self.finished = Episodes.none()
-        self.restarts = Restarts(runtime)
+        self.restarts = restarts or Restarts(runtime)
         self.lags: list[int] = []
         self.dropped_steps = 0
 
@@ -128,8 +130,8 @@ class ReplayStream:
     def _receive(self, timeout_s: float) -> None:
         try:
             answers = self._runtime.take(timeout_s)
-        except WorkerDied as death:
-            self._replace(death)
+        except WorkerLost as loss:
+            self._replace(loss)
             return
         for worker, written in answers:
             self._orders[worker] -= 1
@@ -137,12 +139,14 @@ class ReplayStream:
             self._times[worker] = self._times[worker].plus(written.times)
             self._ended.append(self._intake.take(self._shares[worker].first_group, written.rows))
 
-    def _replace(self, death: WorkerDied) -> None:
-        """A new process for a worker that died: its envs begin new episodes, its orders are given again."""
-        columns = self._columns(self._shares[death.worker])
-        self._intake.strayed(list(range(columns.start, columns.stop)))
+    def _replace(self, loss: WorkerLost) -> None:
+        """A new process for a worker that is lost: its envs begin new episodes, its orders are given again."""
+        columns = self._columns(self._shares[loss.worker])
+        envs = list(range(columns.start, columns.stop))
+        self._intake.strayed(envs)
         self._episode[columns] += 1
-        worker, _ = self.restarts.replace(death, "reset", self._intake.replay.head.tolist())
+        worker, _ = self.restarts.replace(loss, "reset", self._intake.replay.head.tolist())
+        self.restarts.began_anew(worker, envs)
         lost, self._orders[worker] = self._orders[worker], 0
         for _ in range(lost):
             self._post(self._shares[worker])

@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 
 from paceline.batch import Trajectory
 from paceline.collect.history import EpisodeHistory
-from paceline.collect.rollout import CollectTimes
+from paceline.collect.times import CollectTimes
+from paceline.envs.block import History
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.parts import part, under
 from paceline.memory.slot_copies import copy_rollout, load_slots, slots_state
 from paceline.memory.slots import Slots
 from paceline.nets.normalise import RewardNormaliser
-from paceline.runtime.protocol import Runtime
+from paceline.runtime.protocol import Runtime, shares
 from paceline.train.restarts import Restarts
 
 
@@ -38,6 +39,7 @@ class Rollouts:
         learning: Slots | None = None,
         freeze: Callable[[], None] | None = None,
         trust_env_state: bool = False,
+        restarts: Restarts | None = None,
     ) -> None:
         """Collect with these workers.
 
@@ -51,6 +53,7 @@ class Rollouts:
             learning: In a pipeline, where the learner finds a copy of the rollout while workers write the next.
             freeze: In a pipeline, has workers act with the newest weights until it is called again.
             trust_env_state: Keep pickled envs in checkpoints, and load them: loading runs what is in them.
+            restarts: Replaces workers that are lost.
         """
         self._trust_env_state = trust_env_state
         self._runtime, self._slots, self._clock = runtime, slots, clock
@@ -64,7 +67,7 @@ class Rollouts:
         """Where each worker's part of the last rollout went."""
         self.finished = Episodes.none()
         """Episodes that ended in the last rollout."""
-        self.restarts = Restarts(runtime)
+        self.restarts = restarts or Restarts(runtime)
         self.lags: list[int] = []
         """Empty: all of a batch is equally old, and the learner knows how old."""
         self.dropped_steps = 0
@@ -89,7 +92,7 @@ class Rollouts:
     def finish(self) -> Trajectory:
         """The second half: waits."""
         began = perf_counter()
-        self.times = self.restarts.finish(lambda: (self._history.marked(),), self._strayed)
+        self.times = self.restarts.finish(self)
         book(self._clock, self.times, perf_counter() - began)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
@@ -110,11 +113,8 @@ class Rollouts:
         state = {"step": np.array(self.step), **under("history/", self._history.state())}
         if self._trust_env_state:
             self._runtime.start("dump")
-            pickled = [
-                entry
-                for part in self.restarts.finish(lambda: (self._history.snapshot(),), self._strayed)
-                for entry in part
-            ]
+            self._history.mark()
+            pickled = [entry for part in self.restarts.finish(self) for entry in part]
             state["pickled"] = np.frombuffer(b"".join(pickled), np.uint8)
             state["pickled_length"] = np.array([len(entry) for entry in pickled])
         if self._learning is not None and self._pending:
@@ -133,14 +133,25 @@ class Rollouts:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
         restarted = [env for part in self._runtime.run("restore", histories) for env in part]
-        self._strayed(restarted)
+        self.strayed(restarted)
         return restarted
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """[T+1, B, ...] what was read beside the observations of the last rollout, by name."""
         return (self._learning or self._slots).extras()
 
-    def _strayed(self, envs: list[int]) -> None:
+    def where(self) -> tuple[list[History]]:
+        """Where all envs were when the workers were started."""
+        return (self._history.marked(),)
+
+    def begin_anew(self, worker: int) -> tuple[list[int], tuple[Any, ...]]:
+        """Have a worker's envs begin new episodes; see `restarts.Envs`."""
+        shape = self._slots.shape
+        envs = shares(shape.groups, self._runtime.num_workers)[worker].envs(shape.group_size)
+        self._history.begin_anew(envs)
+        return envs, ()
+
+    def strayed(self, envs: list[int]) -> None:
         """These could not be put back where they were, and began a new episode."""
         for record in (self._history, self._tracker, self._reward_norm):
             if record is not None:

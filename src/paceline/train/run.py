@@ -19,7 +19,15 @@ from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.settings import ASYNC
 from paceline.errors import CheckpointError, ConfigError, PacelineError
 from paceline.measure.clock import Clock
-from paceline.measure.folder import CONFIG, LAYOUT, SYSTEM_INFO, TRAIN_LOG, RunFolder
+from paceline.measure.folder import (
+    CONFIG,
+    LAYOUT,
+    SYSTEM_INFO,
+    TRAIN_LOG,
+    RunFolder,
+    not_writable,
+    require_writable,
+)
 from paceline.measure.progress import Progress
 from paceline.measure.record import Goal, Record, RunInfo, Summary
 from paceline.measure.system import system_info
@@ -31,6 +39,7 @@ from paceline.train.build import build
 from paceline.train.callbacks import AnnouncedRollouts, Callbacks, StopAtScore
 from paceline.train.config import TrainConfig
 from paceline.train.keeper import Keeper
+from paceline.train.shortage import out_of_memory
 from paceline.train.training import Training
 
 
@@ -95,6 +104,8 @@ def open_folder(config: TrainConfig) -> RunFolder:
         )
     if found:
         checkpoint.set_aside_after(found[0].parent, -1)
+    if run.checkpoint_dir is not None:
+        require_writable(run.checkpoint_dir, "checkpoint_dir")
     output_dir = run.output_dir or resumed
     same = resumed is not None and output_dir is not None and output_dir.resolve() == resumed.resolve()
     return RunFolder.create(
@@ -148,12 +159,16 @@ class Run:
             record = None
             if folder is not None:
                 self._log = stack.enter_context(TrainLog(folder / TRAIN_LOG, append=resume_from is not None))
-                folder.write(CONFIG, config.to_yaml())
-                folder.write_command(argv or sys.argv)
-                folder.write_json(SYSTEM_INFO, system_info())
-                folder.write_json(LAYOUT, self.training.layout.json())
                 steps = self.training.tracker.steps if resume_from is not None else None
-                record = stack.enter_context(Record(folder, resume_steps=steps, extra_tags=self.training.extra_tags()))
+                try:
+                    folder.write(CONFIG, config.to_yaml())
+                    folder.write_command(argv or sys.argv)
+                    folder.write_json(SYSTEM_INFO, system_info())
+                    folder.write_json(LAYOUT, self.training.layout.json())
+                    record = Record(folder, resume_steps=steps, extra_tags=self.training.extra_tags())
+                except OSError as error:
+                    raise not_writable(folder.path, "output_dir", error) from error
+                stack.enter_context(record)
             tracking = None
             if config.run.track:
                 tracking = Tracking(config.to_dict(), folder)
@@ -212,12 +227,15 @@ class Run:
                 if log is not None:
                     log.say(f"error: {error}", logging.ERROR)
                 keeper.abort(type(error).__name__)
-                if keeper.last_checkpoint is not None:
-                    error.args = (f"{error}\nThe last checkpoint is {keeper.last_checkpoint}",)
+                _name_checkpoint(error, keeper)
                 raise
             except BaseException as error:
                 if log is not None:
                     log.say(f"ended by {type(error).__name__}: {error}", logging.ERROR)
+                if (short := out_of_memory(error, self.config)) is not None:
+                    keeper.abort(type(short).__name__)
+                    _name_checkpoint(short, keeper)
+                    raise short from error
                 raise
             finally:
                 clock.pause()
@@ -252,6 +270,12 @@ class Run:
         )
 
 
+def _name_checkpoint(error: PacelineError, keeper: Keeper) -> None:
+    """Have an error say where the run can go on from."""
+    if keeper.last_checkpoint is not None:
+        error.args = (f"{error}\nThe last checkpoint is {keeper.last_checkpoint}",)
+
+
 def _begin(training: Training, resume_from: Path | None, init: checkpoint.Snapshot | None) -> list[str]:
     """Put everything where it has to start from; returns what the user should know."""
     run = training.config.run
@@ -267,7 +291,14 @@ def _begin(training: Training, resume_from: Path | None, init: checkpoint.Snapsh
         if "learner/version" not in snapshot.arrays:
             raise CheckpointError(f"{resume_from}: holds a model only, which cannot be resumed. Use --init-from.")
         checkpoint.require_match(snapshot, {**training.identity(), **training.schedule()})
-        restarted = training.resume(snapshot)
+        try:
+            restarted = training.resume(snapshot)
+        except (KeyError, ValueError, IndexError, TypeError) as error:
+            # Its hash is right, and so it was written like that: by another version, or by hand.
+            raise CheckpointError(
+                f"{resume_from}: its parts do not fit this training ({type(error).__name__}: {error}). Use another "
+                "one, or --init-from for its weights alone."
+            ) from error
         notes.append(f"resumed from {resume_from} at step {training.tracker.steps:,}")
         if restarted:
             shown = ", ".join(map(str, restarted[:8])) + (", ..." if len(restarted) > 8 else "")

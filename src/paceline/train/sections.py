@@ -60,9 +60,12 @@ class EnvConfig:
     shaper_kwargs: dict[str, Any] = field(default_factory=dict)
     """Arguments of the shaper: key=value pairs or JSON."""
     env_timeout_s: float = 60.0
-    """A worker without a sign of life for this long is taken for hung, and the run stops."""
+    """A worker without a sign of life for this long is taken for hung: its stack is logged, and it is replaced."""
     start_timeout_s: float = 120.0
-    """The same for construction and first reset."""
+    """The same for the construction and the first reset of an env."""
+    on_nan: Literal["raise", "warn", "replace"] = "raise"
+    """What follows when an env gives NaN or an infinity: raise names the env and ends the run, warn goes on,
+    replace puts 0 in its place."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -113,6 +116,12 @@ class ParallelConfig:
     """How workers start; none takes forkserver on Linux and spawn elsewhere."""
     pin_cores: str | None = None
     """Cores to pin workers to: 0-7, 0,2,4, or auto (also without a value) for all allowed ones."""
+    recovery: Literal["exact", "restart", "fail"] = "exact"
+    """What follows when a worker is lost: exact puts its envs back where they were, so that the run is the same as
+    without (in ppo and batched dqn, for envs that replay; else as restart), restart begins new episodes, fail ends
+    the run."""
+    max_restarts: int = 3
+    """How often one worker is replaced with nothing collected in between, after a longer wait each time."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -134,6 +143,7 @@ class ParallelConfig:
                 f"start_method={self.start_method!r}: must be one this platform has ({', '.join(known)}). "
                 "Leave it out for the default."
             )
+        check_range("max_restarts", self.max_restarts, "Use 0 to end the run at once.", at_least=0)
         if self.pin_cores is not None:
             core_list(self.pin_cores)
 

@@ -12,6 +12,7 @@ from paceline.algos.settings import ASYNC
 from paceline.errors import ConfigError
 from paceline.memory.shared import Arena
 from paceline.runtime import threads
+from paceline.runtime.descriptors import make_room
 from paceline.runtime.forkserver import StartMethod, default_start_method
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
@@ -103,13 +104,17 @@ def start_workers(
         return _workers(config, program, arena, layout, hand)
     lanes = [lane for share in shares(layout.groups, layout.num_workers) for lane in central.lanes(share)]
     if layout.num_workers == 0:
-        inline = InlineRuntime(program, arena, layout.groups)
+        inline = _inline(config, program, arena, layout)
         chunks, renew = chunks_of(program, arena, lanes)
         inline.connect(InlineAsker(chunks, renew, arena["version"]))
         return inline
     questions = Questions(arena)
     workers = _workers(config, program, arena, layout, hand, questions)
     return serve(program, arena, workers, questions, lanes)
+
+
+def _inline(config: TrainConfig, program: Any, arena: Arena, layout: layouts.Layout) -> InlineRuntime:
+    return InlineRuntime(program, arena, layout.groups, (config.env.start_timeout_s, config.env.env_timeout_s))
 
 
 def _workers(
@@ -121,9 +126,10 @@ def _workers(
     questions: Questions | None = None,
 ) -> Runtime:
     if layout.num_workers == 0:
-        return InlineRuntime(program, arena, layout.groups)
+        return _inline(config, program, arena, layout)
     method: StartMethod = config.parallel.start_method or default_start_method()
     threads.check_start_method(method)
+    make_room(layout.num_workers)
     cores = config.parallel.cores
     return ProcessRuntime(
         program,

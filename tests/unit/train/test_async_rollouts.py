@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.collect.rollout import CollectTimes
+from paceline.collect.times import CollectTimes
 from paceline.errors import WorkerDied
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
@@ -194,7 +194,10 @@ def test_a_dead_worker_is_replaced_and_its_orders_are_given_again(spec: EnvSpec)
     assert [into for _, into in stage.workers.orders[1]] == [1]
     assert stage.episode.tolist() == [0, 0, 1, 1], "its envs begin new episodes"
     assert stage.rollouts.restarts.count == 1
-    assert stage.rollouts.restarts.notes() == ["worker 1 ended. It is replaced, and training goes on."]
+    assert stage.rollouts.restarts.notes() == [
+        ("worker 1 ended. It is replaced, and training goes on.", ""),
+        ("worker 1: envs 2-3 began new episodes.", ""),
+    ]
     assert stage.rollouts.restarts.notes() == []
     stage.check()
 

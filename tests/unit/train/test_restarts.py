@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from paceline.errors import WorkerDied
-from paceline.train.restarts import MOST_IN_A_ROW, Restarts
+from paceline.errors import WorkerDied, WorkerHung
+from paceline.train.restarts import MOST_IN_A_ROW, Recovery, Restarts
 
 
 class Grave:
@@ -13,19 +13,50 @@ class Grave:
 
     num_workers = 2
 
-    def __init__(self, deaths: int = 0) -> None:
-        self.deaths = deaths
+    def __init__(self, deaths: int = 0, losses: int = 0) -> None:
+        self.deaths, self.losses, self.commands = deaths, losses, list[str]()
+
+    def finish(self) -> list[str]:
+        if self.losses:
+            self.losses -= 1
+            raise WorkerDied("gone.", 1)
+        return ["a", "b"]
 
     def respawn(self, worker: int, command: str, *args: Any) -> Any:
+        self.commands.append(command)
         if self.deaths:
             self.deaths -= 1
             raise WorkerDied("again.", worker)
-        return command, args
+        return [] if command == "restore" and self.losses == 0 and not args[0] else (command, args)
 
 
 def grave(deaths: int = 0) -> Restarts:
     runtime: Any = Grave(deaths)
     return Restarts(runtime)
+
+
+class Somewhere:
+    """Envs 4 to 7 of worker 1, which replay."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def where(self) -> tuple[Any, ...]:
+        return ([],)
+
+    def begin_anew(self, worker: int) -> tuple[list[int], tuple[Any, ...]]:
+        return [4, 5, 6, 7], ()
+
+    def strayed(self, envs: list[int]) -> None:
+        self.told += envs
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Waits that are not waited."""
+    asked: list[float] = []
+    monkeypatch.setattr("paceline.train.restarts.time.sleep", asked.append)
+    return asked
 
 
 def test_a_new_worker_does_its_first_command() -> None:
@@ -51,3 +82,49 @@ def test_too_many_deaths_in_a_row_are_the_end_and_work_in_between_forgives_them(
     restarts.replace(WorkerDied("gone.", 1), "reset")  # another one
     with pytest.raises(WorkerDied, match=f"gone.\nIt was replaced {MOST_IN_A_ROW} times in a row"):
         restarts.replace(WorkerDied("gone.", 0), "reset")
+
+
+def finish(recovery: Recovery, losses: int, most: int = 3) -> tuple[Restarts, Grave, Somewhere]:
+    runtime, envs = Grave(losses=losses), Somewhere()
+    restarts = Restarts(cast(Any, runtime), recovery, most)
+    assert restarts.finish(envs) == ["a", "b"]
+    return restarts, runtime, envs
+
+
+def test_envs_are_put_back_and_at_the_last_attempt_begin_anew(waits: list[float]) -> None:
+    restarts, runtime, envs = finish("exact", losses=1)
+    assert (runtime.commands, envs.told, restarts.strayed) == (["restore"], [], 0)
+    runtime, envs = Grave(losses=3), Somewhere()
+    runtime.respawn = lambda worker, command, *args: runtime.commands.append(command)  # type: ignore[method-assign]
+    restarts = Restarts(cast(Any, runtime))
+    restarts.finish(envs)
+    assert (runtime.commands, envs.told) == (["restore", "restore", "reset"], [4, 5, 6, 7])
+    assert (restarts.count, restarts.strayed) == (3, 4)
+    assert waits == [0.25, 0.5]
+    assert ("worker 1: envs 4-7 began new episodes.", "") in restarts.notes()
+
+
+def test_by_restart_nothing_is_put_back_and_by_fail_nothing_is_replaced() -> None:
+    restarts, runtime, envs = finish("restart", losses=1)
+    assert (runtime.commands, envs.told, restarts.strayed) == (["reset"], [4, 5, 6, 7], 4)
+    with pytest.raises(WorkerDied, match=r"gone.\nIt is not replaced: recovery is `fail`"):
+        finish("fail", losses=1)
+
+
+def test_waits_grow_and_the_end_has_the_counts(waits: list[float]) -> None:
+    runtime: Any = Grave()
+    restarts = Restarts(runtime, "exact", 9)
+    for _ in range(9):
+        restarts.replace(WorkerDied("gone.", 0), "reset")
+    assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
+    restarts.replace(WorkerDied("gone.", 1), "reset")
+    with pytest.raises(
+        WorkerDied, match=r"replaced 9 times in a row.*\(10 in all: worker 0: 9, worker 1: 1\).*--max-restarts"
+    ):
+        restarts.replace(WorkerDied("gone.", 0), "reset")
+
+
+def test_the_log_gets_the_stack_and_the_terminal_one_line() -> None:
+    restarts = grave()
+    restarts.replace(WorkerHung("silent.", 1, "Its stack:\nhere"), "reset")
+    assert restarts.notes() == [("silent. It is replaced, and training goes on.", "Its stack:\nhere")]

@@ -1,0 +1,394 @@
+"""Faults at random, by seed, over all modes, and what they broke: chaos.py --minutes 10 --seed 0.
+
+    session   one run of one mode, to a fixed number of steps
+      life    one trainer process of it: killed, interrupted or finished; the next one resumes
+        fault   something that happens to a life, every second or so
+
+After each life and session the invariants are looked at. In modes with exact recovery the weights at the end must be
+those of a run that nothing happened to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import invariants
+import psutil
+
+from paceline.train import checkpoint
+
+HERE = Path(__file__).parent
+RESULT = HERE.parent / "results" / "chaos.json"
+STALL_S = 60.0
+"""No life may go without progress for longer: start-up, the deadline for hangs, waits between replacements."""
+COMMON = (
+    "--env", "chaos_env:ChaosEnv", "--n-envs", "8", "--group-size", "2", "--num-workers", "2", "--env-threads", "1",
+    "--seed", "3", "--env-timeout-s", "4", "--start-timeout-s", "30", "--max-restarts", "30", "--n-eval-episodes", "0",
+    "--save-freq", "4000", "--keep-checkpoints", "4", "--native-vector", "never", "--quiet",
+)  # fmt: skip
+MODES: dict[str, tuple[str, ...]] = {
+    "ppo": ("ppo", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
+    "pipeline": ("ppo", "--pipeline", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
+    "impala": ("impala", "--n-steps", "32"),
+    "a3c": ("a3c", "--n-steps", "16"),
+    "dqn": ("dqn", "--learning-starts", "500", "--buffer-size", "20000"),
+    "dqn-async": ("dqn", "--schedule", "async", "--learning-starts", "500", "--buffer-size", "20000"),
+    "sequential": ("ppo", "--num-workers", "0", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
+}
+EXACT = ("ppo", "pipeline", "dqn")
+STRAYED = ("began new episodes", "began a new episode")
+"""What the log says where an env was not put back; then the weights may differ."""
+
+
+class Life:
+    """One trainer process."""
+
+    def __init__(self, mode: str, run: Path, control: Path, steps: int, resume: list[str]) -> None:
+        self.token = f"chaos-{os.getpid()}-{time.monotonic_ns()}"
+        algo, *rest = MODES[mode]
+        flags = [*COMMON, "--env-kwargs", f"control={control}", *rest, "--total-timesteps", str(steps)]
+        command = [sys.executable, str(HERE / "chaos_trainer.py"), str(control), "train", algo]
+        environment = {**os.environ, "PACELINE_CHAOS": self.token, "SPT_NOENV": "1"}
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - for as long as the object
+        self.process = subprocess.Popen(
+            [*command, *flags, "--output-dir", str(run), *resume],
+            stdout=self._said, stderr=subprocess.STDOUT, cwd=HERE, env=environment, start_new_session=True,
+        )  # fmt: skip
+        self.run, self.control, self.disk = run, control, False
+
+    def workers(self) -> list[int]:
+        """Pids of its workers."""
+        try:
+            family = psutil.Process(self.process.pid).children(recursive=True)
+            return [one.pid for one in family if "paceline: worker" in " ".join(one.cmdline())]
+        except psutil.Error:
+            return []
+
+    def steps(self) -> int:
+        """How far it is."""
+        rows = invariants.table(self.run / "progress.csv")
+        return int(rows[-1]["steps"]) if rows else 0
+
+    def said(self) -> str:
+        """All that it printed."""
+        self._said.seek(0)
+        return self._said.read()
+
+    def end(self) -> None:
+        """It is over; make sure of it."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+def tell(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; whether there was somebody."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+Fault = Callable[[Life, random.Random], bool]
+"""Does it; whether it happened."""
+
+
+def kill_worker(life: Life, chance: random.Random) -> bool:
+    """As the out-of-memory killer."""
+    workers = life.workers()
+    return bool(workers) and tell(chance.choice(workers), signal.SIGKILL)
+
+
+def pause_worker(life: Life, chance: random.Random) -> bool:
+    """Stopped, and let go on."""
+    workers = life.workers()
+    if not workers or not tell(pid := chance.choice(workers), signal.SIGSTOP):
+        return False
+    time.sleep(chance.uniform(0.1, 1.0))
+    tell(pid, signal.SIGCONT)
+    return True
+
+
+def stop_worker(life: Life, chance: random.Random) -> bool:
+    """Stopped for good."""
+    workers = life.workers()
+    return bool(workers) and tell(chance.choice(workers), signal.SIGSTOP)
+
+
+def pause_trainer(life: Life, chance: random.Random) -> bool:
+    """The whole machine was busy, say."""
+    if not tell(life.process.pid, signal.SIGSTOP):
+        return False
+    time.sleep(chance.uniform(0.1, 1.0))
+    return tell(life.process.pid, signal.SIGCONT)
+
+
+def order(what: str) -> Fault:
+    """An env does it."""
+
+    def give(life: Life, _chance: random.Random) -> bool:
+        if not life.workers():
+            return False
+        path = life.control / "order"
+        path.with_suffix(".new").write_text(what)
+        os.rename(path.with_suffix(".new"), path)
+        deadline = perf_counter() + 3.0
+        while path.exists() and perf_counter() < deadline:
+            time.sleep(0.02)
+        taken = not path.exists()
+        path.unlink(missing_ok=True)
+        return taken
+
+    return give
+
+
+def full_disk(life: Life, chance: random.Random) -> bool:
+    """Nothing can be written for a while."""
+    try:
+        soft, hard = resource.prlimit(life.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(life.process.pid, resource.RLIMIT_FSIZE, (0, hard))
+        life.disk = True
+        time.sleep(chance.uniform(0.5, 2.5))
+        resource.prlimit(life.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def slow_disk(life: Life, chance: random.Random) -> bool:
+    """Every sync takes most of a second, for a while."""
+    (life.control / "slow").touch()
+    time.sleep(chance.uniform(0.5, 2.0))
+    (life.control / "slow").unlink()
+    return True
+
+
+def signal_trainer(number: signal.Signals) -> Fault:
+    """The run is ended from outside."""
+    return lambda life, _chance: tell(life.process.pid, number)
+
+
+FAULTS: dict[str, tuple[int, Fault]] = {
+    "kill -9 of a worker": (8, kill_worker),
+    "worker stopped and let go on": (3, pause_worker),
+    "worker stopped for good": (1, stop_worker),
+    "trainer stopped and let go on": (2, pause_trainer),
+    "env hangs in Python": (1, order("hang")),
+    "env hangs with the GIL held": (1, order("hang_gil")),
+    "env segfaults": (2, order("segfault")),
+    "env calls os._exit": (1, order("exit")),
+    "env calls sys.exit": (1, order("sys_exit")),
+    "full disk": (2, full_disk),
+    "slow disk": (2, slow_disk),
+    "kill -9 of the trainer": (1, signal_trainer(signal.SIGKILL)),
+    "Ctrl-C": (1, signal_trainer(signal.SIGINT)),
+    "SIGTERM": (1, signal_trainer(signal.SIGTERM)),
+}
+ENDING = ("kill -9 of the trainer", "Ctrl-C", "SIGTERM")
+"""Faults after which a life is over."""
+ALONE = ("full disk", "slow disk", "trainer stopped and let go on", *ENDING)
+"""Those that need no workers."""
+
+
+class Chaos:
+    """All of it."""
+
+    def __init__(self, folder: Path, seed: int, steps: int, pause_s: float) -> None:
+        self._folder, self._chance, self._steps, self._pause_s = folder, random.Random(seed), steps, pause_s
+        self.counts: Counter[str] = Counter()
+        self.broken: list[str] = []
+        self.sessions: Counter[str] = Counter()
+        self.lives = self.compared = 0
+        self._expected: dict[str, str] = {}
+        self._shm = invariants.shm_entries()
+
+    def session(self, mode: str, deadline: float) -> None:
+        """One run of a mode, from its first step to its last, or until time is up."""
+        name = f"{mode}-{self.sessions[mode]}"
+        run, control = self._folder / name, self._folder / f"{name}-control"
+        control.mkdir()
+        resume: list[str] = []
+        finished = False
+        while not finished and perf_counter() < deadline:
+            life = Life(mode, run, control, self._steps, resume)
+            self.lives += 1
+            stalled = self._live(life, mode, deadline)
+            life.end()
+            for leftover in ("order", "slow"):
+                (control / leftover).unlink(missing_ok=True)
+            finished = self._look(life, name, stalled)
+            resume = self._resume(run)
+        self.broken += [f"{name}: {what}" for what in invariants.left_in_shm(self._shm)]
+        self.sessions[mode] += 1
+        if finished and mode in EXACT and not any(words in (run / "train.log").read_text() for words in STRAYED):
+            self.compared += 1
+            if invariants.read_summary(run)["weights_sha256"] != self.expected(mode):
+                self.broken.append(f"{name}: weights differ from those of an undisturbed run")
+
+    def expected(self, mode: str) -> str:
+        """The weights of an undisturbed run."""
+        if mode not in self._expected:
+            run, control = self._folder / f"{mode}-expected", self._folder / f"{mode}-expected-control"
+            control.mkdir()
+            life = Life(mode, run, control, self._steps, [])
+            if life.process.wait(600):
+                raise RuntimeError(life.said())
+            self._expected[mode] = invariants.read_summary(run)["weights_sha256"]
+        return self._expected[mode]
+
+    def _live(self, life: Life, mode: str, deadline: float) -> bool:
+        """Do things to it until it is over; whether it stood still for too long."""
+        moved, steps = perf_counter(), -1
+        names = [name for name in FAULTS if mode != "sequential" or name in ALONE]
+        weights = [FAULTS[name][0] for name in names]
+        while life.process.poll() is None:
+            if (now := life.steps()) != steps:
+                moved, steps = perf_counter(), now
+            if perf_counter() - moved > STALL_S:
+                return True
+            if perf_counter() > deadline:
+                tell(life.process.pid, signal.SIGTERM)
+                deadline = float("inf")
+            time.sleep(self._pause_s * self._chance.uniform(0.3, 1.7))
+            if steps > 0 and deadline < float("inf"):
+                name = self._chance.choices(names, weights)[0]
+                if FAULTS[name][1](life, self._chance):
+                    self.counts[name] += 1
+                    if name in ENDING:
+                        deadline = float("inf")
+        return False
+
+    def _look(self, life: Life, name: str, stalled: bool) -> bool:
+        """The invariants after a life; whether the session is over."""
+        found = [f"no progress for {STALL_S:g} s"] if stalled else []
+        code, said = life.process.returncode, life.said()
+        if code not in (0, 130, 143, -signal.SIGKILL) and not (code in (1, 2) and "error: " in said):
+            found.append(f"exit code {code}: {said[-2000:]}")
+        if code == 1:
+            found.append(f"the run gave up: {said[-2000:]}")
+        if "Traceback" in said.replace("Its traceback:\nTraceback", ""):
+            found.append(f"a traceback: {said[-2000:]}")
+        found += invariants.left_processes(life.token)
+        found += invariants.checkpoints(life.run)
+        found += invariants.counters(life.run, whole=code in (0, 130, 143) and not life.disk)
+        self.broken += [f"{name}: {what}" for what in found]
+        return bool(code == 0)
+
+    def _resume(self, run: Path) -> list[str]:
+        """How the next life begins, perhaps after some damage; the error must name the file and offer another one."""
+        steps = checkpoint.steps(run / "checkpoints")
+        if not steps:
+            return ["--overwrite"] if run.exists() else []
+        if len(steps) > 1 and self._chance.random() < 0.4:
+            self._damage(steps[-1])
+            self.counts["damaged checkpoint"] += 1
+            try:
+                checkpoint.find(run)
+                self.broken.append(f"{run.name}: a damaged checkpoint was taken for a good one")
+            except checkpoint.CheckpointError as error:
+                offered = str(error).rsplit("--resume ", 1)[-1]
+                if str(steps[-1]) not in str(error) or not Path(offered).is_dir():
+                    self.broken.append(f"{run.name}: damage without name or offer: {error}")
+                return ["--resume", offered]
+        return ["--resume"]
+
+    def _damage(self, path: Path) -> None:
+        file = path / self._chance.choice([checkpoint.STATE, checkpoint.MANIFEST])
+        content = bytearray(file.read_bytes())
+        match self._chance.choice(["cut", "flip", "remove"]):
+            case "cut":
+                file.write_bytes(content[: self._chance.randrange(len(content))])
+            case "flip" if file.name == checkpoint.STATE:
+                content[self._chance.randrange(len(content))] ^= 1 << self._chance.randrange(8)
+                file.write_bytes(content)
+            case _:
+                file.unlink()
+
+    def learns(self) -> float:
+        """The mean return of the last 100 episodes after a resumed run has gone on in peace."""
+        name = next(f"ppo-{number}" for number in reversed(range(self.sessions["ppo"])))
+        run, control = self._folder / name, self._folder / f"{name}-control"
+        target = invariants.table(run / "progress.csv")
+        life = Life("ppo", run, control, int(target[-1]["steps"]) + 60_000, self._resume_in_peace(run))
+        code = life.process.wait(900)
+        if code:
+            self.broken.append(f"{name}: the last run ended with {code}: {life.said()[-2000:]}")
+            return 0.0
+        mean = float(invariants.table(run / "progress.csv")[-1]["rollout/ep_rew_mean"])
+        if mean < 100.0:
+            self.broken.append(f"{name}: the last run has learned nothing (mean return {mean:.0f})")
+        return mean
+
+    def _resume_in_peace(self, run: Path) -> list[str]:
+        try:
+            checkpoint.find(run)
+        except checkpoint.CheckpointError as error:
+            return ["--resume", str(error).rsplit("--resume ", 1)[-1]]
+        return ["--resume"]
+
+
+def main() -> int:
+    """Run it; 1 if something broke."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=40_000, help="steps of a session")
+    parser.add_argument("--pause", type=float, default=0.8, help="mean seconds between faults")
+    parser.add_argument("--modes", nargs="*", default=list(MODES))
+    parser.add_argument("--keep", action="store_true", help="keep the runs")
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="paceline-chaos-"))
+    chaos = Chaos(folder, given.seed, given.steps, given.pause)
+    began = perf_counter()
+    deadline, turn = began + 60 * given.minutes, 0
+    while perf_counter() < deadline:
+        mode = given.modes[turn % len(given.modes)]
+        chaos.session(mode, deadline)
+        total = sum(chaos.counts.values())
+        print(f"{perf_counter() - began:6.0f} s  {mode:<10} {total:4} faults, {len(chaos.broken)} broken", flush=True)
+        turn += 1
+    mean = chaos.learns() if chaos.sessions["ppo"] else None
+    result: dict[str, Any] = {
+        "command": f"python benchmarks/faults/chaos.py --minutes {given.minutes:g} --seed {given.seed}",
+        "minutes": round((perf_counter() - began) / 60, 1),
+        "faults": sum(chaos.counts.values()),
+        "by_kind": dict(chaos.counts.most_common()),
+        "sessions": dict(chaos.sessions),
+        "lives": chaos.lives,
+        "equal_to_undisturbed": chaos.compared,
+        "mean_return_after": mean,
+        "broken": chaos.broken,
+    }
+    for name, count in chaos.counts.most_common():
+        print(f"{count:5}  {name}")
+    print(f"{result['faults']} faults in {result['lives']} lives of {sum(chaos.sessions.values())} runs")
+    print(f"{chaos.compared} runs with the weights of undisturbed ones; mean return after a last resume: {mean}")
+    print(f"invariants broken: {len(chaos.broken)}")
+    for what in chaos.broken:
+        print(f"BROKEN  {what}")
+    RESULT.write_text(json.dumps(result, indent=2) + "\n")
+    if given.keep or chaos.broken:
+        print(f"runs are kept in {folder}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 1 if chaos.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

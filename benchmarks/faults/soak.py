@@ -1,0 +1,133 @@
+"""Training with a worker killed every ten seconds: does memory or the number of open files grow?
+
+    python benchmarks/faults/soak.py --minutes 30
+
+Half of the time in step (ppo), half of it not (impala). The first quarter of each half is warm-up; the rest is compared
+by thirds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import sys
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+import psutil
+
+from paceline.measure.system import tree_memory_mb
+from paceline.train.config import TrainConfig
+from paceline.train.run import Run
+
+RESULT = Path(__file__).parents[1] / "results" / "soak.json"
+MOST_GROWTH_MB = 16.0
+"""Between the first and the last third: noise of allocators and of when a sample is taken."""
+MOST_FDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look, while all workers are there."""
+
+    at_s: float
+    driver_mb: float
+    tree_mb: float
+    fds: int
+    threads: int
+
+
+def soak(algo: str, seconds: float, every_s: float) -> tuple[list[Sample], int, int]:
+    """Train; returns samples, kills, replacements."""
+    config = TrainConfig.from_flat(
+        algo=algo, env="CartPole-v1", n_envs=16, num_workers=2, n_steps=64, n_eval_episodes=0, quiet=True, seed=1,
+        total_timesteps=10**12,
+    )  # fmt: skip
+    samples: list[Sample] = []
+    stop, kills, began, me = threading.Event(), [0], perf_counter(), psutil.Process()
+
+    def disturb(run: Run) -> None:
+        while not stop.wait(every_s * 0.8):
+            samples.append(
+                Sample(
+                    perf_counter() - began,
+                    me.memory_full_info().uss / 2**20,
+                    tree_memory_mb(),
+                    me.num_fds(),
+                    me.num_threads(),
+                )
+            )
+            if stop.wait(every_s * 0.2):
+                return
+            pid = run.training.runtime.pids()[kills[0] % 2]
+            try:
+                os.kill(pid, signal.SIGKILL)
+                kills[0] += 1
+            except ProcessLookupError:
+                continue
+
+    with Run(config) as run:
+        thread = threading.Thread(target=disturb, args=(run,))
+        thread.start()
+        try:
+            summary = run.go(seconds=seconds)
+        finally:
+            stop.set()
+            thread.join()
+    return samples, kills[0], summary.restarts
+
+
+def growth(samples: list[Sample], field: str) -> float:
+    """The median of the last third less that of the first, after the warm-up."""
+    values = [float(getattr(sample, field)) for sample in samples[len(samples) // 4 :]]
+    third = max(1, len(values) // 3)
+    return statistics.median(values[-third:]) - statistics.median(values[:third])
+
+
+def main() -> int:
+    """Run it; 1 if something grew."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--every", type=float, default=10.0, help="seconds between kills")
+    given = parser.parse_args()
+    result, bad = (
+        {"command": f"python benchmarks/faults/soak.py --minutes {given.minutes:g} --every {given.every:g}"},
+        [],
+    )
+    for algo in ("ppo", "impala"):
+        samples, kills, restarts = soak(algo, 30 * given.minutes, given.every)
+        grown = {field: round(growth(samples, field), 1) for field in ("driver_mb", "tree_mb", "fds", "threads")}
+        fds = [sample.fds for sample in samples]
+        print(
+            f"{algo}: {kills} kills, {restarts} replacements; growth {grown}; open files {min(fds)} to {max(fds)}",
+            flush=True,
+        )
+        for field, most in (
+            ("driver_mb", MOST_GROWTH_MB),
+            ("tree_mb", 2 * MOST_GROWTH_MB),
+            ("fds", MOST_FDS),
+            ("threads", 1),
+        ):
+            if grown[field] > most:
+                bad.append(f"{algo}: {field} grew by {grown[field]} (at most {most})")
+        if restarts < kills - 1:
+            bad.append(f"{algo}: {kills} kills but {restarts} replacements")
+        result[algo] = {
+            "kills": kills,
+            "replacements": restarts,
+            "growth": grown,
+            "samples": [asdict(one) for one in samples],
+        }  # type: ignore[assignment]
+    verdict = "flat" if not bad else "; ".join(bad)
+    print(f"verdict: {verdict}")
+    RESULT.write_text(json.dumps({**result, "verdict": verdict}, indent=2) + "\n")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""`paceline verify PATH`: is this checkpoint whole, and what is in it? Runs nothing that it finds there."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from paceline.errors import ConfigError, nearest
+
+
+def run(argv: Sequence[str]) -> int:
+    """Check every byte; exit code 1 if something is damaged. Needs no torch."""
+    parser = argparse.ArgumentParser(
+        prog="paceline verify",
+        description="Check the sha256 of every file, the format and the shapes of a checkpoint, of a model, or of all "
+        "that a run has; list what is in them. Nothing in them is run. Exit code 1 if one is damaged.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("path", metavar="PATH", help="a checkpoint, a saved model, or a run folder")
+    parser.add_argument("--quiet", action="store_true", help="a line for each, without its contents")
+    given, unknown = parser.parse_known_args(list(argv))
+    if unknown:
+        raise ConfigError(
+            f"verify {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], ['--quiet', '--help'])}"
+        )
+    from paceline.insight.verify import earlier_good, newest_good, verify
+
+    path, console = Path(given.path), Console(highlight=False, soft_wrap=True)
+    verdicts = verify(path)
+    for one in verdicts:
+        if one.good:
+            console.print(f"[green]good[/]     {one.path}")
+        else:
+            console.print("[red]damaged[/]  ", end="")
+            console.print(one.error, markup=False)
+        for line in () if given.quiet else one.contents:
+            console.print(f"         {line}", markup=False)
+    if all(one.good for one in verdicts):
+        return 0
+    good = newest_good(verdicts) or earlier_good(path)
+    rest = f"The newest good one is {good}" if good else "There is no good one beside it"
+    console.print(f"{sum(not one.good for one in verdicts)} of {len(verdicts)} damaged. {rest}.", markup=False)
+    return 1

@@ -1,0 +1,25 @@
+"""Where the time of a worker went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CollectTimes:
+    """Where a worker's rollout went."""
+
+    env_s: float
+    inference_s: float
+    total_s: float
+    learn_s: float = 0.0
+    """Computing gradients, since the rollout before."""
+
+    def plus(self, other: CollectTimes) -> CollectTimes:
+        """Both together."""
+        return CollectTimes(
+            self.env_s + other.env_s,
+            self.inference_s + other.inference_s,
+            self.total_s + other.total_s,
+            self.learn_s + other.learn_s,
+        )

@@ -1,0 +1,108 @@
+"""Watches a job that runs in this very process: nobody can replace it, but somebody can say where it hangs.
+
+    main thread   envs.step, envs.step, ...          moves a counter with every row
+    watchdog      asleep, a look, asleep             at rest for too long: logs the stack, and breaks the step off
+
+A hang in Python is broken off by a signal whose handler raises. One in C that keeps the interpreter is not, since
+nothing else gets to run: then a timer in C prints the stack, again and again, and ending the process is up to the user.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from types import FrameType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.errors import EnvError
+from paceline.memory.lines import BEAT, envs_of
+from paceline.runtime.worker_handle import STARTING
+
+_log = logging.getLogger(__name__)
+
+
+class Watchdog:
+    """A thread that looks at the counter now and then.
+
+    Args:
+        line: The job's line of shared memory.
+        start_timeout_s: How long an env may take to be reset for the first time.
+        step_timeout_s: How long the counter may rest otherwise.
+    """
+
+    def __init__(self, line: NDArray[np.int64], start_timeout_s: float, step_timeout_s: float) -> None:
+        self._line, self._start_s, self._step_s = line, start_timeout_s, step_timeout_s
+        self._command, self._watched = "", 0
+        self._beat, self._moved = int(line[BEAT]), perf_counter()
+        self._verdict = ""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def over(self, command: str) -> Iterator[None]:
+        """Look after what is done inside.
+
+        Raises:
+            EnvError: It stood still for too long; the stack is in the log.
+        """
+        breakable = hasattr(signal, "SIGUSR2") and threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGUSR2, self._break_off) if breakable else None
+        self._moved, self._verdict = perf_counter(), ""
+        self._command, self._watched = command, threading.get_ident() if breakable else 0
+        try:
+            yield
+        finally:
+            self._command = ""
+            if breakable:
+                signal.signal(signal.SIGUSR2, before)
+
+    def close(self) -> None:
+        """End the thread. Idempotent."""
+        self._ended.set()
+        self._thread.join(1.0)
+
+    def _watch(self) -> None:
+        armed_s, shortest_s = -1e9, min(self._start_s, self._step_s)
+        longest_s = max(self._start_s, self._step_s)
+        while not self._ended.wait(min(1.0, shortest_s / 4)):
+            if (now := perf_counter()) - armed_s > longest_s / 2 and sys.stderr is not None:
+                # Put off for as long as this thread gets to run.
+                faulthandler.dump_traceback_later(1.5 * longest_s, repeat=True, file=sys.__stderr__ or sys.stderr)
+                armed_s = now
+            self._look(now)
+        faulthandler.cancel_dump_traceback_later()
+
+    def _look(self, now: float) -> None:
+        command, beat = self._command, int(self._line[BEAT])
+        if beat != self._beat or not command:
+            self._beat, self._moved = beat, now
+            return
+        timeout_s = self._start_s if command in STARTING or not beat else self._step_s
+        if now - self._moved <= timeout_s or self._verdict:
+            return
+        where = envs_of(self._line)
+        silent_s = now - self._moved
+        self._verdict = (
+            f"{where or 'the envs'}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
+            "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s). On workers "
+            "(--num-workers 1) a hung env is replaced."
+        )
+        frame = sys._current_frames().get(self._watched or threading.main_thread().ident or 0)
+        _log.error("%s\nIts stack:\n%s", self._verdict, "".join(traceback.format_stack(frame)))
+        if self._watched and hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(self._watched, signal.SIGUSR2)
+
+    def _break_off(self, _number: int, _frame: FrameType | None) -> None:
+        # It may have moved on since the signal was sent.
+        if self._verdict and self._command and int(self._line[BEAT]) == self._beat:
+            raise EnvError(self._verdict)

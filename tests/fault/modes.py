@@ -1,0 +1,46 @@
+"""Every way to train, small, for tests that hold in all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.train.config import TrainConfig
+
+FAULT = "paceline.envs.fault:FaultEnv"
+SEED = 5
+
+MODES: dict[str, dict[str, Any]] = {
+    "sequential": {"num_workers": 0},
+    "parallel": {},
+    "threads": {"env_threads": 4},
+    "pipeline": {"pipeline": True},
+    "impala": {"algo": "impala"},
+    "a3c": {"algo": "a3c"},
+    "dqn": {"algo": "dqn"},
+    "dqn-async": {"algo": "dqn", "schedule": "async", "samples_per_insert": 4.0},
+}
+EXACT = ("parallel", "threads", "pipeline", "dqn")
+"""Where a lost worker leaves no trace in the weights."""
+ASYNC = ("impala", "a3c", "dqn-async")
+WORKERS = (*EXACT, *ASYNC)
+
+
+def config(mode: str, env: Any = FAULT, *, env_kwargs: dict[str, Any] | None = None, **more: Any) -> TrainConfig:
+    """A run of that mode: 8 envs on two workers, 4 of them each."""
+    settings: dict[str, Any] = {
+        "env": env,
+        "env_kwargs": {"run_seed": SEED, **(env_kwargs or {})} if env == FAULT else env_kwargs or {},
+        "n_envs": 8,
+        "num_workers": 2,
+        "env_threads": 1,
+        "total_timesteps": 1600,
+        "n_eval_episodes": 0,
+        "quiet": True,
+        "seed": SEED,
+        **MODES[mode],
+    }
+    if settings.get("algo") == "dqn":
+        settings |= {"learning_starts": 200, "batch_size": 32, "buffer_size": 4000, "n_steps": 16}
+    else:
+        settings |= {"n_steps": 16}
+    return TrainConfig.from_flat(**{**settings, **more})

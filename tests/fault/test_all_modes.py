@@ -1,0 +1,178 @@
+"""What a user meets in every mode alike: errors of envs, numbers that are none, signals, a learner that fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from tests.fault.modes import FAULT, MODES, WORKERS, config
+
+from paceline.errors import EnvError, LearnerError, PacelineError, WorkerError
+from paceline.train import checkpoint
+from paceline.train.callbacks import Callbacks
+from paceline.train.run import Run, open_folder
+
+HERE = {"env_index": 6, "at_step": 4, "at_episode": 1}
+
+
+def failure(settings: Any, kind: type[PacelineError] = PacelineError) -> str:
+    with Run(settings) as run:
+        pids = run.training.runtime.pids()
+        with pytest.raises(kind) as caught:
+            run.go()
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_step_that_raises_is_one_error_with_all_that_is_needed(mode: str) -> None:
+    text = failure(
+        config(mode, env_kwargs={"mode": "raise", **HERE}), EnvError if mode == "sequential" else WorkerError
+    )
+    assert "env 6 (seed 5, episode 1) raised in step 4 with action " in text
+    assert "RuntimeError: fault in step, as asked" in text
+    assert ("worker 1 (pid " in text) == (mode != "sequential")
+    assert ("Its traceback:" in text) == (mode != "sequential")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("what", ["nan_obs", "nan_reward"])
+def test_numbers_that_are_none_end_the_run_and_are_named(mode: str, what: str) -> None:
+    settings = config(mode, env_kwargs={"mode": what, **HERE})
+    with Run(settings) as run:
+        with pytest.raises(PacelineError, match="is not finite") as caught:
+            run.go()
+        assert np.isfinite(run.training.weights.vector.numpy()).all()
+    text = str(caught.value)
+    assert "env 6 (" in text
+    assert "episode 1" in text
+    assert ("observation 'obs'" if what == "nan_obs" else "reward") in text
+    assert "--on-nan" in text
+
+
+@pytest.mark.parametrize("mode", ["sequential", "parallel", "a3c", "dqn-async"])
+def test_numbers_that_are_none_may_be_replaced(mode: str, tmp_path: Path) -> None:
+    kwargs = {"mode": "nan_obs", "env_index": 6, "at_episode": 1}
+    settings = config(mode, env_kwargs=kwargs, on_nan="replace", output_dir=tmp_path / "run")
+    with Run(settings, folder=open_folder(settings)) as run:
+        summary = run.go()
+        assert np.isfinite(run.training.weights.vector.numpy()).all()
+    assert summary.not_finite == 1
+    assert summary.skipped_updates == 0
+    assert "1 numbers that are not finite, the last in env 6; 0 stands" in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_with_a_warning_updates_that_suffer_are_left_out_and_counted() -> None:
+    kwargs = {"mode": "nan_obs", "env_index": 6, "at_episode": 1}
+    with Run(config("parallel", env_kwargs=kwargs, on_nan="warn", n_epochs=2, batch_size=64)) as run:
+        summary = run.go()
+        assert np.isfinite(run.training.weights.vector.numpy()).all()
+    assert summary.finished
+    assert summary.not_finite == 1
+    assert summary.skipped_updates >= 1
+
+
+class Signal:
+    """Sends this process a signal after a few updates."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self._number = number
+
+    def on_update(self, moment: Any) -> None:
+        if moment.iteration == 3:
+            os.kill(os.getpid(), self._number)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_signal_ends_at_a_safe_point_with_a_checkpoint_that_goes_on(mode: str, tmp_path: Path) -> None:
+    settings = config(mode, "CartPole-v1", output_dir=tmp_path / "run", total_timesteps=10**8)
+    with Run(settings, folder=open_folder(settings)) as run:
+        summary = run.go(callbacks=Callbacks([Signal(signal.SIGINT)]))
+    assert (summary.stop_reason, summary.finished) == ("SIGINT", False)
+    assert checkpoint.load(checkpoint.find(tmp_path / "run")).meta["steps"] == summary.steps
+    again = settings.merge(resume=True)
+    with Run(again, folder=open_folder(again)) as run:
+        assert run.training.tracker.steps == summary.steps
+        assert run.go(steps=500).steps > summary.steps
+
+
+@pytest.mark.parametrize("mode", WORKERS)
+def test_a_learner_that_raises_leaves_nobody_waiting(mode: str) -> None:
+    with Run(config(mode, env_kwargs={})) as run:
+        pids = run.training.runtime.pids()
+
+        def broken(batch: Any, progress: float) -> dict[str, float]:
+            raise ArithmeticError("the learner is broken")
+
+        run.training.learner.update = broken
+        with pytest.raises(ArithmeticError, match="broken"):
+            run.go()
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def test_all_workers_may_die_at_once() -> None:
+    with Run(config("parallel")) as run:
+        for pid in run.training.runtime.pids():
+            os.kill(pid, signal.SIGKILL)
+        summary = run.go()
+    assert summary.finished
+    assert summary.restarts == 2
+
+
+def test_a_device_without_memory_names_the_settings_and_the_checkpoint(tmp_path: Path) -> None:
+    settings = config("dqn", output_dir=tmp_path / "run", save_freq=200)
+    with Run(settings, folder=open_folder(settings)) as run:
+        update, calls = run.training.learner.update, [0]
+
+        def short(batch: Any, progress: float) -> Any:
+            calls[0] += 1
+            if calls[0] > 4:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            return update(batch, progress)
+
+        run.training.learner.update = short
+        with pytest.raises(LearnerError) as caught:
+            run.go()
+    text = str(caught.value)
+    for name in ("batch_size=32", "buffer_size=4000", "--learning-steps-per-batch", "Tried to allocate 2.00 GiB"):
+        assert name in text, text
+    assert "The last checkpoint is " in text
+
+
+def test_an_env_that_never_ends_is_told_and_evaluated_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paceline.train.keeper.LONG_EPISODE", 100)
+    monkeypatch.setattr("paceline.train.evaluate.Evaluator.__init__.__kwdefaults__", {"max_steps": 50})
+    endless = {"episode_length": 10**9}
+    settings = config(
+        "sequential", FAULT, env_kwargs=endless, output_dir=tmp_path / "run", total_timesteps=2000, n_eval_episodes=2
+    )
+    with Run(settings, folder=open_folder(settings)) as run:
+        summary = run.go()
+    assert summary.episodes == 0
+    assert summary.final_eval is not None
+    assert summary.final_eval.mean_ep_length == 50
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "no episode has ended in" in log
+    assert "2 of 2 episodes were cut" in log
+
+
+def test_a_run_by_time_does_not_look_at_the_clock_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, jumps = __import__("time").time, [0.0]
+
+    def jumping() -> float:
+        jumps[0] -= 3600.0
+        return float(real()) + jumps[0]
+
+    monkeypatch.setattr("time.time", jumping)
+    with Run(config("sequential", total_timesteps=10**8)) as run:
+        summary = run.go(seconds=0.5)
+    assert summary.stop_reason == "duration"
+    assert 0.5 <= summary.wall_s < 20.0

@@ -1,0 +1,116 @@
+"""Workers that hang: named, shown, killed and replaced; and workers that are only slow."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fault.modes import ASYNC, EXACT, config
+
+from paceline.errors import EnvError, WorkerDied, WorkerHung
+from paceline.measure.record import Summary
+from paceline.train.run import Run, open_folder
+
+HANG = {"env_index": 6, "at_step": 4, "at_episode": 1}
+
+
+def go(settings: Any) -> Summary:
+    with Run(settings, folder=open_folder(settings) if settings.run.output_dir else None) as run:
+        return run.go()
+
+
+@pytest.mark.parametrize(("mode", "how"), [*((mode, "hang") for mode in EXACT), ("parallel", "hang_gil")])
+def test_a_hung_worker_is_replaced_and_the_run_is_the_same(mode: str, how: str, tmp_path: Path) -> None:
+    expected = go(config(mode))
+    kwargs = {"mode": how, "once": str(tmp_path / "happened"), **HANG}
+    found = go(config(mode, env_kwargs=kwargs, env_timeout_s=1.0, output_dir=tmp_path / "run"))
+    assert found.restarts >= 1
+    assert found.strayed == 0
+    assert (found.weights_sha256, found.episodes) == (expected.weights_sha256, expected.episodes)
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "worker 1 (pid " in log
+    assert "no sign of life in `collect`, at env 6 for" in log
+    assert 'fault.py", line' in log, "its stack"
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["restarts"] == found.restarts
+
+
+@pytest.mark.parametrize(("mode", "how"), [*((mode, "hang") for mode in ASYNC), ("impala", "hang_gil")])
+def test_where_nobody_waits_a_hung_worker_is_replaced_too(mode: str, how: str, tmp_path: Path) -> None:
+    kwargs = {"mode": how, "once": str(tmp_path / "happened"), **HANG}
+    with Run(config(mode, env_kwargs=kwargs, env_timeout_s=1.0)) as run:
+        summary = run.go(seconds=3.0)
+        notes = run.training.rollouts.restarts.notes()
+    assert (tmp_path / "happened").exists()
+    assert summary.restarts >= 1
+    assert summary.strayed >= 4, "all envs of the worker"
+    assert notes == [], "all was told"
+
+
+def test_a_stopped_worker_is_replaced() -> None:
+    with Run(config("parallel", env_timeout_s=1.0)) as run:
+        os.kill(run.training.runtime.pids()[0], signal.SIGSTOP)
+        summary = run.go()
+    assert summary.restarts == 1
+
+
+def test_a_worker_that_hangs_at_its_start_ends_the_run_by_name() -> None:
+    kwargs = {"mode": "slow_reset", "env_index": 2, "hang_s": 60.0}
+    with pytest.raises(WorkerHung, match=r"worker 0 .*`reset`, at env 2 .*limit 1 s.*--start-timeout-s"):
+        go(config("parallel", env_kwargs=kwargs, start_timeout_s=1.0))
+
+
+def test_a_slow_start_is_a_notice_and_each_env_has_its_own_time(caplog: pytest.LogCaptureFixture) -> None:
+    """Four envs of a worker that take 0.7 s each: more than the limit together, and nothing is dropped."""
+    kwargs = {"mode": "slow_reset", "hang_s": 0.7}
+    with caplog.at_level(logging.WARNING, "paceline"):
+        summary = go(config("parallel", env_kwargs=kwargs, start_timeout_s=2.0, env_timeout_s=1.0, total_timesteps=128))
+    assert summary.restarts == 0
+
+
+def test_a_slow_first_reset_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    kwargs = {"mode": "slow_reset", "env_index": 2, "hang_s": 1.5}
+    with caplog.at_level(logging.WARNING, "paceline"):
+        summary = go(config("parallel", env_kwargs=kwargs, start_timeout_s=2.5, total_timesteps=128))
+    assert summary.restarts == 0
+    assert "silent in `reset`, at env 2 for" in caplog.text
+    assert "--start-timeout-s" in caplog.text
+
+
+def test_envs_that_crash_at_one_place_begin_new_episodes_in_the_end(tmp_path: Path) -> None:
+    """Put back exactly, it would crash exactly there again; the last attempt goes elsewhere, and the run goes on."""
+    kwargs = {"mode": "exit", "env_index": 6, "at_step": 4, "at_episode": 1}
+    summary = go(config("parallel", env_kwargs=kwargs, output_dir=tmp_path / "run"))
+    assert summary.finished
+    assert (summary.restarts, summary.strayed) == (3, 4)
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "it left with exit code 7" in log
+    assert "worker 1: envs 4-7 began new episodes." in log
+
+
+@pytest.mark.parametrize("mode", ["parallel", "pipeline", "dqn"])
+def test_recovery_by_restart_begins_new_episodes(mode: str, tmp_path: Path) -> None:
+    kwargs = {"mode": "exit", "once": str(tmp_path / "happened"), **HANG}
+    summary = go(config(mode, env_kwargs=kwargs, recovery="restart", output_dir=tmp_path / "run"))
+    assert (summary.restarts, summary.strayed) == (1, 4)
+    assert "worker 1: envs 4-7 began new episodes." in (tmp_path / "run" / "train.log").read_text()
+
+
+@pytest.mark.parametrize("mode", ["parallel", "impala", "dqn-async"])
+def test_recovery_by_failing_ends_the_run(mode: str, tmp_path: Path) -> None:
+    kwargs = {"mode": "exit", "once": str(tmp_path / "happened"), **HANG}
+    with pytest.raises(WorkerDied, match=r"(?s)exit code 7.*recovery is `fail`"):
+        go(config(mode, env_kwargs=kwargs, recovery="fail"))
+
+
+def test_without_workers_a_hang_ends_the_run_by_name(tmp_path: Path) -> None:
+    kwargs = {"mode": "hang", **HANG}
+    before = signal.getsignal(signal.SIGUSR2)
+    with pytest.raises(EnvError, match=r"env 6: no sign of life in `collect` for .*--num-workers 1"):
+        go(config("sequential", env_kwargs=kwargs, env_timeout_s=1.0, output_dir=tmp_path / "run"))
+    assert signal.getsignal(signal.SIGUSR2) == before
+    assert 'fault.py", line' in (tmp_path / "run" / "train.log").read_text()
