@@ -12,6 +12,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 VENVS = HERE / ".venvs"
 STAMP, FAILURE = ".installed", ".failed"
+NO_DEPS = "# no-deps"
+"""A line of pins that are complete, and to be installed whatever the packages say of each other."""
 OURS = "paceline"
 """Not from an index: the source this file lies beside."""
 
@@ -34,13 +36,14 @@ def build(name: str) -> str | None:
         return None
     print(f"building the environment of {name}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
+    alone = ["--no-deps"] if NO_DEPS in pins.splitlines() else []
     torch = [line for line in pins.splitlines() if line.startswith("torch==")]
     pip = [str(python_of(name)), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     commands = [
         [sys.executable, "-m", "venv", str(folder)],
         # By itself and first: where something else may choose the build of torch, gigabytes of CUDA come along.
-        [*pip, *torch],
-        [*pip, "-r", str(requirements)],
+        *([[*pip, *torch]] if torch else []),
+        [*pip, *alone, "-r", str(requirements)],
     ]
     if name == OURS:
         commands.append([*pip, "--no-deps", "--editable", str(HERE.parent)])

@@ -62,9 +62,7 @@ def pufferlib_mp(make: Callable[[], Any], n: int) -> Built:
     import pufferlib.emulation
     import pufferlib.vector
 
-    def creator(*_: Any, buf: Any = None, seed: int = 0, **__: Any) -> Any:
-        return pufferlib.emulation.GymnasiumPufferEnv(env_creator=make, buf=buf, seed=seed)
-
+    creator = partial(pufferlib.emulation.GymnasiumPufferEnv, env_creator=make)
     workers = min(n, len(os.sched_getaffinity(0)))
     vec = pufferlib.vector.make(creator, backend=pufferlib.vector.Multiprocessing, num_envs=n, num_workers=workers)
     vec.reset(seed=0)
