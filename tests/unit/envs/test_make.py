@@ -225,6 +225,9 @@ def test_native_vector_envs_are_used_where_they_pay() -> None:
     recipe = EnvRecipe(source="CartPole-v1")
     assert not recipe.use_native(NATIVE_FROM - 1)
     assert recipe.use_native(NATIVE_FROM)
+    sooner = EnvRecipe(source="paceline/NetworkDefence-v0")  # says from which size on
+    assert not sooner.use_native(1)
+    assert sooner.use_native(2)
     assert not EnvRecipe(source="Pendulum-v1").use_native(64)
     assert not EnvRecipe(source=Walk).use_native(64)
     assert not EnvRecipe(source="CartPole-v1", native_vector="never").use_native(64)

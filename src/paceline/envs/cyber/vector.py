@@ -44,6 +44,7 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
         "render_modes": ["ansi"],
         "render_fps": 4,
         "autoreset_mode": AutoresetMode.SAME_STEP,
+        "native_from": 2,  # a step of ten games takes little longer than one of a single game
     }
     extras = EXTRAS
 
