@@ -320,7 +320,7 @@ def _fresh(value: Any) -> Any:
 
 
 def _vector_metadata(target: Registered) -> dict[str, Any] | None:
-    """What a vector implementation says of itself; None if it does not say how it resets: it cannot be stepped safely."""
+    """What a vector env says of itself; None if not how it resets: it cannot be stepped safely then."""
     try:
         creator: Any = target.vector_entry_point
         creator = load_env_creator(creator) if isinstance(creator, str) else creator
