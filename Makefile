@@ -13,6 +13,8 @@ STAMP := $(VENV)/.installed
 SB3_VENV := benchmarks/.venv-sb3
 SB3_STAMP := $(SB3_VENV)/.installed
 PYTEST_ARGS ?=
+# Test processes at once. Many tests start workers of their own: more than four gain little.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 # For the timed runs: hours (or 90s, 15m, 2h), the env, worker processes, where the runs and the comparison go,
 # and anything else for the command, such as ARGS=--overwrite.
 DURATION ?= 1.0
@@ -88,7 +90,7 @@ layers: setup
 	@$(BIN)/python -m pytest -q tests/unit/test_layers.py
 
 unit: setup
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 # In an environment of its own, so that the default suite stays what it is without extras.
 test-sb3: ## The adapter for stable-baselines3, with its extra, in .venv-sb3
@@ -176,7 +178,7 @@ bench-workers: setup ## Memory of a worker, and the time until eight are up
 	@$(BIN)/python benchmarks/workers.py
 
 docs: setup ## Run the code in README.md and docs/
-	@$(BIN)/python -m pytest -q tests/docs $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal tests/docs $(PYTEST_ARGS)
 
 clean: ## Remove caches (not .venv, not runs/)
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,13 +1,19 @@
-"""What every test gets: one thread per pool, and a check that it leaves nothing behind."""
+"""What every test gets: one thread per pool, a check that it leaves nothing behind, and its turn to be alone.
+
+Under pytest-xdist all of this is per process: each has a fork server, a token and so children of its own.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -17,8 +23,20 @@ from hypothesis import HealthCheck, settings
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-# One fork server serves the whole session, with what whoever starts it first has preloaded: have it be all.
-multiprocessing.set_forkserver_preload(["paceline.train.program"])
+PRELOAD = ("paceline.train.program", "gymnasium.envs.classic_control")
+_set_preload = multiprocessing.set_forkserver_preload
+
+
+def _preload_all(modules: Sequence[str]) -> None:
+    """One fork server serves the whole session, with what the first to start it asked for: have it be all.
+
+    Without, after a test that asks for less, every worker of every later test would load torch for itself.
+    """
+    _set_preload(list(dict.fromkeys([*PRELOAD, *modules])))
+
+
+_preload_all(())
+multiprocessing.set_forkserver_preload = _preload_all  # type: ignore[assignment]
 
 settings.register_profile("paceline", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("paceline")
@@ -32,6 +50,30 @@ GRACE_S = 3.0
 SHM = Path("/dev/shm")
 LASTING = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 """Servers that multiprocessing starts once and keeps, by design, until this process ends."""
+
+HERE = Path(__file__)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """While a test marked `alone` runs, the other processes of pytest-xdist wait; outside of its time limit."""
+    if not hasattr(item.config, "workerinput"):
+        return (yield)
+    with _turn(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
+
+
+@contextmanager
+def _turn(*, alone: bool) -> Iterator[None]:
+    """Locks end with their process, and two files that are there anyway leave nothing to clean up."""
+    with HERE.open() as door, HERE.with_name("jobs.py").open() as room:
+        fcntl.flock(door, fcntl.LOCK_EX)  # whoever waits here for the others to leave keeps out those who come later
+        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(door, fcntl.LOCK_UN)
+        try:
+            yield
+        finally:
+            fcntl.flock(room, fcntl.LOCK_UN)  # not by closing: a forked child may have the file, too
 
 
 @pytest.fixture(autouse=True)

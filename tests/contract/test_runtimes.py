@@ -28,6 +28,8 @@ from paceline.runtime.protocol import Program, Runtime, shares
 from paceline.runtime.worker_handle import describe_exit
 
 KINDS = ("inline", "forkserver", "spawn", "fork")
+SLOW_SPAWN = pytest.param("spawn", marks=pytest.mark.slow)
+"""Every spawned worker takes seconds: by default one runtime of them is shared, and one is closed."""
 WORKERS = 2
 
 
@@ -145,7 +147,7 @@ def test_a_hand_that_fails_is_the_drivers_own_error() -> None:
             it.runtime.work(20)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["inline", "forkserver", SLOW_SPAWN, "fork"])
 def test_work_that_raises_is_an_error_with_its_traceback(kind: str) -> None:
     with running(kind) as it:
         it.arena["mode"][0] = RAISE
@@ -188,7 +190,7 @@ def test_with_a_hand_of_its_own_the_driver_does_what_a_dead_worker_had_claimed()
         it.runtime.work(4)
 
 
-@pytest.mark.parametrize("kind", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("kind", ["forkserver", SLOW_SPAWN, "fork"])
 def test_a_dead_worker_is_replaced_and_what_the_others_said_is_kept(kind: str) -> None:
     with running(kind, workers=3) as it:
         before = it.runtime.pids()

@@ -39,7 +39,7 @@ ASSIGNMENT = re.compile(r"\w+=\S*")
 SHRINK = 256
 """By how much budgets of steps are divided: 100,000 becomes 390, and twice as much stays twice as much."""
 SMALL = {"--n-steps": "8", "--n-eval-episodes": "1"}
-"""What every `train` command that is run has instead of its own. Its batch size is then one full batch."""
+"""What every `train` and `train-many` that is run has instead of its own. Its batch size is then one full batch."""
 SHORT_BENCH = {"--rounds": "1", "--window-s": "0.05", "--n-steps": "8"}
 COUNTED = ("--total-episodes", "--num-episodes", "--eval-freq", "--save-freq")
 """Flags of `train` whose numbers are cut like the budget."""
@@ -129,7 +129,7 @@ def _short(words: list[str]) -> list[str]:
     command, *rest = words
     if command == "bench":
         return [command, *_replaced(rest, SHORT_BENCH)]
-    if command != "train":
+    if command not in ("train", "train-many"):
         return words
     given = dict(itertools.pairwise(rest))
     steps = given.get("--total-timesteps", "2e5" if "--resume" in rest else "1e5")
@@ -192,6 +192,7 @@ def test_commands_run(
     """In order, because some go on with what an earlier one wrote. The self-test itself is tested elsewhere."""
     _prepare(page, tmp_path, monkeypatch)
     monkeypatch.setattr("paceline.insight.selftest.parts", lambda *_: [])
+    monkeypatch.setattr("paceline.train.layout.CALIBRATION_S", 0.05)
     monkeypatch.setitem(sys.modules, "wandb", MagicMock())  # what it is told is tested elsewhere
     for block in _blocks(page):
         if block.language != "bash" or not block.tested:

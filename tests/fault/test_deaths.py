@@ -22,6 +22,7 @@ from paceline.measure.record import Summary
 from paceline.memory.replay import Replay
 from paceline.runtime.protocol import Share
 from paceline.train.async_rollouts import AsyncRollouts
+from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.config import TrainConfig
 from paceline.train.orders import Orders
 from paceline.train.replay_stream import ReplayStream
@@ -48,13 +49,26 @@ def config(algo: str, **more: Any) -> TrainConfig:
 
 
 @contextmanager
-def killing(run: Run, kills: int, every_s: float, seed: int = 0) -> Iterator[list[int]]:
-    """Kill random workers while the block runs; yields the pids that were killed so far."""
+def killing(run: Run, kills: int, *, every_steps: int = 0, every_s: float = 0.0, seed: int = 0) -> Iterator[list[int]]:
+    """Kill random workers while the block runs; yields the pids that were killed so far.
+
+    Counted in steps, kills come as often in a run on a busy machine as on a quiet one; at which moment of its work
+    they meet a worker is left to chance either way.
+    """
     killed: list[int] = []
     stop, chance = threading.Event(), random.Random(seed)
 
+    def due() -> bool:
+        """Wait for the next kill; False if the block ends before."""
+        share = chance.uniform(0.5, 1.5)
+        steps = run.training.tracker.steps + every_steps * share
+        ended = stop.wait(every_s * share)
+        while not ended and run.training.tracker.steps < steps:
+            ended = stop.wait(0.001)
+        return not ended
+
     def kill() -> None:
-        while len(killed) < kills and not stop.wait(every_s * chance.uniform(0.5, 1.5)):
+        while len(killed) < kills and due():
             pid = chance.choice(run.training.runtime.pids())
             if pid not in killed:
                 os.kill(pid, signal.SIGKILL)
@@ -67,6 +81,21 @@ def killing(run: Run, kills: int, every_s: float, seed: int = 0) -> Iterator[lis
     finally:
         stop.set()
         thread.join()
+
+
+class Replaced:
+    """Stops a run some updates after so many workers have been replaced."""
+
+    def __init__(self, run: Run, workers: int, updates: int = 10) -> None:
+        self._restarts, self._workers, self._left = run.training.rollouts.restarts, workers, updates
+
+    def on_update(self, moment: Moment) -> bool:
+        self._left -= self._restarts.count >= self._workers
+        return self._left > 0
+
+
+def go_until_replaced(run: Run, workers: int) -> Summary:
+    return run.go(steps=10**9, callbacks=Callbacks([Replaced(run, workers)]))
 
 
 def poison(slots: Any, columns: slice) -> None:
@@ -102,10 +131,10 @@ def test_async_training_goes_on_and_no_torn_slot_is_learned(algo: str, monkeypat
         order(self, worker, into)
 
     monkeypatch.setattr(Orders, "_order", poisoned)
-    with Run(config(algo, total_timesteps=60_000)) as run:
+    with Run(config(algo)) as run:
         batches = check_learned_batches(run)
-        with killing(run, kills=3, every_s=0.7) as killed:
-            summary = run.go(seconds=5)
+        with killing(run, kills=3, every_steps=2000) as killed:
+            summary = go_until_replaced(run, 3)
         assert len(killed) == 3
         assert summary.restarts == 3
         assert batches() > 10
@@ -146,13 +175,13 @@ def test_in_step_with_each_other_the_run_is_the_same_as_without_the_deaths(
             self._slots.array(name)[:-1] = np.nan
         begin(self, version)
 
-    settings = config("ppo", **SYNC[mode], total_timesteps=48_000)
+    settings = config("ppo", **SYNC[mode], total_timesteps=12_000)
     with Run(settings) as run:
         expected = run.go()
     monkeypatch.setattr(Rollouts, "begin", poisoned)
     with Run(settings) as run:
         check_learned_batches(run)
-        with killing(run, kills=3, every_s=0.4) as killed:
+        with killing(run, kills=3, every_steps=2000) as killed:
             summary = run.go()
     assert killed
     assert len(killed) - 1 <= summary.restarts <= len(killed)  # the last may have come too late to be missed
@@ -170,17 +199,17 @@ def test_a_worker_that_dies_again_and_again_is_given_up_with_the_count() -> None
 
 def test_a_death_is_told(tmp_path: Path) -> None:
     settings = config("impala", output_dir=tmp_path / "run")
-    with Run(settings, folder=open_folder(settings)) as run, killing(run, kills=1, every_s=0.2):
-        run.go(seconds=2)
+    with Run(settings, folder=open_folder(settings)) as run, killing(run, kills=1, every_steps=500):
+        go_until_replaced(run, 1)
     log = (tmp_path / "run" / "train.log").read_text()
     assert "killed by SIGKILL" in log
     assert "It is replaced, and training goes on." in log
 
 
 def test_envs_that_cannot_be_put_back_begin_new_episodes_and_that_is_told(tmp_path: Path) -> None:
-    settings = config("ppo", native_vector="always", output_dir=tmp_path / "run", total_timesteps=10**9)
-    with Run(settings, folder=open_folder(settings)) as run, killing(run, kills=1, every_s=0.3):
-        run.go(seconds=2.5)
+    settings = config("ppo", native_vector="always", output_dir=tmp_path / "run")
+    with Run(settings, folder=open_folder(settings)) as run, killing(run, kills=1, every_steps=500):
+        go_until_replaced(run, 1)
     log = (tmp_path / "run" / "train.log").read_text()
     assert "could not be put back." in log
     assert "began new episodes." in log
@@ -255,8 +284,8 @@ def test_replay_rows_torn_by_a_killed_worker_are_never_drawn(monkeypatch: pytest
     settings = dqn(schedule="async", samples_per_insert=4.0, prioritized=True, n_steps=32, buffer_size=2000)
     monkeypatch.setattr(ReplayStream, "_post", poisoned)
     with Run(settings) as run:
-        with killing(run, kills=3, every_s=0.5) as killed:
-            summary = run.go(seconds=4)
+        with killing(run, kills=3, every_steps=800) as killed:
+            summary = go_until_replaced(run, 3)
         assert len(killed) == 3
         assert summary.restarts == 3
         assert drawn[0] > 100
@@ -266,10 +295,10 @@ def test_replay_rows_torn_by_a_killed_worker_are_never_drawn(monkeypatch: pytest
 @pytest.mark.parametrize("env", ["CartPole-v1", "paceline/TicTacToe-v0"])
 def test_in_batches_dqn_is_the_same_as_without_the_deaths(env: str) -> None:
     games = {"opponents": {"random": 0.2, "self": 0.8}, "opponent_sampling": "hardest", "snapshot_every": 100}
-    settings = dqn(env=env, total_timesteps=6000, **(games if "/" in env else {}))
+    settings = dqn(env=env, total_timesteps=3000, **(games if "/" in env else {}))
     with Run(settings) as run:
         expected = run.go()
-    with Run(settings) as run, killing(run, kills=3, every_s=0.3):
+    with Run(settings) as run, killing(run, kills=3, every_steps=500):
         found = run.go()
     assert found.restarts >= 1
     assert found.weights_sha256 == expected.weights_sha256

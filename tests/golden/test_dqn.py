@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 from pathlib import Path
 from typing import Any
@@ -89,9 +90,15 @@ def train(it: TrainConfig, *, interrupt_in: int | None = None) -> Summary:
         return run.go()
 
 
+@functools.cache
+def reference(case: str) -> Summary:
+    """One sequential run of each case."""
+    return train(config(DQN[case], 0))
+
+
 @pytest.mark.parametrize("case", DQN)
 def test_any_number_of_workers_trains_the_same_weights(case: str) -> None:
-    expected = train(config(DQN[case], 0))
+    expected = reference(case)
     untrained = train(config(DQN[case], 0, learning_starts=expected.steps + 1, buffer_size=20_000))
     assert untrained.weights_sha256 != expected.weights_sha256, "it has learned something"
     # All numbers where groups are stepped apart, and where opponents are met; elsewhere one that divides them unevenly.
@@ -103,7 +110,7 @@ def test_any_number_of_workers_trains_the_same_weights(case: str) -> None:
 
 @pytest.mark.parametrize("case", [case for case in DQN if case != "images, frames stored once"])
 def test_an_interrupted_run_goes_on_where_it_was(case: str, tmp_path: Path) -> None:
-    expected = train(config(DQN[case], 0, output_dir=tmp_path / "whole"))
+    expected = reference(case)
     first = train(config(DQN[case], 2, output_dir=tmp_path / "cut"), interrupt_in=3)
     assert first.stop_reason == "SIGINT"
     assert first.steps < expected.steps

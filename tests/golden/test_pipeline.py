@@ -6,17 +6,17 @@ import csv
 from pathlib import Path
 
 import pytest
-from tests.golden.test_same_weights import CASES, EXACT, config, train
+from tests.golden.test_same_weights import CASES, EXACT, config, reference, train, worker_counts
 
 from paceline.errors import CheckpointError
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_any_number_of_workers_trains_the_same_weights(case: str) -> None:
-    expected = train(config(case, 0, pipeline=True))
+    expected = reference(case, pipeline=True)
     assert expected.lag["max"] == 1, "the first batch is fresh, the others are one update old"
-    assert expected.weights_sha256 != train(config(case, 0)).weights_sha256
-    for workers in (1, 2, 3):
+    assert expected.weights_sha256 != reference(case).weights_sha256
+    for workers in worker_counts(case):
         found = train(config(case, workers, pipeline=True))
         assert found.weights_sha256 == expected.weights_sha256, f"{workers} workers"
         assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
@@ -24,7 +24,7 @@ def test_any_number_of_workers_trains_the_same_weights(case: str) -> None:
 
 @pytest.mark.parametrize("case", EXACT)
 def test_an_interrupted_run_goes_on_with_the_batch_that_was_not_learned_from(case: str, tmp_path: Path) -> None:
-    expected = train(config(case, 0, pipeline=True, output_dir=tmp_path / "whole"))
+    expected = reference(case, pipeline=True)
     first = train(config(case, 2, pipeline=True, output_dir=tmp_path / "cut"), interrupt_in=2)
     assert (first.stop_reason, first.steps) == ("SIGINT", expected.steps // 2)
     last = train(config(case, 3, pipeline=True, output_dir=tmp_path / "cut", resume=True))

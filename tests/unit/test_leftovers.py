@@ -43,6 +43,7 @@ def _run(bodies: dict[str, str], tmp_path: Path) -> str:
         Path("/dev/shm", name).unlink(missing_ok=True)
 
 
+@pytest.mark.alone
 def test_leftovers_fail_the_test_that_left_them(tmp_path: Path) -> None:
     shown = _run(LEAVES, tmp_path)
     # The bodies pass; it is the look around afterwards that fails.
@@ -51,5 +52,6 @@ def test_leftovers_fail_the_test_that_left_them(tmp_path: Path) -> None:
     assert "/dev/shm entries ['paceline_test_" in shown
 
 
+@pytest.mark.alone
 def test_what_cleans_up_passes(tmp_path: Path) -> None:
     assert f"{len(CLEAN)} passed in" in _run(CLEAN, tmp_path)

@@ -36,6 +36,7 @@ def test_burns_the_threads_own_cpu_time_even_under_contention() -> None:
     assert min(spent) >= 0.05
 
 
+@pytest.mark.alone
 def test_step_costs_what_was_asked() -> None:
     env = Busy(cpu_ms=2.0)
     env.reset(seed=0)
@@ -45,6 +46,7 @@ def test_step_costs_what_was_asked() -> None:
     assert 0.020 <= time.thread_time() - before < 0.040
 
 
+@pytest.mark.alone
 def test_sleep_costs_wall_time_and_no_cpu() -> None:
     env = Busy(cpu_ms=0.0, sleep_ms=10.0)
     env.reset(seed=0)

@@ -76,6 +76,7 @@ def test_process_ends(mode: str, code: int) -> None:
     assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == code
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("mode", "holds_gil"), [("hang", False), ("hang_gil", True)])
 def test_hangs_with_or_without_the_interpreter_lock(mode: str, holds_gil: bool) -> None:
     ticks: list[float] = []

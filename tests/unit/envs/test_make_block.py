@@ -112,6 +112,7 @@ class Fails(Sleeps):
         raise RuntimeError("not today")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("source", "expected"),
     [(SpaceEnv, False), (Sleeps, True), (Picky, True), (PickyTwice, True), (Fails, False)],

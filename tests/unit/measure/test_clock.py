@@ -114,6 +114,7 @@ def test_real_timer_sees_a_sleep() -> None:
     assert 0.02 <= clock.snapshot().seconds["wait"] < 1.0
 
 
+@pytest.mark.alone
 def test_an_empty_phase_costs_next_to_nothing() -> None:
     clock = Clock()
     best_s = float("inf")

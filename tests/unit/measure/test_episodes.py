@@ -143,6 +143,7 @@ def test_state_of_another_env_count_is_refused() -> None:
         EpisodeTracker(2).load(EpisodeTracker(3).state())
 
 
+@pytest.mark.alone
 def test_fast_enough_to_run_every_iteration() -> None:
     arrays = rollout(np.random.default_rng(0), 128, 32, 0.03, 1.0)
     tracker = EpisodeTracker(32)

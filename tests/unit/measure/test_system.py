@@ -89,6 +89,7 @@ finally:
 """
 
 
+@pytest.mark.alone
 def test_tree_counts_shared_pages_once() -> None:
     done = subprocess.run([sys.executable, "-c", SHARING], capture_output=True, text=True, timeout=60, check=True)
     before, after = map(float, done.stdout.split())
@@ -96,6 +97,7 @@ def test_tree_counts_shared_pages_once() -> None:
     assert after - before < 32  # the child's resident set is at least 64 more
 
 
+@pytest.mark.alone
 def test_sampler_sees_a_busy_child_and_keeps_the_peak() -> None:
     sampler = SystemSampler(every_s=0.0)
     code = "x = bytearray(80 << 20); print(flush=True)\nwhile True: pass"

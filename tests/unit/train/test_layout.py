@@ -160,6 +160,7 @@ def program(**settings: Any) -> tuple[WorkerProgram, int]:
     return made, size_of(network.build(spec))
 
 
+@pytest.mark.alone
 def test_measuring_tells_work_from_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "CALIBRATION_S", 0.2)
     for kwargs, waits in (({"cpu_ms": 2.0}, False), ({"cpu_ms": 0.0, "sleep_ms": 2.0}, True)):
@@ -196,6 +197,7 @@ class Holds(Busy):
         return super().step(action)
 
 
+@pytest.mark.alone
 def test_waiting_with_the_interpreter_lock_held_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "CALIBRATION_S", 0.05)
     cost = layouts.measure(*program(env=lambda: Holds(cpu_ms=0)))
