@@ -36,6 +36,8 @@ _told = False
 class CybORGEnv(gym.Env[NDArray[np.float32], np.int64]):
     """The user's own CybORG: 52 bits seen, 145 actions, truncated after `max_steps`.
 
+    The info of an episode's last step has the `true_state`.
+
     An episode follows from the seed of its reset alone, and is the one that the stock simulator plays after
     `random.seed(seed)`. Envs of one process do not disturb each other; those in different threads take turns.
 
@@ -109,7 +111,9 @@ class CybORGEnv(gym.Env[NDArray[np.float32], np.int64]):
             result = self._play(BLUE, int(action))
         self._taken += 1
         seen = np.asarray(result.observation, np.float32)
-        return seen, float(result.reward), bool(result.done), self._taken >= self.max_steps, {}
+        truncated = self._taken >= self.max_steps
+        info = {"true_state": self.true_state()} if truncated else {}
+        return seen, float(result.reward), bool(result.done), truncated, info
 
     def true_state(self) -> NDArray[np.int8]:
         """[13] what the attacker has on each host: 0 nothing, 1 a user's session, 2 a privileged one."""

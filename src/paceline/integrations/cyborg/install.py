@@ -9,8 +9,10 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +65,23 @@ def simulator() -> Simulator:
 
     Raises:
         MissingExtra: There is no CybORG, or a package that it needs is not there.
-        ConfigError: `CYBORG_PATH` is no checkout of it.
+        ConfigError: `CYBORG_PATH` is no checkout of it, or another one has been imported before.
     """
-    if path := os.environ.get(PATH_VARIABLE):
+    path = os.environ.get(PATH_VARIABLE)
+    if path:
         _prefer(Path(path).expanduser())
+    # Only for CybORG's sake: that gym is unmaintained need not be said by every worker.
+    with suppress(ImportError), redirect_stderr(StringIO()):
+        importlib.import_module("gym")
     package = _import(PACKAGE)
+    folder = Path(package.__file__).resolve().parent
+    if path and not folder.is_relative_to(Path(path).expanduser().resolve()):
+        raise ConfigError(
+            f"{PATH_VARIABLE}={path!r}: this process has already imported CybORG from {str(folder)!r}. "
+            "Set one of them only, before the first import."
+        )
     _import(f"{PACKAGE}.Agents.Wrappers")
     redirect(PACKAGE)
-    folder = Path(package.__file__).resolve().parent
     return Simulator(str(package.CYBORG_VERSION), commit_of(folder), _rules(), folder)
 
 

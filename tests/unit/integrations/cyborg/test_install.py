@@ -93,14 +93,19 @@ def test_the_path_comes_before_what_is_installed(
     package: Path, tmp_path: Path, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (package / "__init__.py").write_text("")
-    monkeypatch.setenv("CYBORG_PATH", str(tmp_path if named == "checkout" else package.parent))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "CybORG"]:
-        monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(MissingExtra):  # found, but empty: it has no Agents
-        simulator()
+    install._prefer(tmp_path if named == "checkout" else package.parent)
     assert sys.path[0] == str(package.parent)
-    monkeypatch.delitem(sys.modules, "CybORG")
+
+
+def test_another_cyborg_imported_before_is_not_passed_off(
+    standin: ModuleType, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("CYBORG_PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="already imported CybORG from"):
+        simulator()
 
 
 def test_the_rules_are_told_apart(standin: Any) -> None:
