@@ -10,6 +10,7 @@ _GAMES = {
     "paceline/ConnectFour-v0": "connect_four",
     "paceline/TicTacToe-v0": "tic_tac_toe",
 }
+_CYBER = "paceline/NetworkDefence-v0"
 
 if _BUSY not in gym.registry:
     gym.register(_BUSY, entry_point="paceline.envs.busy:Busy")
@@ -17,3 +18,9 @@ for _env_id, _game in _GAMES.items():
     if _env_id not in gym.registry:
         # By name: nothing of a game is imported before one is made.
         gym.register(_env_id, entry_point="paceline.envs.games.env:GameEnv", kwargs={"game": _game})
+if _CYBER not in gym.registry:
+    gym.register(
+        _CYBER,
+        entry_point="paceline.envs.cyber.env:NetworkDefence",
+        vector_entry_point="paceline.envs.cyber.vector:NetworkDefenceVector",
+    )
