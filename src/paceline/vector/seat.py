@@ -97,11 +97,9 @@ class Seat:
         Raises:
             EnvError: As `step`.
         """
-        at, (seed, options) = self.at, how
+        at = self.at
         try:
-            obs, info = (
-                self.env.reset() if seed is None and options is None else self.env.reset(seed=seed, options=options)
-            )
+            obs, info = self.env.reset(**how)
             self._reward[at], self._terminated[at], self._truncated[at] = 0.0, False, False
             self._ended = self._flagged = False
             self._steps = 0
