@@ -83,8 +83,8 @@ class WorkerBell:
     def serve(self, conn: Connection, arena: Arena, worker: int, answer: Callable[[bytes], bytes]) -> None:
         """Answer every ring until told to rest, or until a command comes; whoever obeys commands sees to that."""
         lines = arena["bells"]
-        line, driver = memoryview(lines[worker]), memoryview(lines[-1])
-        inbox, outbox = (memoryview(box) for box in arena["letters"][worker])
+        line, driver = lines[worker].data, lines[-1].data
+        inbox, outbox = (box.data for box in arena["letters"][worker])
         watch = Watch([self.bell.waitable, conn])
         while self._rung(line, watch, conn):
             in_order()
@@ -131,8 +131,8 @@ class ProcessBells:
         """Wake-ups of each worker, `rest` not counted."""
         self.signals = [0] * workers
         """How many of them took a system call."""
-        self._lines, self._own = [memoryview(line) for line in lines[:-1]], memoryview(lines[-1])
-        self._boxes = [[memoryview(box) for box in boxes] for boxes in arena["letters"]]
+        self._lines, self._own = [line.data for line in lines[:-1]], lines[-1].data
+        self._boxes = [[box.data for box in boxes] for boxes in arena["letters"]]
         self._bells, self._done = [new_signal() for _ in range(workers)], new_signal()
         self._linger, self._look_at = linger, 0.0
         self._handles: Sequence[Listening] = ()
@@ -143,7 +143,7 @@ class ProcessBells:
 
     def forget(self, worker: int) -> None:
         """It is replaced: the new one has heard nothing."""
-        self._lines[worker][:] = memoryview(np.zeros(8, np.int64))
+        self._lines[worker][:] = np.zeros(8, np.int64).data
 
     def watch(
         self, handles: Sequence[Listening], begin: Callable[[int], None], check: Callable[[list[int], str], None]

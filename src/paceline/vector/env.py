@@ -79,7 +79,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
 
     # -- Gymnasium's own ------------------------------------------------------------------------------------------
 
-    def reset(  # type: ignore[override]
+    def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in every env, or in those that `options["reset_mask"]` names.
@@ -107,7 +107,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             self._send_loose(list(range(self.num_envs)), loose)
         else:
             self._flights.send_all()
-        self._take(self.num_envs, "step")
+        self._take(None, "step")
         return (
             self._show(slice(None)),
             self._reward.copy(),
@@ -144,7 +144,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             raise ValueError(f"set_attr: a list must have a value for each env ({self.num_envs}; got {len(each)}).")
         self._ask(partial(asks.set_attr, name, each))
 
-    @property
+    @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """Copies of the envs' own generators."""
         return self.get_attr("np_random")
@@ -270,15 +270,20 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             columns = {path: [column[place] for place in places] for path, column in loose.items()}
             self._flights.send(worker, [envs[place] for place in places], LooseActions(columns))
 
-    def _take(self, at_least: int, doing: str) -> list[int]:
+    def _take(self, at_least: int | None, doing: str) -> list[int]:
+        """Wait for so many envs, or for all where all were sent at once; which have come."""
         try:
-            return self._flights.take(at_least, doing)
+            if at_least is not None:
+                return self._flights.take(at_least, doing)
+            self._flights.take_all(doing)
+            return []
         except PacelineError as error:
             self._failure = f" It was closed because of: {str(error).splitlines()[0]}"
             self.close()
             raise
 
     def _show(self, at: Any) -> Any:
+        """The observations of some envs."""
         arrays, loose = self._obs_arrays, self._flights.loose
 
         def leaf(path: Path) -> Any:

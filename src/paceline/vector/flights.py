@@ -30,7 +30,7 @@ class Flights:
         self._channel, self._due = channel, channel.memory["due"]
         self._everyone = [list(range(s.first_group, s.first_group + s.groups)) for s in channel.shares]
         self.worker_of = [worker for worker, envs in enumerate(self._everyone) for _ in envs]
-        self.out: set[int] = set()
+        self.out: frozenset[int] = frozenset()
         """Envs sent and not yet taken."""
         self.infos: dict[int, Infos] = {}
         """What those taken last had to say; only those that had."""
@@ -40,14 +40,24 @@ class Flights:
         self._flying: dict[int, list[int]] = {}
         self._queued: list[deque[tuple[list[int], Order]]] = [deque() for _ in channel.shares]
         self._told: dict[int, Infos] = {}
-        self._all = range(num_envs)
+        self._all, self._workers = frozenset(range(num_envs)), range(len(channel.shares))
         self._whole = [False] * len(channel.shares)  # whether all envs of a worker are marked as due
 
     def send_all(self) -> None:
-        """Have every env step with its action in shared memory."""
-        self.out.update(self._all)
+        """Have every env step with its action in shared memory; none of them may be out."""
+        self.out = self._all
         for worker, envs in enumerate(self._everyone):
             self._launch(worker, envs, None)
+
+    def take_all(self, doing: str) -> None:
+        """`take` after `send_all`."""
+        workers = self._workers
+        self._channel.wait(workers, at_least=len(workers), doing=doing)
+        for worker in workers:
+            self._land(worker)
+        self._back = []
+        self.infos, self._told = self._told, {}
+        self.out = frozenset()
 
     def send(self, worker: int, envs: list[int], order: Order) -> None:
         """Have envs of one worker do something.
@@ -57,7 +67,7 @@ class Flights:
             envs: Ascending; none of them may be out.
             order: What to do.
         """
-        self.out.update(envs)
+        self.out |= set(envs)
         queue = self._queued[worker]
         if worker not in self._flying:
             self._launch(worker, envs, order)
@@ -84,7 +94,7 @@ class Flights:
         back = sorted(self._back)
         self._back = []
         self.infos, self._told = self._told, {}
-        self.out.difference_update(back)
+        self.out -= set(back)
         return back
 
     def _launch(self, worker: int, envs: list[int], order: Order) -> None:

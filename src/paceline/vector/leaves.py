@@ -20,6 +20,7 @@ from paceline.memory.shared import Arrays, Field
 
 Path: TypeAlias = tuple[str | int, ...]
 AnySpace: TypeAlias = spaces.Space[Any]
+ObsWriter: TypeAlias = Callable[[int, Any], tuple[Any, ...]]
 
 _FIXED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -76,41 +77,46 @@ class Leaves:
         return _each(self.space, columns, (), n)
 
 
-class ObsWriter:
-    """Puts an env's observations where they belong.
+def obs_writer(leaves: Leaves, arrays: Mapping[Path, NDArray[Any]]) -> ObsWriter:
+    """What puts an env's observation into position `at` of the arrays and returns its loose leaves.
+
+    It raises EnvError if the observation is not what its space promises.
 
     Args:
         leaves: The observation's.
         arrays: [n, *leaf] by path.
     """
+    if not leaves.loose and len(leaves.fixed) == 1 and leaves.fixed[0].path == ():
+        return _plain_writer(leaves.fixed[0], arrays[()])
+    fixed = [(leaf, arrays[leaf.path]) for leaf in leaves.fixed]
 
-    def __init__(self, leaves: Leaves, arrays: Mapping[Path, NDArray[Any]]) -> None:
-        self._leaves = [(leaf, arrays[leaf.path]) for leaf in leaves.fixed]
-        self._loose = leaves.loose
-        self._only = self._leaves[0] if _is_plain(leaves) else None
-
-    def write(self, at: int, obs: Any) -> tuple[Any, ...]:
-        """Copy the fixed leaves to position `at`; returns the loose ones.
-
-        Raises:
-            EnvError: It is not what its space promises.
-        """
-        if self._only is not None:  # the usual case, spared a few steps
-            leaf, array = self._only
-            if type(obs) is np.ndarray and obs.dtype == leaf.dtype and obs.shape == leaf.shape:
-                array[at] = obs
-            else:
-                array[at] = _checked(leaf, obs)
-            return ()
+    def write(at: int, obs: Any) -> tuple[Any, ...]:
         try:
-            for leaf, array in self._leaves:
+            for leaf, array in fixed:
                 array[at] = _checked(leaf, _get(obs, leaf.path))
-            return tuple(_get(obs, path) for path in self._loose)
+            return tuple(_get(obs, path) for path in leaves.loose)
         except (KeyError, IndexError, TypeError) as error:
             raise EnvError(
                 f"observation lacks a part that its space promises ({type(error).__name__}: {error}). "
                 "Make the env's observation_space and its observations agree."
             ) from error
+
+    return write
+
+
+def _plain_writer(leaf: FixedLeaf, array: NDArray[Any]) -> ObsWriter:
+    """The usual case, one array, without anything that can be left out: it is on the path of every env step."""
+    # Types that were pickled are equal to numpy's own and not the same, and comparing takes longer.
+    dtype, shape, ndarray = np.dtype(leaf.dtype.str), leaf.shape, np.ndarray
+
+    def write(at: int, obs: Any) -> tuple[Any, ...]:
+        if type(obs) is ndarray and obs.dtype is dtype and obs.shape == shape:
+            array[at] = obs
+        else:
+            array[at] = _checked(leaf, obs)
+        return ()
+
+    return write
 
 
 def write_batch(
@@ -158,10 +164,6 @@ def _checked(leaf: FixedLeaf, value: Any) -> NDArray[Any]:
             f"{array.dtype} of shape {array.shape}). Make the env's observation_space and its observations agree."
         )
     return array
-
-
-def _is_plain(leaves: Leaves) -> bool:
-    return len(leaves.fixed) == 1 and not leaves.loose and leaves.fixed[0].path == ()
 
 
 def _where(path: Path) -> str:

@@ -10,7 +10,7 @@ from gymnasium import error as gym_error
 from numpy.typing import ArrayLike, NDArray
 
 
-def checked_ids(ids: ArrayLike | None, n: int, out: set[int]) -> NDArray[np.intp]:
+def checked_ids(ids: ArrayLike | None, n: int, out: frozenset[int]) -> NDArray[np.intp]:
     """Env indices as an array; None for all.
 
     Args:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
@@ -29,12 +28,14 @@ class Places:
     """Where n envs of one process put their results."""
 
     obs: ObsWriter
-    reward: NDArray[np.float64]  # [n]
-    terminated: NDArray[np.bool_]  # [n]
-    truncated: NDArray[np.bool_]  # [n]
+    reward: Any  # [n] float64        memoryviews: faster than numpy's own, one number at a time
+    terminated: Any  # [n] bool
+    truncated: Any  # [n] bool
     extras: Mapping[str, NDArray[Any]]  # [n, *extra] by name
-    beat: memoryview
+    beat: Any
     """[1] moved on with every step: proof of life."""
+    news: list[Seat]
+    """Those that have more to tell, in no order."""
 
 
 class Seat:
@@ -53,11 +54,12 @@ class Seat:
         self.infos: Infos = ()
         self.loose: tuple[Any, ...] = ()
         """The parts of the observation that have no place in shared memory."""
-        self._step, self._write = env.step, places.obs.write
+        self._step, self._write, self._tell = env.step, places.obs, places.news.append
         self._reward, self._terminated, self._truncated = places.reward, places.terminated, places.truncated
         self._extras, self._beat = places.extras, places.beat
         self._next_step, self._same_step = mode is AutoresetMode.NEXT_STEP, mode is AutoresetMode.SAME_STEP
         self._ended, self._steps = False, 0
+        self._flagged = False  # whether the flags in shared memory may be set
 
     def step(self, action: Any) -> None:
         """Take an action, or begin the next episode where that is due.
@@ -66,54 +68,61 @@ class Seat:
             EnvError: The env raised, or returned what its spaces do not allow; names the env, step and action.
         """
         if self._ended and self._next_step:
-            self.reset((None, None))
+            self.reset({})
             return
         try:
             at = self.at
             self._steps += 1
             obs, self._reward[at], terminated, truncated, info = self._step(action)
-            self._terminated[at], self._truncated[at] = terminated, truncated
             if self._extras:
                 info = self._put_extras(info, ended=bool(terminated or truncated))
-            if terminated or truncated:
-                self._ended, self._steps = True, 0
-                if self._same_step:
+            if self._flagged or terminated or truncated:
+                self._terminated[at], self._truncated[at] = terminated, truncated
+                self._ended = self._flagged = bool(terminated or truncated)
+                if self._ended:
+                    self._steps = 0
+                if self._ended and self._same_step:
                     # The env may write its next observation into the same array.
                     final = {"final_obs": copy.deepcopy(obs), "final_info": info}
                     obs, info = self.env.reset()
                     info = self._put_extras(info) if self._extras else info
                     self._ended = False
                     self.infos = (final, info)
-                elif info:
-                    self.infos = (info,)
-            elif info:
-                self.infos = (info,)
-            self.loose = self._write(at, obs)
+            loose = self._write(at, obs)
+            if info or loose or self.infos:
+                self._note(info, loose)
         except Exception as error:
             raise self._failure(f"step {self._steps} with action {_short(action)}", error) from error
         self._beat[0] += 1
 
-    def reset(self, how: tuple[int | None, dict[str, Any] | None]) -> None:
+    def reset(self, how: dict[str, Any]) -> None:
         """Begin an episode.
 
         Args:
-            how: Its seed and options; without any, the env's `reset` is called without arguments.
+            how: Arguments for the env's own `reset`: none, or `seed` and `options`.
 
         Raises:
             EnvError: As `step`.
         """
-        at, (seed, options) = self.at, how
+        at = self.at
         try:
-            obs, info = self.env.reset() if seed is options is None else self.env.reset(seed=seed, options=options)
+            obs, info = self.env.reset(**how)
             self._reward[at], self._terminated[at], self._truncated[at] = 0.0, False, False
-            self._ended, self._steps = False, 0
+            self._ended = self._flagged = False
+            self._steps = 0
             info = self._put_extras(info) if self._extras else info
-            if info:
-                self.infos = (info,)
-            self.loose = self._write(at, obs)
+            self._note(info, self._write(at, obs))
         except Exception as error:
-            raise self._failure(f"reset(seed={seed})", error) from error
+            raise self._failure(f"reset(seed={how.get('seed')})", error) from error
         self._beat[0] += 1
+
+    def _note(self, info: dict[str, Any], loose: tuple[Any, ...]) -> None:
+        """Keep what has to be told beside the arrays."""
+        if info and not self.infos:
+            self.infos = (info,)
+        self.loose = loose
+        if self.infos or loose:
+            self._tell(self)
 
     def take_news(self) -> tuple[Infos, tuple[Any, ...]]:
         """What has to be told beside the arrays; told once."""

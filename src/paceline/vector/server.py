@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import cloudpickle
@@ -30,7 +31,7 @@ from paceline.memory.shared import Arrays, Field
 from paceline.runtime.protocol import Share
 from paceline.spec import Extra
 from paceline.vector.crew import Crew
-from paceline.vector.leaves import AnySpace, Leaves, ObsWriter, Path
+from paceline.vector.leaves import AnySpace, Leaves, Path, obs_writer
 from paceline.vector.seat import Infos, Places, Seat
 from paceline.vector.trial import GLANCE_S, trial
 
@@ -112,17 +113,19 @@ class EnvServer:
         first, n = share.first_group, share.groups
         mine = slice(first, first + n)
         self._leaves = program.action
+        self._news: list[Seat] = []
         self._actions = program.action.arrays(memory, first, n)
         self._only: NDArray[Any] | None = self._actions.get(()) if not program.action.loose else None
-        self._due = memoryview(memory["due"][mine])
+        self._due = memory["due"][mine].data
         self._all_due = b"\x01" * n
         places = Places(
-            ObsWriter(program.obs, program.obs.arrays(memory, first, n)),
-            memory["reward"][mine],
-            memory["terminated"][mine],
-            memory["truncated"][mine],
+            obs_writer(program.obs, program.obs.arrays(memory, first, n)),
+            memory["reward"][mine].data,
+            memory["terminated"][mine].data,
+            memory["truncated"][mine].data,
             {name: memory[f"extra/{name}"][mine] for name in program.extras},
-            memoryview(memory["heartbeat"][share.worker]),
+            memory["heartbeat"][share.worker].data,
+            self._news,
         )
         self._crew = Crew(n, _threads(program, first, n), f"envs-{first}")
         self._seats: list[Seat] = []
@@ -152,11 +155,16 @@ class EnvServer:
         everyone = due == self._all_due
         seats = self._seats if everyone else [seat for seat in self._seats if due[seat.at]]
         if isinstance(order, Reset):
-            self._crew.each(Seat.reset, seats, list(zip(order.seeds, order.options, strict=True)))
+            pairs = zip(order.seeds, order.options, strict=True)
+            self._crew.each(Seat.reset, seats, [{"seed": seed, "options": options} for seed, options in pairs])
         else:
             at = slice(None) if everyone else [seat.at for seat in seats]
             self._crew.each(Seat.step, seats, self._take(at, order.columns if order else {}, len(seats)))
-        return [(seat.number, *seat.take_news()) for seat in seats if seat.infos or seat.loose]
+        if not self._news:
+            return []
+        told = sorted(self._news, key=attrgetter("at"))
+        self._news.clear()
+        return [(seat.number, *seat.take_news()) for seat in told]
 
     def apply(self, packed: bytes) -> bytes:
         """`ask`, with question and outcomes pickled."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.utils import env_checker, performance
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given, settings
 from tests.unit.vector.toys import SPACES, Gate, SampleEnv
 
@@ -37,7 +37,7 @@ def both(
     workers: int,
     mode: AutoresetMode = AutoresetMode.NEXT_STEP,
     **more: Any,
-) -> Iterator[tuple[VectorEnv[Any, Any, Any], ParallelVectorEnv]]:
+) -> Iterator[tuple[Any, ParallelVectorEnv]]:
     reference = SyncVectorEnv([make] * n, autoreset_mode=mode)
     vec = make_vec(make, n, workers, autoreset_mode=mode, **{"env_threads": 1, **more})
     try:
@@ -51,7 +51,7 @@ def same(one: Any, other: Any) -> bool:
     return env_checker.data_equivalence(one, other, exact=True)
 
 
-def walk_together(reference: VectorEnv[Any, Any, Any], vec: ParallelVectorEnv, steps: int) -> None:
+def walk_together(reference: Any, vec: ParallelVectorEnv, steps: int) -> None:
     """Reset both, take the same random actions, and compare everything."""
     assert vec.observation_space == reference.observation_space
     assert vec.action_space == reference.action_space
@@ -212,7 +212,11 @@ def test_infos_larger_than_their_box(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_envs_by_list_and_by_class_of_the_script() -> None:
-    vec = make_vec([lambda i=i: SampleEnv(render_mode=f"m{i}") for i in range(3)], num_workers=2)
+    vec = make_vec([partial(SampleEnv, render_mode=f"m{i}") for i in range(3)], num_workers=2)
     assert vec.get_attr("render_mode") == ("m0", "m1", "m2")
     vec.close()
+    vec.close()
+    count = [0]  # a closure's own state goes along
+    vec = make_vec(lambda: SampleEnv(render_mode=f"c{count[0]}"), 2, 1)
+    assert vec.get_attr("render_mode") == ("c0", "c0")
     vec.close()

@@ -33,7 +33,8 @@ class SampleEnv(gym.Env[Any, Any]):
         self.action_space = copy.deepcopy(three if action_space is None else action_space)
         self.chatty, self.render_mode = chatty, render_mode
         self.elapsed, self.length, self.label = 0, 0, "new"
-        self._reuse, self._buffer = reuse, None
+        self._reuse = reuse
+        self._buffer: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -107,7 +108,7 @@ FIXED = st.one_of(
             spaces.Discrete(4),
             spaces.Discrete(3, start=-1),
             spaces.MultiDiscrete([3, 2]),
-            spaces.MultiDiscrete([[2, 3], [4, 5]]),
+            spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])),
             spaces.MultiBinary(4),
             spaces.MultiBinary((2, 2)),
         ]
