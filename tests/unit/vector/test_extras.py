@@ -17,7 +17,7 @@ N, STEPS = 5, 30
 @pytest.mark.parametrize("mode", AutoresetMode)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_extras_show_the_truth_of_every_env(mode: AutoresetMode, workers: int) -> None:
-    reference = SyncVectorEnv([Simulator] * N, autoreset_mode=mode)
+    reference: Any = SyncVectorEnv([Simulator] * N, autoreset_mode=mode)
     envs: Any = make_vec(Simulator, N, workers, autoreset_mode=mode)
     try:
         for one in (reference, envs):
