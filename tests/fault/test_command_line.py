@@ -72,6 +72,16 @@ def summary(folder: Path) -> dict[str, object]:
     return content
 
 
+def listens(process: subprocess.Popen[str]) -> bool:
+    """Whether it catches SIGTERM by now, and so Ctrl-C, too: the run takes both at once when it begins to train."""
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return True
+    caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
 def children(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
@@ -108,7 +118,7 @@ def test_a_second_ctrl_c_stops_now(tmp_path: Path) -> None:
     # 32 rows of 4 envs at 500 ms each: a rollout takes a minute, so the first Ctrl-C has long to wait for its end.
     busy = ("--env", "paceline/Busy-v0", "--env-kwargs", "cpu_ms=0", "sleep_ms=500", "--total-timesteps", "1e9")
     with training(folder, *busy) as process:
-        wait_until(lambda: (folder / "layout.json").is_file(), process, "the start")
+        wait_until(lambda: (folder / "layout.json").is_file() and listens(process), process, "the start")
         time.sleep(0.5)  # into the first rollout
         began = perf_counter()
         os.killpg(process.pid, signal.SIGINT)
