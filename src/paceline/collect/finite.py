@@ -1,13 +1,13 @@
 """Numbers from envs that are none: NaN and infinities, named by env before anything is learned from them.
 
-raise            found once per rollout, by `first_bad`: next to free. In a replay, by `FiniteEnvs`
+raise            looked for once per rollout, by `FiniteRollouts`: next to free. In a replay, by `FiniteEnvs`
 warn, replace    looked for in every row, by `FiniteEnvs`: about two microseconds
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from paceline.envs.block import EnvBlock, Finals, History
 from paceline.errors import EnvError
 from paceline.memory.lines import NOT_FINITE
 from paceline.memory.rows import Row
+from paceline.memory.slots import FinalSlot, Slots
 
 OnNan: TypeAlias = Literal["raise", "warn", "replace"]
 ADVICE = "Mend the env, or use --on-nan replace (or warn)."
@@ -43,6 +44,64 @@ def first_bad(arrays: Mapping[str, NDArray[Any]]) -> Bad | None:
             t, i, *_ = at = tuple(int(k) for k in np.argwhere(~finite)[0])
             return Bad(what, t, i, float(array[at]))
     return None
+
+
+class FiniteRollouts:
+    """Rollouts of a worker, looked at as a whole before anybody learns from them.
+
+    Args:
+        slots: Where they are collected.
+        first_group: The first group.
+        groups: How many.
+        seed: The run's.
+        episode: [n] number of each env's episode.
+    """
+
+    def __init__(
+        self, slots: Sequence[Slots], *, first_group: int, groups: int, seed: int, episode: NDArray[np.int64]
+    ) -> None:
+        size = slots[0].shape.group_size
+        mine = slice(first_group * size, (first_group + groups) * size)
+        self._first, self._seed, self._episode = mine.start, seed, episode
+        self._numbers = [self._of(one, mine) for one in slots]
+        self._ended = [(one.array("terminated")[:, mine], one.array("truncated")[:, mine]) for one in slots]
+
+    def check(self, step: int, into: int, finals: Sequence[FinalSlot]) -> None:
+        """Look at one.
+
+        Args:
+            step: At which step of each env it began.
+            into: In which of the slots it is.
+            finals: Last observations of episodes that were truncated in it.
+
+        Raises:
+            EnvError: A number in it is none.
+        """
+        bad = first_bad(self._numbers[into])
+        if bad is not None:
+            # Its episode when that row was shown: the one under way, less those that have ended since.
+            terminated, truncated = self._ended[into]
+            ended = int((terminated[bad.t :, bad.i] | truncated[bad.t :, bad.i]).sum())
+            number = step + bad.t + (bad.what == "reward")
+            self._refuse(self._first + bad.i, f"episode {int(self._episode[bad.i]) - ended}", bad, number)
+        for final in finals:
+            lasts = {
+                f"last observation {name!r}": leaf[None, : int(final.count[0])] for name, leaf in final.obs.items()
+            }
+            if (bad := first_bad(lasts)) is not None:
+                t, env = final.at[bad.i]
+                self._refuse(int(env), "truncated", bad, step + int(t) + 1)
+
+    def _refuse(self, env: int, episode: str, bad: Bad, number: int) -> NoReturn:
+        raise EnvError(
+            f"env {env} (seed {self._seed}, {episode}): {bad.what} is not finite ({bad.value}) in its step {number:,} "
+            f"of the run. {ADVICE}"
+        )
+
+    def _of(self, slots: Slots, mine: slice) -> dict[str, NDArray[Any]]:
+        leaves = slots.shape.spec.obs
+        obs = {f"observation {leaf.name!r}": slots.array(f"obs/{leaf.name}")[:, mine] for leaf in leaves}
+        return {**obs, "reward": slots.array("reward")[:, mine]}
 
 
 class FiniteEnvs:

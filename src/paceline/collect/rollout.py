@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect import noise
-from paceline.collect.finite import ADVICE, Bad, first_bad
+from paceline.collect.finite import FiniteRollouts
 from paceline.envs.group import EnvBlock, History
-from paceline.errors import EnvError
 from paceline.memory.lines import BEAT, STOP
 from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
@@ -61,7 +60,7 @@ class RolloutCollector:
         first_group: int,
         groups: int,
         heartbeat: NDArray[np.int64],
-        check_finite: bool = True,
+        finite: FiniteRollouts | None = None,
     ) -> None:
         """Own these groups.
 
@@ -75,7 +74,7 @@ class RolloutCollector:
             first_group: The first group it owns.
             groups: How many it owns.
             heartbeat: The worker's line: moved on by the first reset and by every row; says when to break off.
-            check_finite: Whether a number that is none is an error.
+            finite: Refuses rollouts with numbers that are none.
         """
         shape = slots[0].shape
         self._envs, self._actor, self._group_actor, self._head = envs, actor, group_actor, head
@@ -83,14 +82,12 @@ class RolloutCollector:
         self._sets = [
             (one.rows(first_group, groups), [one.final_slot(first_group + g) for g in range(groups)]) for one in slots
         ]
-        mine = slice(first_group * shape.group_size, (first_group + groups) * shape.group_size)
-        self._numbers = [_numbers(one, mine) for one in slots] if check_finite else []
         # What the envs show between rollouts. With several sets any of them may be waiting to be learned from, so that
         # a reset must not write there.
         count = groups * self._size
         self._between = self._sets[0][0][-1] if len(slots) == 1 else Row.blank(shape.spec, count)
         self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
-        self._heartbeat = heartbeat
+        self._heartbeat, self._finite = heartbeat, finite
 
     def reset(self) -> None:
         """Begin every env's first episode."""
@@ -134,35 +131,12 @@ class RolloutCollector:
             if self._heartbeat[STOP]:
                 break  # the run is over, and nobody will look at this
         self._bootstrap(rows[-1], finals_of)
-        if self._numbers and not self._heartbeat[STOP]:
-            self._check(step, into)
+        if self._finite is not None and not self._heartbeat[STOP]:
+            self._finite.check(step, into, finals_of)
         if self._between is not rows[-1]:
             self._between.show(rows[-1])
         total_s = perf_counter() - began
         return CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s)
-
-    def _check(self, step: int, into: int) -> None:
-        """Refuse a rollout with numbers that are none."""
-        rows, finals = self._sets[into]
-        bad = first_bad(self._numbers[into])
-        if bad is not None:
-            # Its episode when that row was shown: the one under way, less those that have ended since.
-            ended = sum(bool(row.terminated[bad.i] or row.truncated[bad.i]) for row in rows[bad.t : -1])
-            episode, number = int(self._envs.episode[bad.i]) - ended, step + bad.t + (bad.what == "reward")
-            self._refuse(self._first_group * self._size + bad.i, f"episode {episode}", bad, number)
-        for final in finals:
-            lasts = {
-                f"last observation {name!r}": leaf[None, : int(final.count[0])] for name, leaf in final.obs.items()
-            }
-            if (bad := first_bad(lasts)) is not None:
-                t, env = final.at[bad.i]
-                self._refuse(int(env), "truncated", bad, step + int(t) + 1)
-
-    def _refuse(self, env: int, episode: str, bad: Bad, number: int) -> NoReturn:
-        raise EnvError(
-            f"env {env} (seed {self._seed}, {episode}): {bad.what} is not finite ({bad.value}) in its step {number:,} "
-            f"of the run. {ADVICE}"
-        )
 
     def close(self) -> None:
         """Close the envs."""
@@ -193,12 +167,6 @@ class RolloutCollector:
                 chunk = min(self._size, count - start)
                 padded = {name: _padded(leaf[start : start + chunk], self._size) for name, leaf in final.obs.items()}
                 final.value[start : start + chunk] = self._group_actor(padded)[1][:chunk]
-
-
-def _numbers(slots: Slots, mine: slice) -> dict[str, NDArray[Any]]:
-    """What envs fill in a set of slots, [T or T+1, n, ...] each."""
-    obs = {f"observation {leaf.name!r}": slots.array(f"obs/{leaf.name}")[:, mine] for leaf in slots.shape.spec.obs}
-    return {**obs, "reward": slots.array("reward")[:, mine]}
 
 
 def _padded(rows: NDArray[Any], size: int) -> NDArray[Any]:

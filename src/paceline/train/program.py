@@ -15,7 +15,7 @@ from torch import nn
 from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
 from paceline.algos.settings import AnySettings, Settings
-from paceline.collect.finite import FiniteEnvs, OnNan
+from paceline.collect.finite import FiniteEnvs, FiniteRollouts, OnNan
 from paceline.collect.rollout import CollectTimes, RolloutCollector
 from paceline.envs.block import EnvBlock, History
 from paceline.envs.make import EnvRecipe
@@ -225,8 +225,9 @@ class WorkerProgram:
         policy = self.policy.build(spec)
         bind(policy, torch.from_numpy(acting("weights")))
         normaliser = self.obs_normaliser(acting, attach=True)
+        envs = self.block(arena, share)
         return RolloutCollector(
-            self.block(arena, share),
+            envs,
             slots,
             self.actor(policy, share.groups, normaliser),
             self.actor(policy, 1, normaliser),
@@ -235,7 +236,11 @@ class WorkerProgram:
             first_group=share.first_group,
             groups=share.groups,
             heartbeat=arena["heartbeat"][share.worker],
-            check_finite=self.on_nan == "raise",
+            finite=FiniteRollouts(
+                slots, first_group=share.first_group, groups=share.groups, seed=self.seed, episode=envs.episode
+            )
+            if self.on_nan == "raise"
+            else None,
         )
 
     def block(self, arena: Arena, share: Share) -> EnvBlock:
