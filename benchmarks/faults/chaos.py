@@ -64,12 +64,13 @@ class Life:
         flags = [*COMMON, "--env-kwargs", f"control={control}", *rest, "--total-timesteps", str(steps)]
         command = [sys.executable, str(HERE / "chaos_trainer.py"), str(control), "train", algo]
         environment = {**os.environ, "PACELINE_CHAOS": self.token, "SPT_NOENV": "1"}
-        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - for as long as the object
         self.process = subprocess.Popen(
             [*command, *flags, "--output-dir", str(run), *resume],
-            stdout=self._said, stderr=subprocess.STDOUT, cwd=HERE, env=environment, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=HERE, env=environment,
+            start_new_session=True,
         )  # fmt: skip
         self.run, self.control, self.disk = run, control, False
+        self._said = ""
 
     def workers(self) -> list[int]:
         """Pids of its workers."""
@@ -85,9 +86,10 @@ class Life:
         return int(rows[-1]["steps"]) if rows else 0
 
     def said(self) -> str:
-        """All that it printed."""
-        self._said.seek(0)
-        return self._said.read()
+        """All that it printed, once it is over. A quiet run prints less than a pipe holds."""
+        if not self._said:
+            self._said = self.process.communicate()[0]
+        return self._said
 
     def end(self) -> None:
         """It is over; make sure of it."""
@@ -185,17 +187,17 @@ def signal_trainer(number: signal.Signals) -> Fault:
 
 
 FAULTS: dict[str, tuple[int, Fault]] = {
-    "kill -9 of a worker": (8, kill_worker),
-    "worker stopped and let go on": (3, pause_worker),
+    "kill -9 of a worker": (16, kill_worker),
+    "worker stopped and let go on": (6, pause_worker),
     "worker stopped for good": (1, stop_worker),
-    "trainer stopped and let go on": (2, pause_trainer),
+    "trainer stopped and let go on": (4, pause_trainer),
     "env hangs in Python": (1, order("hang")),
     "env hangs with the GIL held": (1, order("hang_gil")),
-    "env segfaults": (2, order("segfault")),
-    "env calls os._exit": (1, order("exit")),
-    "env calls sys.exit": (1, order("sys_exit")),
-    "full disk": (2, full_disk),
-    "slow disk": (2, slow_disk),
+    "env segfaults": (4, order("segfault")),
+    "env calls os._exit": (3, order("exit")),
+    "env calls sys.exit": (3, order("sys_exit")),
+    "full disk": (3, full_disk),
+    "slow disk": (3, slow_disk),
     "kill -9 of the trainer": (1, signal_trainer(signal.SIGKILL)),
     "Ctrl-C": (1, signal_trainer(signal.SIGINT)),
     "SIGTERM": (1, signal_trainer(signal.SIGTERM)),
@@ -254,7 +256,7 @@ class Chaos:
 
     def _live(self, life: Life, mode: str, deadline: float) -> bool:
         """Do things to it until it is over; whether it stood still for too long."""
-        moved, steps = perf_counter(), -1
+        moved, steps, begun = perf_counter(), -1, life.steps()
         names = [name for name in FAULTS if mode != "sequential" or name in ALONE]
         weights = [FAULTS[name][0] for name in names]
         while life.process.poll() is None:
@@ -266,7 +268,7 @@ class Chaos:
                 tell(life.process.pid, signal.SIGTERM)
                 deadline = float("inf")
             time.sleep(self._pause_s * self._chance.uniform(0.3, 1.7))
-            if steps > 0 and deadline < float("inf"):
+            if steps > begun and deadline < float("inf"):
                 name = self._chance.choices(names, weights)[0]
                 if FAULTS[name][1](life, self._chance):
                     self.counts[name] += 1
@@ -349,7 +351,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=40_000, help="steps of a session")
-    parser.add_argument("--pause", type=float, default=0.8, help="mean seconds between faults")
+    parser.add_argument("--pause", type=float, default=0.4, help="mean seconds between faults")
     parser.add_argument("--modes", nargs="*", default=list(MODES))
     parser.add_argument("--keep", action="store_true", help="keep the runs")
     given = parser.parse_args()
@@ -359,7 +361,8 @@ def main() -> int:
     deadline, turn = began + 60 * given.minutes, 0
     while perf_counter() < deadline:
         mode = given.modes[turn % len(given.modes)]
-        chaos.session(mode, deadline)
+        # Every mode gets its turn, on a slow machine too.
+        chaos.session(mode, min(deadline, perf_counter() + 60 * given.minutes / len(given.modes)))
         total = sum(chaos.counts.values())
         print(f"{perf_counter() - began:6.0f} s  {mode:<10} {total:4} faults, {len(chaos.broken)} broken", flush=True)
         turn += 1

@@ -384,6 +384,17 @@ def test_a_silent_worker_is_called_hung_and_closing_still_ends_it() -> None:
         assert perf_counter() - began < 10.0
 
 
+def test_a_stopped_worker_that_reads_nothing_does_not_keep_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.runtime.worker_handle.SEND_TIMEOUT_S", 1)
+    with running("forkserver", start_timeout_s=30.0, step_timeout_s=1.0) as it:
+        it.runtime.run("beat", 1, 0.0)
+        os.kill(it.runtime.pids()[1], signal.SIGSTOP)
+        with pytest.raises(WorkerHung, match=r"worker 1 .*it is stopped, as by SIGSTOP"):
+            it.runtime.run("echo", bytes(8 << 20))
+        assert len(it.runtime.respawn(1, "echo", bytes(8 << 20))[0]) == 8 << 20
+        assert len(it.runtime.finish()) == 2
+
+
 def test_before_the_first_heartbeat_the_start_up_limit_counts() -> None:
     """Building envs and resetting them for the first time may take longer than a step."""
     with running("forkserver", start_timeout_s=2.0, step_timeout_s=0.1) as it:

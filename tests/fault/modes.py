@@ -22,7 +22,6 @@ MODES: dict[str, dict[str, Any]] = {
 EXACT = ("parallel", "threads", "pipeline", "dqn")
 """Where a lost worker leaves no trace in the weights."""
 ASYNC = ("impala", "a3c", "dqn-async")
-WORKERS = (*EXACT, *ASYNC)
 
 
 def config(mode: str, env: Any = FAULT, *, env_kwargs: dict[str, Any] | None = None, **more: Any) -> TrainConfig:

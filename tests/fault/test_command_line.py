@@ -155,6 +155,23 @@ def test_no_process_outlives_a_killed_trainer(what: str, tmp_path: Path) -> None
         assert not left, f"still there after 2 s: {[child.cmdline() for child in left]}"
 
 
+def test_no_process_outlives_a_trainer_that_is_killed_while_it_starts(tmp_path: Path) -> None:
+    """The fork server is then busy with importing torch, and looks at nothing else."""
+
+    def imports_torch(process: subprocess.Popen[str]) -> bool:
+        servers = [child for child in children(process) if "forkserver" in " ".join(child.cmdline())]
+        return any("libtorch" in one.path for server in servers for one in server.memory_maps())
+
+    with training(tmp_path / "run", "--env", "CartPole-v1") as process:
+        wait_until(lambda: imports_torch(process), process, "the import")
+        family = children(process)
+        process.kill()
+        process.wait()
+        _, alive = psutil.wait_procs(family, timeout=2.0)
+        left = [child for child in alive if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+        assert not left, f"still there after 2 s: {[child.cmdline() for child in left]}"
+
+
 def test_a_failing_env_exits_with_1_and_one_error(tmp_path: Path) -> None:
     flags = (*FAULT, "mode=raise", "env_index=3", "at_step=5", "--total-timesteps", "1e6")
     with training(tmp_path / "run", *flags) as process:

@@ -14,6 +14,7 @@ from tests.fault.modes import ASYNC, EXACT, config
 
 from paceline.errors import EnvError, WorkerDied, WorkerHung
 from paceline.measure.record import Summary
+from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.run import Run, open_folder
 
 HANG = {"env_index": 6, "at_step": 4, "at_episode": 1}
@@ -43,7 +44,13 @@ def test_a_hung_worker_is_replaced_and_the_run_is_the_same(mode: str, how: str, 
 def test_where_nobody_waits_a_hung_worker_is_replaced_too(mode: str, how: str, tmp_path: Path) -> None:
     kwargs = {"mode": how, "once": str(tmp_path / "happened"), **HANG}
     with Run(config(mode, env_kwargs=kwargs, env_timeout_s=1.0)) as run:
-        summary = run.go(seconds=3.0)
+
+        class Watch:
+            def on_update(self, moment: Moment) -> bool:
+                return run.training.rollouts.restarts.count == 0  # and then some more of it
+
+        run.go(seconds=60.0, callbacks=Callbacks([Watch()]))
+        summary = run.go(steps=200)
         notes = run.training.rollouts.restarts.notes()
     assert (tmp_path / "happened").exists()
     assert summary.restarts >= 1

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from paceline.algos.bad_updates import BadUpdates
 from paceline.batch import Trajectory
 from paceline.measure.clock import Clock
 from paceline.memory.parts import part, under
@@ -29,8 +30,6 @@ class A3CLearner:
 
     lag = 0
     """Each slot has its own."""
-    skipped_updates = 0
-    """Workers have their own counts; one that has too many in a row ends the run."""
 
     def __init__(
         self,
@@ -56,6 +55,7 @@ class A3CLearner:
         self._live, self._weights, self._optimiser = live, weights, optimiser
         self._said, self._progress, self._clock, self._obs_norm = said, progress, clock, obs_norm
         live.vector.copy_(weights.vector)
+        self.bad = BadUpdates()  # none here: workers have their own, and one with too many in a row ends the run
 
     @property
     def version(self) -> int:

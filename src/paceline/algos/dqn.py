@@ -82,11 +82,6 @@ class DQNLearner:
         """Transitions learned from, each as often as it was."""
 
     @property
-    def skipped_updates(self) -> int:
-        """Left out because their gradient was not finite."""
-        return self.bad.count
-
-    @property
     def version(self) -> int:
         """The version of the weights that the next batch should be played with."""
         return self._weights.version

@@ -87,11 +87,6 @@ class PPOLearner:
         self.bad = BadUpdates()
 
     @property
-    def skipped_updates(self) -> int:
-        """Left out because their gradient was not finite."""
-        return self.bad.count
-
-    @property
     def version(self) -> int:
         """The version of the weights that the next batch should be collected with."""
         return self._weights.version

@@ -1,6 +1,6 @@
 """Numbers from envs that are none: NaN and infinities, named by env before anything is learned from them.
 
-raise            found once per rollout, by `RolloutNumbers`: next to free. In a replay, by `FiniteEnvs`
+raise            looked for once per rollout, by `FiniteRollouts`: next to free. In a replay, by `FiniteEnvs`
 warn, replace    looked for in every row, by `FiniteEnvs`: about two microseconds
 """
 
@@ -17,7 +17,7 @@ from paceline.envs.extras import Readings
 from paceline.errors import EnvError
 from paceline.memory.lines import NOT_FINITE
 from paceline.memory.rows import Row
-from paceline.memory.slots import Slots
+from paceline.memory.slots import FinalSlot, Slots
 
 OnNan: TypeAlias = Literal["raise", "warn", "replace"]
 ADVICE = "Mend the env, or use --on-nan replace (or warn)."
@@ -47,45 +47,48 @@ def first_bad(arrays: Mapping[str, NDArray[Any]]) -> Bad | None:
     return None
 
 
-class RolloutNumbers:
-    """What some groups' envs fill in a set of slots: looked at as a whole, when a rollout is complete.
+class FiniteRollouts:
+    """Rollouts of a worker, looked at as a whole before anybody learns from them.
 
     Args:
-        slots: The set.
+        slots: Where they are collected.
         first_group: The first group.
         groups: How many.
         seed: The run's.
+        episode: [n] number of each env's episode.
     """
 
-    def __init__(self, slots: Slots, first_group: int, groups: int, seed: int) -> None:
-        size = slots.shape.group_size
+    def __init__(
+        self, slots: Sequence[Slots], *, first_group: int, groups: int, seed: int, episode: NDArray[np.int64]
+    ) -> None:
+        size = slots[0].shape.group_size
         mine = slice(first_group * size, (first_group + groups) * size)
-        obs = {f"observation {leaf.name!r}": slots.array(f"obs/{leaf.name}")[:, mine] for leaf in slots.shape.spec.obs}
-        self._numbers = {**obs, "reward": slots.array("reward")[:, mine]}
-        self._ends = slots.array("terminated")[:, mine], slots.array("truncated")[:, mine]
-        self._finals = [slots.final_slot(first_group + g) for g in range(groups)]
-        self._first, self._seed = mine.start, seed
+        self._first, self._seed, self._episode = mine.start, seed, episode
+        self._numbers = [self._of(one, mine) for one in slots]
+        self._ended = [(one.array("terminated")[:, mine], one.array("truncated")[:, mine]) for one in slots]
 
-    def check(self, step: int, episode: NDArray[np.int64]) -> None:
-        """Refuse a rollout with numbers that are none.
+    def check(self, step: int, into: int, finals: Sequence[FinalSlot]) -> None:
+        """Look at one.
 
         Args:
-            step: At which it began.
-            episode: [n] those under way after it.
+            step: At which step of each env it began.
+            into: In which of the slots it is.
+            finals: Last observations of episodes that were truncated in it.
 
         Raises:
-            EnvError: There is one; names env, episode and step.
+            EnvError: A number in it is none.
         """
-        bad = first_bad(self._numbers)
+        bad = first_bad(self._numbers[into])
         if bad is not None:
             # Its episode when that row was shown: the one under way, less those that have ended since.
-            terminated, truncated = self._ends
-            ended = int(np.count_nonzero(terminated[bad.t :, bad.i] | truncated[bad.t :, bad.i]))
+            terminated, truncated = self._ended[into]
+            ended = int((terminated[bad.t :, bad.i] | truncated[bad.t :, bad.i]).sum())
             number = step + bad.t + (bad.what == "reward")
-            self._refuse(self._first + bad.i, f"episode {int(episode[bad.i]) - ended}", bad, number)
-        for final in self._finals:
-            count = int(final.count[0])
-            lasts = {f"last observation {name!r}": leaf[None, :count] for name, leaf in final.obs.items()}
+            self._refuse(self._first + bad.i, f"episode {int(self._episode[bad.i]) - ended}", bad, number)
+        for final in finals:
+            lasts = {
+                f"last observation {name!r}": leaf[None, : int(final.count[0])] for name, leaf in final.obs.items()
+            }
             if (bad := first_bad(lasts)) is not None:
                 t, env = final.at[bad.i]
                 self._refuse(int(env), "truncated", bad, step + int(t) + 1)
@@ -95,6 +98,11 @@ class RolloutNumbers:
             f"env {env} (seed {self._seed}, {episode}): {bad.what} is not finite ({bad.value}) in its step {number:,} "
             f"of the run. {ADVICE}"
         )
+
+    def _of(self, slots: Slots, mine: slice) -> dict[str, NDArray[Any]]:
+        leaves = slots.shape.spec.obs
+        obs = {f"observation {leaf.name!r}": slots.array(f"obs/{leaf.name}")[:, mine] for leaf in leaves}
+        return {**obs, "reward": slots.array("reward")[:, mine]}
 
 
 class FiniteEnvs:

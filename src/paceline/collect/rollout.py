@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect import noise
-from paceline.collect.finite import RolloutNumbers
+from paceline.collect.finite import FiniteRollouts
 from paceline.collect.times import CollectTimes
 from paceline.envs.group import EnvBlock, History
 from paceline.memory.lines import BEAT, STOP
@@ -40,7 +40,7 @@ class RolloutCollector:
         first_group: int,
         groups: int,
         heartbeat: NDArray[np.int64],
-        check_finite: bool = True,
+        finite: FiniteRollouts | None = None,
     ) -> None:
         """Own these groups.
 
@@ -54,7 +54,7 @@ class RolloutCollector:
             first_group: The first group it owns.
             groups: How many it owns.
             heartbeat: The worker's line: moved on by the first reset and by every row; says when to break off.
-            check_finite: Whether a number that is none is an error.
+            finite: Refuses rollouts with numbers that are none.
         """
         shape = slots[0].shape
         self._envs, self._actor, self._group_actor, self._head = envs, actor, group_actor, head
@@ -62,13 +62,12 @@ class RolloutCollector:
         self._sets = [
             (one.rows(first_group, groups), [one.final_slot(first_group + g) for g in range(groups)]) for one in slots
         ]
-        self._looks = [RolloutNumbers(one, first_group, groups, seed) for one in slots] if check_finite else []
         # What the envs show between rollouts. With several sets any of them may be waiting to be learned from, so that
         # a reset must not write there.
         count = groups * self._size
         self._between = self._sets[0][0][-1] if len(slots) == 1 else Row.blank(shape.spec, count)
         self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
-        self._heartbeat = heartbeat
+        self._heartbeat, self._finite = heartbeat, finite
         self._ask, self._rest = getattr(actor, "ask", None), getattr(actor, "rest", None)
 
     def reset(self) -> None:
@@ -128,8 +127,8 @@ class RolloutCollector:
             if self._heartbeat[STOP]:
                 break  # the run is over, and nobody will look at this
         self._bootstrap(rows[-1], finals_of)
-        if self._looks and not self._heartbeat[STOP]:
-            self._looks[into].check(step, envs.episode)
+        if self._finite is not None and not self._heartbeat[STOP]:
+            self._finite.check(step, into, finals_of)
         if self._between is not rows[-1]:
             self._between.show(rows[-1])
         if self._rest is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import cloudpickle
 import numpy as np
@@ -21,12 +21,13 @@ from paceline.envs.extras import Readings
 from paceline.envs.make import Env, EnvMaker, describe
 from paceline.envs.seeding import episode_seed
 from paceline.errors import EnvError
-from paceline.memory.lines import BEAT, ENV, FIRST, SPAN, own_line
+from paceline.memory.lines import ENV, Line, Marks
 from paceline.memory.rows import Row
 from paceline.spec import MASK_KEY, EnvSpec
 
 __all__ = ["EnvBlock", "Finals", "History", "SingleEnvs"]
 
+Ints: TypeAlias = NDArray[np.int64]
 _log = logging.getLogger(__name__)
 
 
@@ -40,50 +41,40 @@ class SingleEnvs:
         first_env: Index in the run of the block's first env.
         n: How many.
         episode: [n] the block keeps the episode numbers here.
-        line: The worker's line of shared memory: says which env is at work, so that a hang or a crash has a name.
+        line: Where the block notes which env is at work.
     """
 
     def __init__(
-        self,
-        recipe: EnvMaker,
-        spec: EnvSpec,
-        *,
-        seed: int,
-        first_env: int,
-        n: int,
-        episode: NDArray[np.int64],
-        line: NDArray[np.int64] | None = None,
+        self, recipe: EnvMaker, spec: EnvSpec, *, seed: int, first_env: int, n: int, episode: Ints, line: Line = None
     ) -> None:
         self.episode = episode
-        # A memoryview: to note the env costs 30 nanoseconds, through numpy it would be twice that.
-        self._line = (own_line() if line is None else line).data
         self._seed, self._first = seed, first_env
         self._actions, self._obs = ActionMap(spec), ObsMap(spec)
         self._simple = self._obs.plain and not self._obs.masked
         self._rewards: list[Any] = [0.0] * n
+        self._marks = Marks(line, first_env)
         self._row = 0
         self.readings = Readings(spec.extras, n, self._who) if spec.extras else None
         self._begun = [0] * n  # The row in which each env's episode began: gives the step for error texts.
         self.envs: list[Env] = []
         try:
             for i in range(n):
-                self._at(i)
+                self._marks.at(i)
                 self.envs.append(recipe.make(who=f"env {first_env + i} (seed {seed})"))
-                self._line[BEAT] += 1
+                self._marks.beat()
             self._check_envs(spec)
         except BaseException:
             self.close()
             raise
-        self._line[SPAN] = 0
         self._steps = [env.step for env in self.envs]
 
     def reset(self, row: Row) -> None:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
         for i in range(len(self.envs)):
-            self._at(i)
+            self._marks.at(i)
             self._show(i, *self._begin(i), row)
-            self._line[BEAT] += 1
-        self._line[SPAN] = 0
+            self._marks.beat()
+        self._marks.end()
         if self.readings is not None:
             self.readings.show_beginning(row)
         if row.mask is not None:
@@ -104,8 +95,7 @@ class SingleEnvs:
         readings = self.readings
         if readings is not None:
             readings.before_step()
-        i, line = 0, self._line
-        line[FIRST], line[SPAN] = self._first, 1
+        i, line = 0, self._marks.begin()
         try:
             for i, env_step in enumerate(self._steps):
                 line[ENV] = i
@@ -126,7 +116,7 @@ class SingleEnvs:
             raise
         except Exception as error:
             raise self._failure(i, actions[i], error) from error
-        line[SPAN] = 0
+        self._marks.end()
         try:
             row.reward[...] = rewards
         except (TypeError, ValueError):
@@ -144,7 +134,7 @@ class SingleEnvs:
         strayed = []
         for i, history in enumerate(histories):
             self.episode[i] = history.episode
-            self._at(i)
+            self._marks.at(i)
             if history.state:
                 self.put(i, cloudpickle.loads(history.state))
                 self._begun[i] = self._row - len(history.actions)
@@ -153,8 +143,8 @@ class SingleEnvs:
                 self.episode[i] += 1
                 self._show(i, *self._begin(i), row)
                 strayed.append(i)
-            self._line[BEAT] += 1
-        self._line[SPAN] = 0
+            self._marks.beat()
+        self._marks.end()
         if self.readings is not None:
             self.readings.show_beginning(row)
         if row.mask is not None:
@@ -177,10 +167,6 @@ class SingleEnvs:
                 env.close()
             except Exception as error:
                 _log.warning("env %d raised in close: %s", self._first + len(self.envs), describe(error))
-
-    def _at(self, i: int) -> None:
-        """Env i is at work."""
-        self._line[FIRST], self._line[ENV], self._line[SPAN] = self._first, i, 1
 
     def _begin(self, i: int) -> tuple[Any, dict[str, Any]]:
         """Reset env i for the episode that `episode` names."""
@@ -224,7 +210,7 @@ class SingleEnvs:
                 obs, reward, terminated, truncated, info = self._steps[i](action)
             except Exception as error:
                 raise self._failure(i, action, error) from error
-            self._line[BEAT] += 1  # an episode may be long
+            self._marks.beat()  # an episode may be long
             if terminated or truncated:
                 return False
             if self.readings is not None:

@@ -14,6 +14,7 @@ from paceline.envs.make import EnvRecipe
 from paceline.envs.native import VectorEnvs
 from paceline.envs.threaded import ThreadedEnvs
 from paceline.measure.clock import waits_so_far
+from paceline.memory.lines import Line
 from paceline.memory.rows import Row
 from paceline.spec import EnvSpec
 
@@ -41,7 +42,7 @@ def make_block(
     group_size: int,
     episode: NDArray[np.int64],
     threads: EnvThreads = 1,
-    line: NDArray[np.int64] | None = None,
+    line: Line = None,
 ) -> EnvBlock:
     """Make the envs of a worker's groups, by the env's own vector implementation where that pays.
 

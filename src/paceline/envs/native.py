@@ -24,7 +24,7 @@ from paceline.envs.make import EnvRecipe, describe
 from paceline.envs.seeding import group_seed
 from paceline.envs.vector_extras import GroupReader
 from paceline.errors import ConfigError, EnvError
-from paceline.memory.lines import BEAT, ENV, FIRST, SPAN, own_line
+from paceline.memory.lines import Line, Marks
 from paceline.memory.rows import Row
 from paceline.spec import MASK_KEY, EnvSpec
 
@@ -55,10 +55,10 @@ class VectorEnvs:
         groups: int,
         group_size: int,
         episode: NDArray[np.int64],
-        line: NDArray[np.int64] | None = None,
+        line: Line = None,
     ) -> None:
         self.episode = episode
-        self._line = (own_line() if line is None else line).data
+        self._marks = Marks(line, first_group * group_size)
         self._seed, self._first_group, self._size = seed, first_group, group_size
         self._actions, self._obs = ActionMap(spec), ObsMap(spec)
         self._columns = [slice(g * group_size, (g + 1) * group_size) for g in range(groups)]
@@ -69,10 +69,10 @@ class VectorEnvs:
         self._envs: list[VectorEnv[Any, Any, Any]] = []
         try:
             for g in range(groups):
-                self._at(g)
+                self._marks.at(g * self._size, self._size)
                 self._envs.append(recipe.make_vector(group_size, who=self._who(g)))
-                self._line[BEAT] += 1
-            self._line[SPAN] = 0
+                self._marks.beat()
+            self._marks.end()
             self._modes = [self._check_env(g, env, spec) for g, env in enumerate(self._envs)]
             if self.readings is not None:
                 self._readers = [
@@ -87,15 +87,15 @@ class VectorEnvs:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
         self._pending.fill(False)
         for g, columns in enumerate(self._columns):
-            self._at(g)
+            self._marks.at(g * self._size, self._size)
             seed = group_seed(self._seed, self._first_group + g, int(self.episode[columns].max()))
             obs, infos = self._reset_group(g, seed=seed)
             self._obs.check(obs, infos, self._who(g), (self._size,))
             self._show(obs, infos, columns, row)
             if self._readers:
                 self._readers[g].began(infos)
-            self._line[BEAT] += 1
-        self._line[SPAN] = 0
+            self._marks.beat()
+        self._marks.end()
         if self.readings is not None:
             self.readings.show_beginning(row)
         if row.mask is not None:
@@ -110,7 +110,7 @@ class VectorEnvs:
         if self.readings is not None:
             self.readings.before_step()
         for g, (env, mode, columns) in enumerate(zip(self._envs, self._modes, self._columns, strict=True)):
-            self._at(g)
+            self._marks.at(g * self._size, self._size)
             try:
                 obs, row.reward[columns], terminated, truncated, infos = env.step(actions[columns])
                 row.terminated[columns], row.truncated[columns] = terminated, truncated
@@ -127,7 +127,7 @@ class VectorEnvs:
                 self._read(g, infos, terminated | truncated)
             if mode is not AutoresetMode.NEXT_STEP:
                 finals += self._end_now(g, obs, infos, row, after)
-        self._line[SPAN] = 0
+        self._marks.end()
         if self._pending.any():
             row.reward[self._pending] = 0.0
             row.terminated[self._pending] = False
@@ -176,11 +176,6 @@ class VectorEnvs:
                 env.close()
             except Exception as error:
                 _log.warning("%s raised in close: %s", self._who(len(self._envs)), describe(error))
-
-    def _at(self, g: int) -> None:
-        """Group g is at work."""
-        line, size = self._line, self._size
-        line[FIRST], line[ENV], line[SPAN] = self._first_group * size, g * size, size
 
     def _end_now(self, g: int, obs: Any, infos: dict[str, Any], row: Row, after: Row) -> Finals:
         """Gather last observations, and reset what does not reset itself."""

@@ -26,7 +26,7 @@ from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import Env, EnvMaker
 from paceline.envs.seeding import episode_seed
-from paceline.memory.lines import ENV, FIRST, SPAN, own_line
+from paceline.memory.lines import Line, Marks
 from paceline.memory.rows import Row
 from paceline.spec import EnvSpec
 
@@ -60,11 +60,10 @@ class ThreadedEnvs:
         n: int,
         episode: NDArray[np.int64],
         threads: int,
-        line: NDArray[np.int64] | None = None,
+        line: Line = None,
     ) -> None:
         self.episode = episode
-        self._line = own_line() if line is None else line
-        self._first, self._n = first_env, n
+        self._marks, self._n = Marks(line, first_env), n
         self._actions = ActionMap(spec)
         self._threads = [EnvThread(f"envs-{first_env}-{number}") for number in range(min(threads, n) - 1)]
         owners = [*(thread.ask for thread in self._threads), outcome_of]
@@ -82,9 +81,7 @@ class ThreadedEnvs:
             return episode_seed(seed, first_env + i, int(episode[i]) + later)
 
         try:
-            self._envs = SingleEnvs(
-                Recipe(), spec, seed=seed, first_env=first_env, n=n, episode=episode, line=self._line
-            )
+            self._envs = SingleEnvs(Recipe(), spec, seed=seed, first_env=first_env, n=n, episode=episode, line=line)
         except BaseException:
             self._end_threads()
             raise
@@ -143,12 +140,12 @@ class ThreadedEnvs:
         """Have every thread do its job, and do the caller's, at the same time."""
         for thread, job in zip(self._threads, jobs, strict=False):
             thread.inbox.put(job)
-        self._line[[FIRST, ENV, SPAN]] = self._first, 0, self._n
+        self._marks.at(0, self._n)
         jobs[-1]()
         # Backwards: who began last mostly ends last, so that the caller wakes up once.
         for number in reversed(range(len(self._threads))):
             self._wait_for(number)
-        self._line[SPAN] = 0
+        self._marks.end()
 
     def _wait_for(self, number: int) -> None:
         """Wait for one thread. If that takes long, its envs are named, or the one that it is at."""
@@ -159,7 +156,7 @@ class ThreadedEnvs:
             owner = self._threads[number].ask
             mine = [i for i, env in enumerate(self._ahead) if env.owner == owner]
             at = [i for i in mine if self._ahead[i].busy]
-            self._line[[ENV, SPAN]] = (at[0], 1) if at else (mine[0], len(mine))
+            self._marks.at(*(at[0], 1) if at else (mine[0], len(mine)))
             done.get()
 
     def _end_threads(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,9 +23,39 @@ NOT_FINITE = 7
 """Numbers from envs that are none (`collect.finite`)."""
 
 
-def own_line() -> NDArray[np.int64]:
-    """A line that nobody else looks at, for envs without a worker."""
-    return np.zeros(8, np.int64)
+Line: TypeAlias = NDArray[np.int64] | None
+"""One worker's; None for envs without a worker."""
+
+
+class Marks:
+    """Notes in a worker's line which env is at work, so that a hang or a crash has a name.
+
+    Args:
+        line: The line; one that nobody looks at, where there is none.
+        first: Index in the run of the first env.
+    """
+
+    def __init__(self, line: Line, first: int) -> None:
+        # A memoryview: to note an env costs 27 nanoseconds, through numpy it would be 51.
+        self._line: memoryview = (np.zeros(8, np.int64) if line is None else line).data
+        self._first = first
+
+    def begin(self) -> memoryview:
+        """Envs will be at work, one by one; whoever steps them notes the position of each under `ENV` of the result."""
+        self._line[FIRST], self._line[ENV], self._line[SPAN] = self._first, 0, 1
+        return self._line
+
+    def at(self, i: int, span: int = 1) -> None:
+        """Env i is at work, or so many from there on together."""
+        self._line[FIRST], self._line[ENV], self._line[SPAN] = self._first, i, span
+
+    def beat(self) -> None:
+        """A sign of life."""
+        self._line[BEAT] += 1
+
+    def end(self) -> None:
+        """None is at work any more."""
+        self._line[SPAN] = 0
 
 
 def envs_of(line: NDArray[np.int64]) -> str:

@@ -18,7 +18,7 @@ from typing import Literal
 StartMethod = Literal["forkserver", "spawn", "fork"]
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 WORKER_MODULE = "paceline.runtime.worker"
-EXIT_MODULE = "paceline.runtime.server_exit"
+GUARD_MODULE, EXIT_MODULE = "paceline.runtime.server_guard", "paceline.runtime.server_exit"
 
 _main_lock = threading.Lock()
 
@@ -35,7 +35,7 @@ def start_fork_server(preload: Sequence[str]) -> None:
         preload: Modules beyond the worker's own.
     """
     with child_environment():
-        multiprocessing.set_forkserver_preload([WORKER_MODULE, *preload, EXIT_MODULE])
+        multiprocessing.set_forkserver_preload([GUARD_MODULE, WORKER_MODULE, *preload, EXIT_MODULE])
         forkserver.ensure_running()
 
 

@@ -31,13 +31,13 @@ from paceline.memory.lines import CLAIM, MEMORY
 from paceline.memory.shared import Arena
 from paceline.runtime import threads
 from paceline.runtime.bells import WorkerBell
+from paceline.runtime.die_with import die_with
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.tickets import MOST, WorkerTickets, linger
 
 if sys.platform != "win32":
-    import fcntl
     import resource
 
 
@@ -66,7 +66,7 @@ def worker_main(order: WorkerOrder) -> None:
     # that an env starts would inherit that.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
-    die_with_driver(order.guard)
+    die_with(order.guard.fileno())
     if order.stacks is not None:
         order.stacks.listen()
     # Workers are daemons so that a driver which forgets them does not wait at its exit; envs may start
@@ -143,18 +143,6 @@ def _send_failure(conn: Connection, error: BaseException, kind: str = "error") -
         what = f"{type(error).__name__} (its text could not be made)"
     with contextlib.suppress(OSError):
         conn.send((kind, (what, traceback.format_exc())))
-
-
-def die_with_driver(guard: Connection) -> None:
-    """Have the kernel kill this process when the other end of `guard` closes.
-
-    PR_SET_PDEATHSIG would not do: under forkserver the parent is the fork server.
-    """
-    if sys.platform == "linux":
-        fd = guard.fileno()
-        fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(fd, 10, signal.SIGKILL)  # F_SETSIG, which the module does not name
-        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def set_title(title: str) -> None:

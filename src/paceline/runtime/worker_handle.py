@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import signal
+import socket
+import struct
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import connection
@@ -28,6 +32,8 @@ from paceline.runtime.worker import WorkerOrder, worker_main
 
 STARTING = ("start", "reset", "restore")
 """Commands in which envs are made or reset for the first time: each env may take the start-up limit."""
+SEND_TIMEOUT_S = 20
+"""How long a command may take to go into a worker's pipe."""
 NOTICE_S = 10.0
 """After this long, or half of the limit, the user is told who is silent."""
 
@@ -53,6 +59,7 @@ class WorkerHandle:
         ctx: Any = multiprocessing.get_context(method)
         self.share, self._unit = share, unit
         self.conn, theirs = ctx.Pipe()
+        _limit_sends(self.conn)
         guard, self._alive = ctx.Pipe(duplex=False)  # the driver holds the write end for life and writes nothing
         self._line: NDArray[np.int64] = arena["heartbeat"][share.worker]
         self._stacks = StackFile.create()
@@ -87,7 +94,7 @@ class WorkerHandle:
         return f"worker {self.share.worker} (pid {self.process.pid}, {self._unit} {self.share.first_group}-{last})"
 
     def send(self, command: str, args: tuple[Any, ...]) -> None:
-        """Have it do something; whoever waits for the reply will find out if it is gone."""
+        """Have it do something; whoever waits for the reply will find out if it is gone, or has heard half of it."""
         with suppress(OSError):
             self.conn.send((command, args))
 
@@ -200,6 +207,16 @@ class Patience:
                     "%s: silent in `%s`%s for %.0f s; it may be until %g s (%s).",
                     worker.name, command, worker.where, silent_s, timeout_s, flag,
                 )  # fmt: skip
+
+
+def _limit_sends(conn: Any) -> None:
+    """A worker that is stopped reads nothing, and a long message would wait for it for ever: have it fail instead."""
+    if sys.platform != "win32":
+        pipe = socket.socket(fileno=os.dup(conn.fileno()))
+        try:
+            pipe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+        finally:
+            pipe.close()
 
 
 def _forked_main(order: WorkerOrder, foreign: list[Any]) -> None:

@@ -315,7 +315,7 @@ class Keeper:
             dropped_steps=training.rollouts.dropped_steps,
             restarts=training.rollouts.restarts.count,
             strayed=training.rollouts.restarts.strayed,
-            skipped_updates=training.learner.skipped_updates,
+            skipped_updates=training.learner.bad.count,
             not_finite=self._not_finite.count,
             weights_sha256=training.weights.sha256(),
             compiled=training.compiled,

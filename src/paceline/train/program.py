@@ -15,7 +15,7 @@ from torch import nn
 from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
 from paceline.algos.settings import AnySettings, Settings
-from paceline.collect.finite import FiniteEnvs, OnNan
+from paceline.collect.finite import FiniteEnvs, FiniteRollouts, OnNan
 from paceline.collect.remote import (
     AnyCollector,
     Asking,
@@ -293,8 +293,10 @@ class WorkerProgram:
         normaliser = self.obs_normaliser(acting, attach=True)
 
         def collector(own: Share, actor: Actor) -> RolloutCollector:
+            envs = self.block(arena, own)
+            look = {"first_group": own.first_group, "groups": own.groups, "seed": self.seed}
             return RolloutCollector(
-                self.block(arena, own),
+                envs,
                 slots,
                 actor,
                 self.actor(policy, 1, normaliser),
@@ -303,7 +305,7 @@ class WorkerProgram:
                 first_group=own.first_group,
                 groups=own.groups,
                 heartbeat=arena["heartbeat"][own.worker],
-                check_finite=self.on_nan == "raise",
+                finite=FiniteRollouts(slots, episode=envs.episode, **look) if self.on_nan == "raise" else None,
             )
 
         if self.central is None:

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from paceline.batch import Trajectory
 from paceline.collect.history import EpisodeHistory
 from paceline.collect.times import CollectTimes
-from paceline.envs.block import History
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.parts import part, under
 from paceline.memory.slot_copies import copy_rollout, load_slots, slots_state
 from paceline.memory.slots import Slots
 from paceline.nets.normalise import RewardNormaliser
-from paceline.runtime.protocol import Runtime, shares
+from paceline.runtime.protocol import Runtime
+from paceline.train.put_back import RolloutEnvs
 from paceline.train.restarts import Restarts
 
 
@@ -57,7 +57,7 @@ class Rollouts:
         """
         self._trust_env_state = trust_env_state
         self._runtime, self._slots, self._clock = runtime, slots, clock
-        self._tracker, self._history, self._reward_norm = tracker, history, reward_norm
+        self._tracker, self._history = tracker, history
         self._learning, self._freeze = learning, freeze
         self._version = 0
         self._pending = False
@@ -68,6 +68,7 @@ class Rollouts:
         self.finished = Episodes.none()
         """Episodes that ended in the last rollout."""
         self.restarts = restarts or Restarts(runtime)
+        self._envs = RolloutEnvs(history, [tracker, reward_norm], slots.shape, runtime)
         self.lags: list[int] = []
         """Empty: all of a batch is equally old, and the learner knows how old."""
         self.dropped_steps = 0
@@ -92,7 +93,7 @@ class Rollouts:
     def finish(self) -> Trajectory:
         """The second half: waits."""
         began = perf_counter()
-        self.times = self.restarts.finish(self)
+        self.times = self.restarts.finish(self._envs)
         book(self._clock, self.times, perf_counter() - began)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
@@ -114,7 +115,7 @@ class Rollouts:
         if self._trust_env_state:
             self._runtime.start("dump")
             self._history.mark()
-            pickled = [entry for part in self.restarts.finish(self) for entry in part]
+            pickled = [entry for part in self.restarts.finish(self._envs) for entry in part]
             state["pickled"] = np.frombuffer(b"".join(pickled), np.uint8)
             state["pickled_length"] = np.array([len(entry) for entry in pickled])
         if self._learning is not None and self._pending:
@@ -133,29 +134,12 @@ class Rollouts:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
         restarted = [env for part in self._runtime.run("restore", histories) for env in part]
-        self.strayed(restarted)
+        self._envs.strayed(restarted)
         return restarted
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """[T+1, B, ...] what was read beside the observations of the last rollout, by name."""
         return (self._learning or self._slots).extras()
-
-    def where(self) -> tuple[list[History]]:
-        """Where all envs were when the workers were started."""
-        return (self._history.marked(),)
-
-    def begin_anew(self, worker: int) -> tuple[list[int], tuple[Any, ...]]:
-        """Have a worker's envs begin new episodes; see `restarts.Envs`."""
-        shape = self._slots.shape
-        envs = shares(shape.groups, self._runtime.num_workers)[worker].envs(shape.group_size)
-        self._history.begin_anew(envs)
-        return envs, ()
-
-    def strayed(self, envs: list[int]) -> None:
-        """These could not be put back where they were, and began a new episode."""
-        for record in (self._history, self._tracker, self._reward_norm):
-            if record is not None:
-                record.forget(envs)
 
     def _trajectory(self) -> Trajectory:
         return (self._learning or self._slots).trajectory(self._version)

@@ -1,0 +1,24 @@
+"""Have the kernel end this process when another is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+if sys.platform != "win32":
+    import fcntl
+
+
+def die_with(fd: int) -> None:
+    """Have the kernel kill this process when the other end of a pipe closes, whatever it is doing then.
+
+    PR_SET_PDEATHSIG would not do: under forkserver a worker's parent is the fork server.
+
+    Args:
+        fd: The reading end, to which nobody ever writes.
+    """
+    if sys.platform == "linux":
+        fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(fd, 10, signal.SIGKILL)  # F_SETSIG, which the module does not name
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
