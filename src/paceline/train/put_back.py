@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from paceline.collect.history import EpisodeHistory
 from paceline.envs.block import History
-from paceline.memory.slots import SlotShape
+from paceline.memory.slot_shape import SlotShape
 from paceline.runtime.protocol import Runtime, shares
 
 
