@@ -30,6 +30,8 @@ from paceline.runtime.signals import Signal, Watch, new_signal
 
 RUNG, DONE, ASLEEP, REST, SENT, REPLIED = range(6)
 """A line's numbers: rings, answers, whether a signal is needed, whether to stop serving, and the letters' sizes."""
+WANTED = 0
+"""The driver's own line has, in the first place, how many workers must have nothing to do for it to be woken."""
 
 BOX_BYTES = 1 << 20
 """A longer letter takes the pipe."""
@@ -83,7 +85,8 @@ class WorkerBell:
     def serve(self, conn: Connection, arena: Arena, worker: int, answer: Callable[[bytes], bytes]) -> None:
         """Answer every ring until told to rest, or until a command comes; whoever obeys commands sees to that."""
         lines = arena["bells"]
-        line, driver = lines[worker].data, lines[-1].data
+        everyone, driver = [each.data for each in lines[:-1]], lines[-1].data
+        line = everyone[worker]
         inbox, outbox = (box.data for box in arena["letters"][worker])
         watch = Watch([self.bell.waitable, conn])
         while self._rung(line, watch, conn):
@@ -93,7 +96,8 @@ class WorkerBell:
             in_order()
             line[DONE] = line[RUNG]
             fence()
-            if driver[ASLEEP]:
+            # Of those that finish, the last that is waited for wakes the driver, and nobody else.
+            if driver[ASLEEP] and len(_idle(everyone)) >= driver[WANTED]:
                 self.done.set()
             if len(reply) > BOX_BYTES:
                 conn.send_bytes(reply)
@@ -176,8 +180,7 @@ class ProcessBells:
 
     def answered(self, workers: Collection[int]) -> list[int]:
         """Those that have answered all their rings."""
-        lines = self._lines
-        answered = [worker for worker in workers if lines[worker][DONE] == lines[worker][RUNG]]
+        answered = [worker for worker in workers if self._lines[worker][DONE] == self._lines[worker][RUNG]]
         in_order()
         return answered
 
@@ -187,8 +190,9 @@ class ProcessBells:
             return answered
         _linger(lambda: len(self.answered(workers)) < at_least, self._linger.driver_s)
         end = perf_counter() + timeout_s
+        idle = len(set(_idle(self._lines)).difference(workers))
         while True:
-            self._own[ASLEEP] = 1
+            self._own[WANTED], self._own[ASLEEP] = idle + at_least, 1
             fence()
             enough = len(self.answered(workers)) >= at_least
             ready = self._watch.wait(0.0 if enough else max(0.0, min(LOOK_S, end - perf_counter())))
@@ -228,6 +232,11 @@ class ProcessBells:
             elif sentinel not in ready:
                 continue
             raise handle.died(doing)
+
+
+def _idle(lines: Sequence[memoryview]) -> list[int]:
+    """Workers that have answered all their rings."""
+    return [worker for worker, line in enumerate(lines) if line[DONE] == line[RUNG]]
 
 
 def _linger(waiting: Callable[[], bool], seconds: float) -> None:

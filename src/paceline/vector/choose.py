@@ -2,25 +2,35 @@
 
 in this process   all n envs, one after another (or in threads, where they wait)
 W workers         the busiest worker's envs, and what it costs to wake W workers and to be woken by them
+
+The first comes from a trial of one env; the last is measured on the workers themselves, once they are there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
 
 from paceline.envs.make_block import MOST_THREADS, EnvThreads
+from paceline.vector.channel import Channel
 from paceline.vector.trial import StepCost
 
-HAND_OVER_S = 1.2e-4
-"""What a step costs with workers, whatever their number: actions out, everyone woken, results in."""
-PER_WORKER_S = 1.5e-5
-"""What each of them adds."""
+HAND_OVER_S = 4e-5
+"""The least that a step costs with workers: actions out, everyone woken, results in. Where that is enough for workers
+to look good, it is measured."""
+PER_WORKER_S = 1e-5
+"""What each of them is reckoned to add to that."""
 PER_ENV_S = 1.5e-6
 """What our own Python adds to an env's step."""
 PER_THREAD_S = 5.5e-5
 """What an env that is stepped in a thread of its own adds to a step (docs/adr/0011-threads-for-waiting-envs.md)."""
 MARGIN = 0.9
 """Workers must be predicted to take at most this share of one process's time."""
+OWN_S = 2e-5
+"""What the main process does itself in a step with workers, while they rest."""
+FEWEST_ROUNDS, ROUNDS_S = 50, 0.1
 WAITING_PER_CORE = 4
 """Workers per core worth considering where envs wait."""
 
@@ -32,6 +42,22 @@ class Choice:
     num_workers: int
     env_threads: EnvThreads
     why: str
+    inline_s: float = float("inf")
+    """What a step would take in this process."""
+    workers_s: float = 0.0
+    """What it would take with workers, if handing over cost nothing."""
+
+    def pays(self, hand_over_s: float) -> bool:
+        """Whether workers are still worth it, now that it is known what handing over costs."""
+        return self.workers_s + hand_over_s < MARGIN * self.inline_s
+
+    def without_workers(self, hand_over_s: float) -> Choice:
+        """The same in this process."""
+        why = (
+            f"one process: a step takes {_ms(self.inline_s)}, and would take {_ms(self.workers_s)} on "
+            f"{self.num_workers} workers and {_ms(hand_over_s)} to hand over"
+        )
+        return Choice(0, self.env_threads, why)
 
 
 def choose(cost: StepCost, num_envs: int, env_threads: EnvThreads, cores: int) -> Choice:
@@ -50,24 +76,38 @@ def choose(cost: StepCost, num_envs: int, env_threads: EnvThreads, cores: int) -
     predicted = {
         workers: predict(cost, num_envs, workers, threads, cores) for workers in (0, *range(2, min(num_envs, most) + 1))
     }
-    best = min(predicted, key=lambda workers: predicted[workers])
-    best = best if predicted[best] < MARGIN * predicted[0] else 0
+    best = min(predicted, key=lambda workers: predicted[workers] + workers * PER_WORKER_S)
+    best = best if predicted[best] + HAND_OVER_S < MARGIN * predicted[0] else 0
     if best:
         why = f"{best} workers: a step should take {_ms(predicted[best])} instead of {_ms(predicted[0])}"
     else:
         why = f"one process: no number of workers is predicted to beat its {_ms(predicted[0])} a step"
-    return Choice(best, threads, f"{why} ({num_envs} envs, {cores} cores)")
+    return Choice(best, threads, f"{why} ({num_envs} envs, {cores} cores)", predicted[0], predicted[best])
+
+
+def hand_over_s(channel: Channel) -> float:
+    """What it costs to wake all workers and hear back, with nothing to do for them."""
+    workers = range(len(channel.shares))
+    times: list[float] = []
+    began = perf_counter()
+    while len(times) < FEWEST_ROUNDS or perf_counter() - began < ROUNDS_S:
+        start = perf_counter()
+        for worker in workers:
+            channel.begin(worker, None)
+        channel.wait(workers, at_least=len(workers), doing="start")
+        times.append(perf_counter() - start)
+    return float(np.median(times)) + OWN_S
 
 
 def predict(cost: StepCost, num_envs: int, workers: int, threads: int, cores: int) -> float:
-    """Seconds of a step of all envs with so many workers (0: in this process)."""
+    """Seconds of a step of all envs with so many workers (0: in this process), if handing over cost nothing."""
     busiest = -(-num_envs // max(1, workers))
     wall = _row(cost, busiest, threads)
     if workers == 0:
         return wall
     # More workers than cores share them: no step can be faster than its arithmetic.
     cpu = num_envs * (cost.cpu_s + PER_ENV_S) / min(cores, workers)
-    return max(wall, cpu) + HAND_OVER_S + workers * PER_WORKER_S
+    return max(wall, cpu)
 
 
 def _ms(seconds: float) -> str:

@@ -14,7 +14,7 @@ from paceline.errors import ConfigError, check_range
 from paceline.runtime import threads
 from paceline.runtime.forkserver import StartMethod, default_start_method
 from paceline.vector.channel import Channel, InlineChannel, ProcessChannel, Processes
-from paceline.vector.choose import Choice, choose
+from paceline.vector.choose import Choice, choose, hand_over_s
 from paceline.vector.env import ParallelVectorEnv
 from paceline.vector.leaves import Leaves
 from paceline.vector.server import VectorProgram
@@ -88,12 +88,15 @@ def make_vec(
         env_threads=choice.env_threads,
         extras=extras,
     )
+    how = Processes(start_method=method, cores=cores, env_timeout_s=env_timeout_s, start_timeout_s=start_timeout_s)
     channel: Channel
+    if choice.num_workers > 0:
+        channel = ProcessChannel(program, choice.num_workers, how)
+        if num_workers == "auto" and not choice.pays(cost_s := hand_over_s(channel)):
+            channel.close()
+            choice = choice.without_workers(cost_s)
     if choice.num_workers == 0:
         channel = InlineChannel(program)
-    else:
-        how = Processes(start_method=method, cores=cores, env_timeout_s=env_timeout_s, start_timeout_s=start_timeout_s)
-        channel = ProcessChannel(program, choice.num_workers, how)
     return ParallelVectorEnv(program, channel, like, copy=copy, why=choice.why)
 
 

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import gymnasium as gym
 import pytest
+from tests.unit.vector.toys import SampleEnv
 
-from paceline.vector.choose import choose, predict
+from paceline import make_vec
+from paceline.vector.choose import choose, hand_over_s, predict
 from paceline.vector.trial import StepCost, trial
 
 CHEAP, DEAR = StepCost(5e-6, 5e-6), StepCost(1e-3, 1e-3)
@@ -33,8 +35,35 @@ def test_envs_that_wait_get_threads_and_more_workers_than_cores() -> None:
     assert choose(WAITING, 32, 1, 2).env_threads == 1
 
 
+def test_what_handing_over_costs_decides() -> None:
+    choice = choose(StepCost(2e-5, 2e-5), 32, "auto", 2)
+    assert choice.num_workers == 2
+    assert choice.pays(1e-4)
+    assert not choice.pays(5e-4)
+    assert choice.without_workers(5e-4).num_workers == 0
+
+
+def test_what_handing_over_costs_is_measured_without_touching_an_env() -> None:
+    vec = make_vec(SampleEnv, 4, 2, env_threads=1)
+    assert hand_over_s(vec._channel) > 0
+    assert vec.get_attr("length") == (0, 0, 0, 0)
+    vec.close()
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_auto_takes_workers_only_where_they_turn_out_to_pay(pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.vector.make.trial", lambda env: DEAR)
+    monkeypatch.setattr("paceline.vector.make.threads.core_budget", lambda: 2)
+    monkeypatch.setattr("paceline.vector.make.hand_over_s", lambda channel: 1e-4 if pays else 1.0)
+    vec = make_vec(SampleEnv, 4)
+    assert (vec.num_workers, "2 workers:" in vec.why) == ((2, True) if pays else (0, False))
+    vec.reset(seed=0)
+    vec.close()
+
+
 def test_more_workers_than_cores_share_them() -> None:
-    assert predict(DEAR, 8, 4, 1, cores=2) > predict(DEAR, 8, 2, 1, cores=2)
+    assert predict(DEAR, 8, 4, 1, cores=2) == predict(DEAR, 8, 2, 1, cores=2)
+    assert predict(DEAR, 8, 4, 1, cores=4) < predict(DEAR, 8, 4, 1, cores=2)
 
 
 def test_a_trial_tells_waiting_from_computing() -> None:
