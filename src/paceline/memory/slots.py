@@ -28,11 +28,18 @@ class SlotShape:
     n_steps: int
     groups: int
     group_size: int
+    first_group: int = 0
+    """The first group that is held here: not 0 where a machine holds a part of the run's groups only."""
 
     @property
     def n_envs(self) -> int:
         """Envs, and so columns (B)."""
         return self.groups * self.group_size
+
+    def columns(self, first_group: int, groups: int) -> slice:
+        """Where some groups, numbered as in the whole run, are held."""
+        start = (first_group - self.first_group) * self.group_size
+        return slice(start, start + groups * self.group_size)
 
     def fields(self, name: str = "") -> Iterator[Field]:
         """What an arena must hold for the set of slots of this name."""
@@ -75,8 +82,7 @@ class Slots:
 
     def rows(self, first_group: int, groups: int) -> list[Row]:
         """The T+1 rows of a worker's own columns."""
-        size, last = self.shape.group_size, self.shape.n_steps - 1
-        mine = slice(first_group * size, (first_group + groups) * size)
+        mine, last = self.shape.columns(first_group, groups), self.shape.n_steps - 1
         arena, spec = self._arena, self.shape.spec
 
         def row(t: int) -> Row:
@@ -95,13 +101,25 @@ class Slots:
 
     def final_slot(self, group: int) -> FinalSlot:
         """Where a group keeps the last observations of truncated episodes."""
-        arena = self._arena
+        arena, group = self._arena, group - self.shape.first_group
         return FinalSlot(
             count=arena["final_count"][group : group + 1],
             at=arena["final_at"][group],
             value=arena["final_value"][group],
             obs={leaf.name: arena[f"final_obs/{leaf.name}"][group] for leaf in self.shape.spec.obs},
         )
+
+    def parts(self, first_group: int, groups: int) -> Iterator[NDArray[Any]]:
+        """All that some groups have collected, as views: counts before what they count, and no more of that."""
+        columns, first = self.shape.columns(first_group, groups), first_group - self.shape.first_group
+        for name, field in self._arena.items():
+            if not name.startswith("final"):
+                yield field[:, columns]
+        counts = self._arena["final_count"][first : first + groups]
+        yield counts
+        for group, count in enumerate(counts, first):
+            for name in self._final_names() if count else ():
+                yield self._arena[name][group, :count]
 
     def array(self, name: str) -> NDArray[Any]:
         """A whole field, all columns: for statistics in the driver."""

@@ -12,7 +12,7 @@ from paceline.runtime.protocol import Program, Share
 class InlineRuntime:
     """No workers: `run` is a method call."""
 
-    num_workers = 0
+    num_workers = bytes_up = 0
 
     def __init__(self, program: Program, arena: Arena, groups: int) -> None:
         self._job: Any = program(arena, Share(0, 0, groups))

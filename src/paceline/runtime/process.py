@@ -43,6 +43,8 @@ NOTHING: tuple[str, tuple[Any, ...]] = "", ()
 class ProcessRuntime:
     """W worker processes, each with one job over its share of the groups."""
 
+    bytes_up = 0
+
     def __init__(
         self,
         program: Program,
@@ -50,6 +52,7 @@ class ProcessRuntime:
         groups: int,
         num_workers: int,
         *,
+        first_group: int = 0,
         start_method: StartMethod | None = None,
         preload: Sequence[str] = (),
         cores: list[int] | None = None,
@@ -64,6 +67,7 @@ class ProcessRuntime:
             arena: Shared memory; holds `heartbeat_field(num_workers)`.
             groups: Groups to share out.
             num_workers: Processes to start.
+            first_group: The first of the groups: not 0 where other machines have those before it.
             start_method: How; None for the platform's default.
             preload: Modules the fork server imports once for all: a worker then starts in hundredths of a second.
             cores: Cores to pin workers to, in turn.
@@ -93,7 +97,7 @@ class ProcessRuntime:
                 start_fork_server(preload)
             if tickets.AVAILABLE:
                 self._tickets = tickets.Tickets(multiprocessing.get_context(self._method))
-            for share in shares(groups, num_workers):
+            for share in shares(groups, num_workers, first_group):
                 self._workers.append(self._new(share))
             self._gather(self._workers, "start", {})
             self._watch()

@@ -36,9 +36,12 @@ from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.runtime import threads
 from paceline.runtime.forkserver import StartMethod, default_start_method
+from paceline.runtime.freight import Freight
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime, shares
+from paceline.runtime.ray_cluster import RayCluster, require_ray
+from paceline.runtime.ray_runtime import RayRuntime
 from paceline.train import layout as layouts
 from paceline.train.a3c_program import A3CProgram
 from paceline.train.async_program import AsyncProgram
@@ -46,9 +49,11 @@ from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.config import TrainConfig
 from paceline.train.dqn_program import DQNProgram, dqn_parts, dqn_program
 from paceline.train.evaluate import Predictor
+from paceline.train.freight import SlotFreight
 from paceline.train.league import League, LeagueLearner, bare_game, league_recipe
 from paceline.train.orders import Orders
 from paceline.train.program import PRELOAD, WorkerProgram, acting_head, env_recipe, policy_recipe
+from paceline.train.replay_freight import ReplayFreight
 from paceline.train.rollouts import Rollouts
 from paceline.train.training import Training
 
@@ -65,6 +70,8 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         WorkerError: A worker could not build its envs; everything was stopped again.
     """
     clock = clock or Clock()
+    if config.parallel.runtime == "ray":
+        require_ray()  # before anything is started
     recipe = env_recipe(config)
     games: list[Any] = []
     spec = recipe.probe(lambda env: games.append(bare_game(env)))
@@ -87,10 +94,11 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         league=league_recipe(config, games[0]),
     )
     device = _device(config)
-    layout = _layout(config, base, size_of(policy))
-    program = _program(config, replace(base, env_threads=layout.env_threads), training, layout)
-    arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
     with ExitStack() as undo:
+        cluster = _cluster(config, base, undo) if config.parallel.runtime == "ray" else None
+        layout = _layout(config, base, size_of(policy), cluster)
+        program = _program(config, replace(base, env_threads=layout.env_threads), training, layout)
+        arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
         undo.callback(arena.close)
         weights = program.weights(arena)
         vector = weights.vector if device.type == "cpu" else torch.empty_like(weights.vector, device=device)
@@ -99,8 +107,10 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         if config.policy.compile and device.type == "cpu" and not isinstance(program, WORKERS_LEARN_ELSEWHERE):
             program = _compiled(program, arena, policy, rows=_shard_rows(config, program, arena))
         hand = None if isinstance(program, WORKERS_LEARN_ELSEWHERE) else program.gradient(arena)
-        runtime = _runtime(config, program, arena, layout, hand)
+        runtime = _runtime(config, program, arena, layout, hand, cluster, size_of(policy))
         undo.callback(runtime.close)
+        if isinstance(runtime, RayRuntime):
+            layout = replace(layout, places=runtime.places())
         made = _assemble(config, program, layout, arena, runtime, hand, policy, vector, clock)
         undo.pop_all()
     return made
@@ -313,7 +323,23 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def _layout(config: TrainConfig, program: WorkerProgram, weights: int) -> layouts.Layout:
+def _cluster(config: TrainConfig, base: WorkerProgram, undo: ExitStack) -> RayCluster:
+    """Room on a Ray cluster."""
+    if isinstance(config.training, DQNConfig):
+        dqn_program(config, base)  # what is wrong with it is said before anything is started
+    parallel = config.parallel
+    cluster = RayCluster(
+        address=parallel.ray_address,
+        nodes=parallel.nodes,
+        workers_per_node=parallel.workers_per_node,
+        groups=base.shape.groups,
+        timeout_s=config.env.start_timeout_s,
+    )
+    undo.callback(cluster.close)
+    return cluster
+
+
+def _layout(config: TrainConfig, program: WorkerProgram, weights: int, cluster: RayCluster | None) -> layouts.Layout:
     shape, parallel = program.shape, config.parallel
     common: dict[str, Any] = {
         "groups": shape.groups,
@@ -324,6 +350,15 @@ def _layout(config: TrainConfig, program: WorkerProgram, weights: int) -> layout
         "start_method": parallel.start_method or default_start_method(),
         "inference": "local",
     }
+    if cluster is not None:
+        return layouts.Layout(
+            num_workers=cluster.nodes * cluster.workers,
+            env_threads=parallel.env_threads,
+            runtime="ray",
+            nodes=cluster.nodes,
+            why=f"{cluster.nodes} node(s) with {cluster.workers} worker(s) each",
+            **common,
+        )
     if config.num_workers == "auto":
         total = config.run.budget_steps
         rollouts = None if total is None else total / (shape.n_steps * shape.n_envs)
@@ -331,12 +366,41 @@ def _layout(config: TrainConfig, program: WorkerProgram, weights: int) -> layout
     # Sequential is one env after another, unless threads are asked for.
     sequential = config.num_workers == 0 and parallel.env_threads == "auto"
     env_threads = 1 if sequential else parallel.env_threads
-    return layouts.Layout(num_workers=config.num_workers, env_threads=env_threads, why="asked for", **common)
+    runtime = "process" if config.num_workers else "inline"
+    return layouts.Layout(
+        num_workers=config.num_workers, env_threads=env_threads, runtime=runtime, why="asked for", **common
+    )
+
+
+def _freight(program: AnyProgram, weights: int) -> Freight:
+    """What travels, where workers do not share the driver's memory."""
+    if isinstance(program, A3CProgram):
+        raise ConfigError("runtime=ray: workers of a3c share their weights in place, on one machine. Use impala.")
+    return ReplayFreight(program, weights) if isinstance(program, DQNProgram) else SlotFreight(program, weights)
 
 
 def _runtime(
-    config: TrainConfig, program: AnyProgram, arena: Arena, layout: layouts.Layout, hand: ShardedGradient | None
+    config: TrainConfig,
+    program: AnyProgram,
+    arena: Arena,
+    layout: layouts.Layout,
+    hand: ShardedGradient | None,
+    cluster: RayCluster | None,
+    weights: int,
 ) -> Runtime:
+    if cluster is not None:
+        return RayRuntime(
+            _freight(program, weights),
+            arena,
+            layout.groups,
+            cluster,
+            start_method=config.parallel.start_method,
+            preload=PRELOAD,
+            start_timeout_s=config.env.start_timeout_s,
+            step_timeout_s=config.env.env_timeout_s,
+            hand=hand if isinstance(program, WorkerProgram) else None,
+            on_node_loss=config.parallel.on_node_loss,
+        )
     if layout.num_workers == 0:
         return InlineRuntime(program, arena, layout.groups)
     method: StartMethod = config.parallel.start_method or default_start_method()
