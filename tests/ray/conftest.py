@@ -16,7 +16,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 
 GRACE_S = 10.0
-NODES, CPUS = 3, 2
+NODES, CPUS = 3, 4
 QUICKLY: dict[str, Any] = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
@@ -29,7 +29,7 @@ QUICKLY: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
-    """Three nodes with two CPUs each; this process is connected to the first."""
+    """Three nodes with four CPUs each, of which there are fewer; this process is connected to the first."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 

@@ -27,7 +27,7 @@ from tests.ray.recorder import running
 
 from paceline.errors import WorkerDied, WorkerError, WorkerHung
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster"), pytest.mark.timeout(300)]
 LAYOUTS = [(1, 2), (2, 1)]
 """Nodes, and workers on each."""
 

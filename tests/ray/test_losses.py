@@ -23,7 +23,7 @@ from paceline.train import checkpoint
 from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 EVERYONE = 4
 """The session's nodes, and the one that is lost."""
 CASE = "truncation, Box actions, normalisers"
@@ -180,7 +180,6 @@ def a_run(folder: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("where", ["cluster", "here"])
 def test_a_driver_that_is_killed_leaves_nothing_behind(cluster: Any, where: str, tmp_path: Path) -> None:
     before = {*ours(), *_of_ray()}
@@ -245,7 +244,7 @@ def test_an_address_where_nobody_is_ends_before_anything_starts(tmp_path: Path) 
     ("flags", "text"),
     [
         ({"nodes": 9}, r"nodes=9: the Ray cluster has 3 with 1 CPU\(s\) or more"),
-        ({"workers_per_node": 5}, r"nodes=1: the Ray cluster has 0 with 5 CPU\(s\) or more"),
+        ({"workers_per_node": 6}, r"nodes=1: the Ray cluster has 0 with 6 CPU\(s\) or more"),
     ],
 )
 def test_more_than_there_is_cannot_be_had(cluster: Any, flags: dict[str, int], text: str) -> None:

@@ -14,7 +14,7 @@ from tests.golden import test_same_weights as ppo
 from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster"), pytest.mark.timeout(300)]
 RAY: dict[str, Any] = {"runtime": "ray", "ray_address": "auto"}
 
 
