@@ -33,7 +33,7 @@ def of_dqn(case: str, **more: Any) -> TrainConfig:
 @pytest.mark.parametrize("case", ppo.CASES)
 def test_ppo(case: str) -> None:
     expected = ppo.train(of_ppo(case))
-    for nodes, workers in ((1, 1), (2, 1), (3, 2)) if case == "CartPole" else ((2, 2),):
+    for nodes, workers in ((1, 1), (2, 1), (3, 2)) if case == "CartPole" else ((3, 1),):
         found = ppo.train(of_ppo(case, **on(nodes, workers)))
         assert found.weights_sha256 == expected.weights_sha256, f"{nodes} x {workers}"
         assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
@@ -51,7 +51,7 @@ def test_ppo_in_a_pipeline(case: str) -> None:
 @pytest.mark.parametrize("case", dqn.DQN)
 def test_dqn_in_batches(case: str) -> None:
     expected = dqn.train(of_dqn(case))
-    for nodes, workers in ((1, 1), (2, 1), (3, 1)) if case == "episodes" else ((2, 2),):
+    for nodes, workers in ((1, 1), (2, 1), (3, 2)) if case == "episodes" else ((3, 1),):
         found = dqn.train(of_dqn(case, **on(nodes, workers)))
         assert found.weights_sha256 == expected.weights_sha256, f"{nodes} x {workers}"
         assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
