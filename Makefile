@@ -3,7 +3,7 @@
 .PHONY: train-sequential train-parallel compare tensorboard
 .PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs clean
 .PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
-.PHONY: chaos soak bench-faults bench-cyber bench-cyborg
+.PHONY: chaos soak bench-faults bench-cyber bench-cyborg test-ray test-rllib bench-ray
 .PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
 
 PYTHON ?= python3
@@ -12,6 +12,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SB3_VENV := benchmarks/.venv-sb3
 SB3_STAMP := $(SB3_VENV)/.installed
+RAY_VENV := .venv-ray
+RAY_STAMP := $(RAY_VENV)/.installed
 PYTEST_ARGS ?=
 # Test processes at once. Many tests start workers of their own: more than four gain little.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
@@ -109,6 +111,26 @@ soak: setup ## Training with a worker killed every ten seconds (MINUTES=30): mem
 
 bench-faults: setup $(SB3_STAMP) ## The same kill of a worker, and the same hang, in three libraries side by side
 	@$(BIN)/python benchmarks/faults/side_by_side.py --sb3-python $(SB3_VENV)/bin/python
+
+# Ray goes into an environment of its own, so that the one that `make test` uses stays without it.
+$(RAY_STAMP): pyproject.toml constraints.txt
+	@test -x $(RAY_VENV)/bin/python || $(PYTHON) -m venv $(RAY_VENV)
+	@echo "Installing into $(RAY_VENV)"
+	@$(RAY_VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,ray]'
+	@touch $@
+
+test-ray: $(RAY_STAMP) ## Several nodes on this machine: the runtime of a Ray cluster (about ten minutes)
+	@$(RAY_VENV)/bin/python -m pytest -q -m ray tests/ray $(PYTEST_ARGS)
+
+# RLlib pins another Gymnasium: the environment is the one that it is measured in, with ours on the path.
+test-rllib: setup ## RLlib's PPO on our envs: examples/rllib_ppo.py, a few iterations
+	@$(BIN)/python -c "import sys; sys.path.insert(0, 'benchmarks'); import peer_venvs; sys.exit(peer_venvs.build('rllib'))"
+	@for env in CartPole-v1 paceline/Busy-v0; do \
+		PYTHONPATH=src benchmarks/.venvs/rllib/bin/python examples/rllib_ppo.py --env $$env --batch 256 --iterations 2 \
+		|| exit 1; done
+
+bench-ray: $(RAY_STAMP) ## Over Ray against processes and against RLlib, and what moves
+	@$(RAY_VENV)/bin/python benchmarks/ray_overhead.py $(ARGS)
 
 bench: setup ## The ratios that must not fall (under three minutes), to benchmarks/results/ratios.json
 	@$(BIN)/python benchmarks/ratios.py $(ARGS)

@@ -41,7 +41,8 @@ def run(argv: Sequence[str]) -> int:
         extra=NoOptions,
     )
     parallel = config.parallel
-    if config.num_workers != 0 and (parallel.start_method or default_start_method()) == "forkserver":
+    here = config.num_workers != 0 and parallel.runtime == "local"
+    if here and (parallel.start_method or default_start_method()) == "forkserver":
         start_fork_server([PROGRAM])  # it loads torch while this process does
     # Only now: torch takes longer to load than all of the above.
     from paceline.runtime.worker import set_title

@@ -61,9 +61,8 @@ class FiniteRollouts:
     def __init__(
         self, slots: Sequence[Slots], *, first_group: int, groups: int, seed: int, episode: NDArray[np.int64]
     ) -> None:
-        size = slots[0].shape.group_size
-        mine = slice(first_group * size, (first_group + groups) * size)
-        self._first, self._seed, self._episode = mine.start, seed, episode
+        mine = slots[0].shape.columns(first_group, groups)
+        self._first, self._seed, self._episode = first_group * slots[0].shape.group_size, seed, episode
         self._numbers = [self._of(one, mine) for one in slots]
         self._ended = [(one.array("terminated")[:, mine], one.array("truncated")[:, mine]) for one in slots]
 

@@ -25,6 +25,8 @@ def first_lines(info: RunInfo) -> list[str]:
     if info.num_workers:
         threads = plural(info.worker_threads, "thread")
         who = f"{plural(info.num_workers, 'worker')} ({info.start_method}, {threads} each)"
+        if info.nodes is not None:
+            who += f" on {plural(info.nodes, 'node')} of a Ray cluster"
     else:
         who = "sequential, in this process"
     envs = f"{plural(info.n_envs, 'env')} in {plural(groups, 'group')} of {info.group_size}"

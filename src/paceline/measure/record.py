@@ -33,7 +33,7 @@ TAGS = (
         f"parallel/{name}"
         for name in (
             "policy_lag_mean", "policy_lag_max", "worker_idle_frac", "learner_idle_frac", "workers_alive",
-            "worker_restarts", "dropped_steps",
+            "worker_restarts", "dropped_steps", "bytes_per_step",
         )
     ),
     *(f"system/{name}" for name in ("cpu_percent", "rss_mb")),
@@ -57,6 +57,8 @@ class RunInfo:
     """0: everything in this process."""
     start_method: str | None
     """None without workers."""
+    nodes: int | None = None
+    """Nodes of a cluster; None for workers of this machine."""
     worker_threads: int = 1
     learner_threads: int = 1
     device: str = "cpu"
@@ -203,6 +205,12 @@ class Summary:
     weights_sha256: str
     compiled: bool = False
     """Whether gradients were compiled: asked for, and possible."""
+    runtime: str = "process"
+    """inline, process or ray."""
+    nodes: int = 1
+    """Machines that workers ran on."""
+    bytes_per_step: float = 0.0
+    """What came to the driver over the network, for each step."""
     finished: bool
     """Whether a budget ended the run, and not a signal or an error."""
     stop_reason: str

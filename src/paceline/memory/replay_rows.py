@@ -32,11 +32,18 @@ class ReplayShape:
     """Frames in an observation, of which one is stored."""
     priorities: bool = False
     """Whether workers say how surprising their transitions were."""
+    first_group: int = 0
+    """The first group that is held here: not 0 where a machine holds a part of the run's groups only."""
 
     @property
     def n_envs(self) -> int:
         """Columns (B)."""
         return self.groups * self.group_size
+
+    def columns(self, first_group: int, groups: int) -> slice:
+        """Where some groups, numbered as in the whole run, are held."""
+        start = (first_group - self.first_group) * self.group_size
+        return slice(start, start + groups * self.group_size)
 
     @property
     def items(self) -> int:
@@ -107,9 +114,9 @@ class ReplayWriter:
     """
 
     def __init__(self, arena: Arrays, shape: ReplayShape, first_group: int, groups: int) -> None:
-        size = shape.group_size
-        mine = slice(first_group * size, (first_group + groups) * size)
-        self._rows, self._size, self._first_group = shape.rows, size, first_group
+        mine = shape.columns(first_group, groups)
+        self._rows, self._size = shape.rows, shape.group_size
+        self._first_group = first_group - shape.first_group  # as it is held here
         self._obs = [
             (leaf.name, arena[f"{PREFIX}obs/{leaf.name}"][:, mine], _newest(leaf, shape)) for leaf in shape.spec.obs
         ]

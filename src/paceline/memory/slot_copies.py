@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,19 @@ def copy_columns(source: Slots, columns: slice, into: Slots, at: int) -> int:
         into.array("final_at")[group, :count, 1] += at - columns.start
         into.array("final_count")[group] = count
     return end
+
+
+def parts_of(slots: Slots, first_group: int, groups: int) -> Iterator[NDArray[Any]]:
+    """All that some groups have collected, as views: counts before what they count, and no more of that."""
+    columns, first = slots.shape.columns(first_group, groups), first_group - slots.shape.first_group
+    for name, field in slots.arrays().items():
+        if not name.startswith("final"):
+            yield field[:, columns]
+    counts = slots.array("final_count")[first : first + groups]
+    yield counts
+    for group, count in enumerate(counts, first):
+        for name in _final_names(slots) if count else ():
+            yield slots.array(name)[group, :count]
 
 
 def slots_state(slots: Slots) -> dict[str, NDArray[Any]]:

@@ -19,11 +19,18 @@ class SlotShape:
     n_steps: int
     groups: int
     group_size: int
+    first_group: int = 0
+    """The first group that is held here: not 0 where a machine holds a part of the run's groups only."""
 
     @property
     def n_envs(self) -> int:
         """Envs, and so columns (B)."""
         return self.groups * self.group_size
+
+    def columns(self, first_group: int, groups: int) -> slice:
+        """Where some groups, numbered as in the whole run, are held."""
+        start = (first_group - self.first_group) * self.group_size
+        return slice(start, start + groups * self.group_size)
 
     def fields(self, name: str = "") -> Iterator[Field]:
         """What an arena must hold for the set of slots of this name."""

@@ -35,8 +35,7 @@ class Slots:
 
     def rows(self, first_group: int, groups: int) -> list[Row]:
         """The T+1 rows of a worker's own columns."""
-        size, last = self.shape.group_size, self.shape.n_steps - 1
-        mine = slice(first_group * size, (first_group + groups) * size)
+        mine, last = self.shape.columns(first_group, groups), self.shape.n_steps - 1
         arena, spec = self._arena, self.shape.spec
 
         def row(t: int) -> Row:
@@ -57,7 +56,7 @@ class Slots:
 
     def final_slot(self, group: int) -> FinalSlot:
         """Where a group keeps the last observations of truncated episodes."""
-        arena = self._arena
+        arena, group = self._arena, group - self.shape.first_group
         return FinalSlot(
             count=arena["final_count"][group : group + 1],
             at=arena["final_at"][group],

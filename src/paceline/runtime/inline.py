@@ -54,7 +54,7 @@ class InlineRuntime:
         timeouts_s: How long a start and a step may take before a watchdog says where it hangs; None for no watchdog.
     """
 
-    num_workers = 0
+    num_workers = bytes_up = 0
 
     def __init__(
         self, program: Program, arena: Arena, groups: int, timeouts_s: tuple[float, float] | None = None

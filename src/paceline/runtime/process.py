@@ -45,6 +45,8 @@ NOTHING: tuple[str, tuple[Any, ...]] = "", ()
 class ProcessRuntime:
     """W worker processes, each with one job over its share of the groups."""
 
+    bytes_up = 0
+
     def __init__(
         self,
         program: Program,
@@ -52,6 +54,7 @@ class ProcessRuntime:
         groups: int,
         num_workers: int,
         *,
+        first_group: int = 0,
         start_method: StartMethod | None = None,
         preload: Sequence[str] = (),
         cores: list[int] | None = None,
@@ -69,6 +72,7 @@ class ProcessRuntime:
             arena: Shared memory; holds `heartbeat_field(num_workers)`, and `bell_fields(num_workers)` for bells.
             groups: Groups to share out.
             num_workers: Processes to start.
+            first_group: The first of the groups: not 0 where other machines have those before it.
             start_method: How; None for the platform's default.
             preload: Modules the fork server imports once for all: a worker then starts in hundredths of a second.
             cores: Cores to pin workers to, in turn.
@@ -105,7 +109,7 @@ class ProcessRuntime:
                 self._bells = ProcessBells(arena, num_workers, Linger.fitting(num_workers, threads.core_budget()))
             if tickets.AVAILABLE:
                 self._tickets = tickets.Tickets(multiprocessing.get_context(self._method))
-            for share in shares(groups, num_workers):
+            for share in shares(groups, num_workers, first_group):
                 self._workers.append(self._new(share))
             self._gather(self._workers, "start", {})
             self._watch()

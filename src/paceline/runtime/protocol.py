@@ -1,4 +1,4 @@
-"""How workers exist: one protocol, implemented by `inline`, `process` (and later `ray`).
+"""How workers exist: one protocol, implemented by `inline`, `process` and `ray`.
 
 A runtime knows nothing of envs or policies. It is handed a program, has one job built from it per worker, and
 calls the job's methods by name.
@@ -45,6 +45,8 @@ class Runtime(Protocol):
 
     num_workers: int
     """Processes; 0 for inline."""
+    bytes_up: int
+    """Bytes that workers have sent to the driver over a network so far; 0 where they share its memory."""
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Have every job do `command(*args)` and wait for all; results in worker order.
@@ -126,11 +128,11 @@ class Bells(Protocol):
         """Have all stop serving: `runtime.finish` then returns. All must have answered."""
 
 
-def shares(groups: int, workers: int) -> list[Share]:
+def shares(groups: int, workers: int, first_group: int = 0) -> list[Share]:
     """Divide groups over workers as evenly as can be, in order."""
     workers = max(1, workers)
     base, extra = divmod(groups, workers)
-    result, first = [], 0
+    result, first = [], first_group
     for worker in range(workers):
         count = base + (worker < extra)
         result.append(Share(worker, first, count))

@@ -5,7 +5,7 @@ env spec -> policy -> arena -> learner (weights are in the arena now) -> workers
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -35,6 +35,8 @@ from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.runtime import threads
 from paceline.runtime.protocol import Runtime, shares
+from paceline.runtime.ray_cluster import require_ray
+from paceline.runtime.ray_runtime import RayRuntime
 from paceline.spec import EnvSpec, Shaping
 from paceline.train import layout as layouts
 from paceline.train.a3c_program import A3CProgram
@@ -55,7 +57,7 @@ from paceline.train.program import (
 )
 from paceline.train.rollouts import Rollouts
 from paceline.train.training import Training
-from paceline.train.workers import central_for, lay_out, learner_device, start_workers
+from paceline.train.workers import central_for, lay_out, learner_device, room_on_cluster, start_workers
 
 AnyProgram = WorkerProgram | AsyncProgram | A3CProgram | DQNProgram
 WORKERS_LEARN_ELSEWHERE = (A3CProgram, DQNProgram)
@@ -70,6 +72,8 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         WorkerError: A worker could not build its envs; everything was stopped again.
     """
     clock = clock or Clock()
+    if config.parallel.runtime == "ray":
+        require_ray()  # before anything is started
     recipe = env_recipe(config)
     games: list[Any] = []
     spec = recipe.probe(lambda env: games.append(bare_game(env)))
@@ -98,12 +102,16 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         on_nan=config.env.on_nan,
     )
     device = learner_device(config)
-    layout = lay_out(config, base, size_of(policy))
     base = replace(base, central=central_for(config, base.shape.groups, device))
-    layout = replace(layout, inference="local" if base.central is None else "central")
-    program = _program(config, replace(base, env_threads=layout.env_threads), training, layout)
-    arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
     with ExitStack() as undo:
+        cluster = None
+        if config.parallel.runtime == "ray":
+            _check_ray(config, base)
+            cluster = undo.enter_context(closing(room_on_cluster(config, base.shape.groups)))
+        layout = lay_out(config, replace(base, central=None), size_of(policy), cluster)
+        layout = replace(layout, inference="local" if base.central is None else "central")
+        program = _program(config, replace(base, env_threads=layout.env_threads), training, layout)
+        arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
         undo.callback(arena.close)
         weights = program.weights(arena)
         vector = weights.vector if device.type == "cpu" else torch.empty_like(weights.vector, device=device)
@@ -112,8 +120,10 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         if config.policy.compile and device.type == "cpu" and not isinstance(program, WORKERS_LEARN_ELSEWHERE):
             program = _compiled(program, arena, policy, rows=_shard_rows(config, program, arena))
         hand = None if isinstance(program, WORKERS_LEARN_ELSEWHERE) else program.gradient(arena)
-        runtime = start_workers(config, program, arena, layout, hand)
+        runtime = start_workers(config, program, arena, layout, hand, cluster, size_of(policy))
         undo.callback(runtime.close)
+        if isinstance(runtime, RayRuntime):
+            layout = replace(layout, places=runtime.places())
         made = _assemble(config, program, layout, arena, runtime, hand, policy, vector, clock)
         undo.pop_all()
     return made
@@ -128,6 +138,16 @@ def _check_extras(config: TrainConfig, spec: EnvSpec) -> None:
         )
     if config.env.opponents and spec.shaping:
         raise ConfigError("shaper: in a game of two the result is the reward. Leave out the shaper, or --opponents.")
+
+
+def _check_ray(config: TrainConfig, base: WorkerProgram) -> None:
+    """Raise ConfigError where something does not fit, before anything is started on a cluster."""
+    if config.run.algo == "a3c":
+        raise ConfigError("runtime=ray: workers of a3c share their weights in place, on one machine. Use impala.")
+    if base.central is not None:
+        raise ConfigError("runtime=ray: nodes run the policy themselves. Use --inference local.")
+    if isinstance(config.training, DQNConfig):
+        dqn_program(config, base)
 
 
 def _program(config: TrainConfig, base: WorkerProgram, training: AnySettings, layout: layouts.Layout) -> AnyProgram:

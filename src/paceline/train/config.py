@@ -57,6 +57,11 @@ class TrainConfig:
             raise ConfigError(f"compile: the small batches of {self.run.algo} gain nothing by it. Leave it out.")
         if self.run.algo == "dqn":
             self._check_dqn()
+        if self.parallel.runtime == "ray" and self.run.algo == "a3c":
+            raise ConfigError(
+                "runtime=ray: workers of a3c change shared weights in place, which needs one machine. Use impala, or "
+                "leave --runtime out."
+            )
         if self.run.trust_env_state and self.run.algo in ASYNC:
             raise ConfigError(
                 f"trust_env_state: envs of {self.run.algo} are never at rest to be kept; a resumed run begins new "
@@ -101,7 +106,8 @@ class TrainConfig:
     @property
     def num_workers(self) -> int | Literal["auto"]:
         """Worker processes asked for. One env leaves nothing to share out: auto is then sequential."""
-        return 0 if self.parallel.num_workers == "auto" and self.n_envs == 1 else self.parallel.num_workers
+        alone = self.parallel.num_workers == "auto" and self.n_envs == 1 and self.parallel.runtime != "ray"
+        return 0 if alone else self.parallel.num_workers
 
     def group_size(self, *, image: bool) -> int:
         """Envs per group (G): as given, else from n_envs alone, so that it is the same on every machine.
@@ -143,15 +149,21 @@ class TrainConfig:
 
         Called on construction for vector observations, and again once the env is known to show images.
         """
-        size, workers = self.group_size(image=image), self.parallel.num_workers
+        size, workers = self.group_size(image=image), self.parallel.known_workers
         if self.n_envs % size:
             closest = min(_divisors(self.n_envs), key=lambda divisor: abs(divisor - size))
             raise ConfigError(f"group_size={size}: must divide n_envs={self.n_envs}. Try {closest}.")
         groups = self.n_envs // size
-        if workers == "auto" or workers <= groups:
+        if workers is None or workers <= groups:
             return
         fitting = [divisor for divisor in _divisors(self.n_envs) if self.n_envs // divisor >= workers]
         remedy = f"Use --group-size {max(fitting)}" if fitting else f"Use --n-envs {workers} or more"
+        if self.parallel.runtime == "ray":
+            raise ConfigError(
+                f"nodes*workers_per_node = {self.parallel.nodes}*{self.parallel.workers_per_node} = {workers}: a "
+                f"worker owns whole groups, and n_envs={self.n_envs} in groups of {size} makes {groups}. {remedy}, or "
+                "fewer workers."
+            )
         raise ConfigError(
             f"num_workers={workers}: a worker owns whole groups, and n_envs={self.n_envs} in groups of {size} makes "
             f"{groups}. {remedy}, or --num-workers {groups}."
@@ -249,13 +261,16 @@ ALIASES = {
 
 
 def _n_envs(env: EnvConfig, parallel: ParallelConfig) -> int:
-    per_worker, workers = parallel.num_envs_per_worker, parallel.num_workers
+    per_worker, workers = parallel.num_envs_per_worker, parallel.known_workers
     if per_worker is None:
         return DEFAULT_N_ENVS if env.n_envs is None else env.n_envs
-    if workers == "auto":
+    if workers is None:
+        flags, what = ("--num-workers N", "num_workers=auto")
+        if parallel.runtime == "ray":
+            flags, what = ("--nodes N --workers-per-node W", "runtime=ray")
         raise ConfigError(
-            f"num_envs_per_worker={per_worker}: needs a number of workers (num_workers=auto). "
-            "Use --num-workers N, or --n-envs for the total."
+            f"num_envs_per_worker={per_worker}: needs a number of workers ({what}). "
+            f"Use {flags}, or --n-envs for the total."
         )
     total = max(workers, 1) * per_worker
     if env.n_envs is not None and env.n_envs != total:

@@ -113,7 +113,17 @@ class DQNProgram:
     @property
     def margin(self) -> int:
         """Rows beyond the heads that may be being written while the learner reads."""
-        return ORDERS * self.training.order_steps if self.streams else 0
+        return self.in_orders if self.streams else 0
+
+    @property
+    def in_orders(self) -> int:
+        """Rows that are being written at most, where episodes are not counted."""
+        return ORDERS * self.training.order_steps
+
+    @property
+    def longest(self) -> int:
+        """The most rows of a batch: an episode that never ends must not fill the ring over what it began with."""
+        return max(1, (self.shape.rows - self.training.multi_step - self.shape.frame_stack) // 2)
 
     def replay(self, arena: Arena) -> Replay:
         """What was played."""
@@ -146,7 +156,7 @@ class DQNProgram:
 
     def _lane(self, arena: Arena, policy: nn.Module, share: Share) -> Lane:
         spec, size = self.shape.spec, self.shape.group_size
-        first, n = share.first_group * size, share.groups * size
+        n = share.groups * size
         central = self.base.central
         actor: Actor = self.base.actor(policy, share.groups)
         if central is not None:
@@ -162,7 +172,7 @@ class DQNProgram:
             first_group=share.first_group,
             groups=share.groups,
             group_size=size,
-            epsilon=arena["epsilon"][first : first + n],
+            epsilon=arena["epsilon"][self.shape.columns(share.first_group, share.groups)],
             heartbeat=arena["heartbeat"][share.worker],
             judge=partial(_judge, dueling=self.training.dueling) if self.shape.priorities else None,
             gamma=self.training.gamma,
@@ -271,9 +281,7 @@ def dqn_parts(
         return learner, stream
     everyone = np.arange(program.shape.n_envs)
     history = EpisodeHistory(spec, arena["episode"], lambda: replay.shown(everyone), program.base.tags(arena))
-    # An episode that never ends must not fill the ring over what was written before it in the same batch.
-    longest = (program.shape.rows - training.multi_step - program.shape.frame_stack) // 2
-    stint = Stint(rows=max(1, longest), episodes=training.episodes_per_batch)
+    stint = Stint(rows=program.longest, episodes=training.episodes_per_batch)
     if not training.plays_episodes:
         stint = Stint(rows=training.order_steps)
     batches = ReplayBatches(

@@ -214,7 +214,7 @@ class ServedRuntime:
     ) -> None:
         self._runtime, self._questions, self._servers, self._renew = runtime, questions, servers, renew
         self._lanes = lanes
-        self.num_workers = runtime.num_workers
+        self.num_workers, self.bytes_up = runtime.num_workers, 0
         for server in servers:
             server.start()
 

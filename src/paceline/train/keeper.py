@@ -78,6 +78,7 @@ class Keeper:
         self._saved_at = -1
         self._phases = self._clock.snapshot()
         self._steps, self._episodes, self._wall_s = 0, 0, 0.0
+        self._first_step, self._moved = self._tracker.steps, training.runtime.bytes_up
 
     def begin(self, budget: RunBudget, progress: Progress, callbacks: Callbacks | None = None) -> None:
         """Training starts, or starts again."""
@@ -227,7 +228,7 @@ class Keeper:
         iteration_s = wall_s - self._wall_s
         times = training.rollouts.times
         busy_s = sum(one.env_s + one.inference_s + one.learn_s for one in times) / max(1, len(times))
-        workers = training.layout.num_workers
+        workers, moved = training.layout.num_workers, training.runtime.bytes_up
         usage = self._system.sample()
         self._tell_growth(usage)
         finished = training.rollouts.finished
@@ -257,11 +258,13 @@ class Keeper:
                 "workers_alive": float(workers),
                 "worker_restarts": float(training.rollouts.restarts.count),
                 "dropped_steps": float(training.rollouts.dropped_steps),
+                "bytes_per_step": (moved - self._moved) / max(1, tracker.steps - self._steps),
             },
             system=usage.scalars(),
             workers=_activity(training, usage) if workers else (),
         )
         self._phases, self._steps, self._episodes, self._wall_s = phases, tracker.steps, tracker.episodes, wall_s
+        self._moved = moved
         with clock.phase("record"):
             if self._record is not None:
                 self._record(iteration, finished)
@@ -319,6 +322,9 @@ class Keeper:
             not_finite=self._not_finite.count,
             weights_sha256=training.weights.sha256(),
             compiled=training.compiled,
+            runtime=training.layout.runtime,
+            nodes=training.layout.nodes,
+            bytes_per_step=training.runtime.bytes_up / max(1, self._tracker.steps - self._first_step),
             finished=failure is None and reason not in SIGNALS,
             stop_reason=reason,
         )

@@ -88,6 +88,11 @@ class Layout:
     why: str
     env_threads: EnvThreads = 1
     """Envs that a worker steps at once; with auto each worker tries one env when it starts."""
+    runtime: str = "process"
+    """inline, process or ray."""
+    nodes: int = 1
+    places: list[dict[str, Any]] | None = None
+    """On a cluster: which node has which workers and groups."""
     measured: dict[str, float] | None = None
     predicted_rollout_s: dict[int, float] | None = None
 
@@ -237,5 +242,11 @@ def choose(program: WorkerProgram, weights: int, *, rollouts: float | None, comm
         why += f"; {together} env threads {'each' if best else 'in it'}, as envs wait rather than compute"
     measured = {name: float(value) for name, value in asdict(cost).items() if value is not None}
     return Layout(
-        num_workers=best, env_threads=together, why=why, measured=measured, predicted_rollout_s=predicted, **common
+        num_workers=best,
+        env_threads=together,
+        why=why,
+        runtime="process" if best else "inline",
+        measured=measured,
+        predicted_rollout_s=predicted,
+        **common,
     )

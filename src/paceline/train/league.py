@@ -97,7 +97,7 @@ class LeagueRecipe:
             sampled_move if self.samples else best_move,
             size,
         )
-        episode = arena["episode"][first : first + n]
+        episode = arena["episode"][program.shape.columns(share.first_group, share.groups)]
         return GameBlock(game, opponents, seed=program.seed, first_env=first, group_size=size, episode=episode)
 
 

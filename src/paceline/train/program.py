@@ -198,7 +198,9 @@ class WorkerProgram:
 
     def league_fields(self, weights: int) -> list[Field]:
         """The opponent pool, where there is one."""
-        return [] if self.league is None else self.league.fields(weights, self.shape.n_envs)
+        # By the env's number in the whole run, whichever of them are held here.
+        envs = (self.shape.first_group + self.shape.groups) * self.shape.group_size
+        return [] if self.league is None else self.league.fields(weights, envs)
 
     def tags(self, arena: Arena) -> dict[str, NDArray[Any]]:
         """What belongs to each env's episode besides its actions, [n_envs] each."""
@@ -326,8 +328,8 @@ class WorkerProgram:
             seed=self.seed,
             first_group=share.first_group,
             groups=share.groups,
-            group_size=size,
-            episode=arena["episode"][share.first_group * size : (share.first_group + share.groups) * size],
+            group_size=self.shape.group_size,
+            episode=arena["episode"][self.shape.columns(share.first_group, share.groups)],
             threads=self.env_threads,
             line=line,
         )

@@ -265,6 +265,7 @@ class Run:
             group_size=layout.group_size,
             num_workers=layout.num_workers,
             start_method=layout.start_method if layout.num_workers else None,
+            nodes=layout.nodes if layout.runtime == "ray" else None,
             worker_threads=layout.threads_per_worker,
             learner_threads=layout.learner_threads,
             device=str(self.training.device),
@@ -292,7 +293,9 @@ def _begin(training: Training, resume_from: Path | None, init: checkpoint.Snapsh
     run = training.config.run
     layout = training.layout
     notes = [f"layout: {layout.why}"] if layout.measured else []
-    if not layout.measured and layout.num_workers > layout.cores:
+    if layout.runtime == "ray":
+        notes.append(f"layout: {layout.why}")
+    elif not layout.measured and layout.num_workers > layout.cores:
         notes.append(
             f"{layout.num_workers} workers share {layout.cores} core(s): fine for envs that wait, no gain for envs "
             "that compute. --num-workers auto picks"

@@ -122,6 +122,17 @@ class ParallelConfig:
     the run."""
     max_restarts: int = 3
     """How often one worker is replaced with nothing collected in between, after a longer wait each time."""
+    runtime: Literal["local", "ray"] = "local"
+    """Where workers run: on this machine, or on the nodes of a Ray cluster (needs the extra ray)."""
+    ray_address: str | None = None
+    """The Ray cluster: auto for the one that this machine belongs to, or HOST:PORT. None starts one here, that nobody
+    else can reach."""
+    nodes: int | None = None
+    """Nodes of the Ray cluster to use; none takes all that have room."""
+    workers_per_node: int | None = None
+    """Workers on each of them; none takes a CPU each, as many as the smallest node has."""
+    on_node_loss: Literal["continue", "wait"] = "continue"
+    """When a node is lost: the others take over its envs until a new one joins, or training waits for that."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -146,6 +157,41 @@ class ParallelConfig:
         check_range("max_restarts", self.max_restarts, "Use 0 to end the run at once.", at_least=0)
         if self.pin_cores is not None:
             core_list(self.pin_cores)
+        self._check_ray()
+
+    def _check_ray(self) -> None:
+        for name in ("nodes", "workers_per_node"):
+            if (value := getattr(self, name)) is not None:
+                check_range(name, value, "Leave it out to take what there is.", at_least=1)
+        given = [name for name in ("ray_address", "nodes", "workers_per_node") if getattr(self, name) is not None]
+        if self.runtime != "ray":
+            if given:
+                raise ConfigError(f"{given[0]}: is about a Ray cluster (runtime={self.runtime}). Add --runtime ray.")
+            return
+        if self.num_workers != "auto":
+            raise ConfigError(
+                f"num_workers={self.num_workers}: with --runtime ray workers are counted by node. Use "
+                "--workers-per-node, and --nodes."
+            )
+        if self.pin_cores is not None:
+            raise ConfigError("pin_cores: cores of which node? Leave it out with --runtime ray.")
+        if self.ray_address is None and (self.nodes or 1) > 1:
+            raise ConfigError(
+                f"nodes={self.nodes}: without --ray-address a Ray of this machine is started, which is one node. Use "
+                "--ray-address auto on a node of your cluster."
+            )
+        if self.ray_address is not None and not re.fullmatch(r"auto|[^\s/]+:\d{1,5}", self.ray_address):
+            raise ConfigError(
+                f"ray_address={self.ray_address!r}: must be auto or HOST:PORT, without a scheme. The driver runs on a "
+                "node of the cluster; try auto."
+            )
+
+    @property
+    def known_workers(self) -> int | None:
+        """Workers, where that is known before anything is started."""
+        if self.runtime == "ray":
+            return None if self.nodes is None or self.workers_per_node is None else self.nodes * self.workers_per_node
+        return None if self.num_workers == "auto" else self.num_workers
 
     @property
     def cores(self) -> tuple[int, ...] | None:

@@ -18,10 +18,15 @@ from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime, shares
 from paceline.runtime.questions import Questions
+from paceline.runtime.ray_cluster import RayCluster
+from paceline.runtime.ray_runtime import RayRuntime
 from paceline.train import layout as layouts
 from paceline.train.config import TrainConfig
+from paceline.train.dqn_program import DQNProgram
+from paceline.train.freight import SlotFreight
 from paceline.train.inference import InlineAsker, chunks_of, serve
 from paceline.train.program import PRELOAD, Central, WorkerProgram
+from paceline.train.replay_freight import ReplayFreight
 
 
 def learner_device(config: TrainConfig) -> torch.device:
@@ -53,7 +58,21 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def lay_out(config: TrainConfig, program: WorkerProgram, weights: int) -> layouts.Layout:
+def room_on_cluster(config: TrainConfig, groups: int) -> RayCluster:
+    """Room for so many groups on a Ray cluster, until it is closed."""
+    parallel = config.parallel
+    return RayCluster(
+        address=parallel.ray_address,
+        nodes=parallel.nodes,
+        workers_per_node=parallel.workers_per_node,
+        groups=groups,
+        timeout_s=config.env.start_timeout_s,
+    )
+
+
+def lay_out(
+    config: TrainConfig, program: WorkerProgram, weights: int, cluster: RayCluster | None = None
+) -> layouts.Layout:
     """How many workers, and of what."""
     shape, parallel = program.shape, config.parallel
     common: dict[str, Any] = {
@@ -65,6 +84,15 @@ def lay_out(config: TrainConfig, program: WorkerProgram, weights: int) -> layout
         "start_method": parallel.start_method or default_start_method(),
         "inference": "local",
     }
+    if cluster is not None:
+        return layouts.Layout(
+            num_workers=cluster.nodes * cluster.workers,
+            env_threads=parallel.env_threads,
+            runtime="ray",
+            nodes=cluster.nodes,
+            why=f"{cluster.nodes} node(s) with {cluster.workers} worker(s) each",
+            **common,
+        )
     if config.num_workers == "auto":
         total = config.run.budget_steps
         rollouts = None if total is None else total / (shape.n_steps * shape.n_envs)
@@ -72,7 +100,10 @@ def lay_out(config: TrainConfig, program: WorkerProgram, weights: int) -> layout
     # Sequential is one env after another, unless threads are asked for.
     sequential = config.num_workers == 0 and parallel.env_threads == "auto"
     env_threads = 1 if sequential else parallel.env_threads
-    return layouts.Layout(num_workers=config.num_workers, env_threads=env_threads, why="asked for", **common)
+    runtime = "process" if config.num_workers else "inline"
+    return layouts.Layout(
+        num_workers=config.num_workers, env_threads=env_threads, runtime=runtime, why="asked for", **common
+    )
 
 
 def central_for(config: TrainConfig, groups: int, device: torch.device) -> Central | None:
@@ -83,7 +114,7 @@ def central_for(config: TrainConfig, groups: int, device: torch.device) -> Centr
         if asked:
             raise ConfigError("inference='central': in a3c each worker acts with weights of its own. Use impala.")
         return None
-    if not asked and (parallel.inference == "local" or device.type == "cpu"):
+    if not asked and (parallel.inference == "local" or device.type == "cpu" or parallel.runtime == "ray"):
         return None
     training = config.training
     streams = isinstance(training, DQNConfig) and training.schedule == "async"
@@ -96,9 +127,28 @@ def central_for(config: TrainConfig, groups: int, device: torch.device) -> Centr
 
 
 def start_workers(
-    config: TrainConfig, program: Any, arena: Arena, layout: layouts.Layout, hand: ShardedGradient | None
+    config: TrainConfig,
+    program: Any,
+    arena: Arena,
+    layout: layouts.Layout,
+    hand: ShardedGradient | None,
+    cluster: RayCluster | None,
+    weights: int,
 ) -> Runtime:
-    """The workers; with central inference, and whoever answers them."""
+    """The workers, on this machine or on a cluster; with central inference, and whoever answers them."""
+    if cluster is not None:
+        return RayRuntime(
+            ReplayFreight(program, weights) if isinstance(program, DQNProgram) else SlotFreight(program, weights),
+            arena,
+            layout.groups,
+            cluster,
+            start_method=config.parallel.start_method,
+            preload=PRELOAD,
+            start_timeout_s=config.env.start_timeout_s,
+            step_timeout_s=config.env.env_timeout_s,
+            hand=hand if isinstance(program, WorkerProgram) else None,
+            on_node_loss=config.parallel.on_node_loss,
+        )
     central = program.base.central
     if central is None:
         return _workers(config, program, arena, layout, hand)

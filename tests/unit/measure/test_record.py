@@ -52,6 +52,7 @@ DESIGN = {
         "workers_alive",
         "worker_restarts",
         "dropped_steps",
+        "bytes_per_step",
     ],
     "system": ["cpu_percent", "rss_mb"],
 }

@@ -1,0 +1,254 @@
+"""A machine's part of a run that spans several: an arena of its own, worker processes, and what it tells the driver.
+
+    driver  --command, weights-->  crew  --command-->  workers          the same process runtime as on one machine
+            <--one buffer--------        <--index----
+
+Nothing here knows how messages travel. One thread does all that touches the workers; whoever has something to ask puts
+it into the inbox and waits.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import cloudpickle
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.errors import PacelineError, WorkerDied, WorkerHung
+from paceline.memory.lines import BEAT
+from paceline.memory.shared import Arena
+from paceline.runtime.forkserver import StartMethod
+from paceline.runtime.freight import Did, Freight, Held, pack, unpack
+from paceline.runtime.process import ProcessRuntime
+from paceline.runtime.protocol import Share, shares
+
+SLICE_S = 0.005
+"""How long to listen to workers that do what was posted before looking into the inbox again."""
+
+Loads = Mapping[str, tuple[Hashable, NDArray[np.uint8]]]
+"""What to tell workers, by name: which it is, and its bytes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CrewOrder:
+    """All that a crew is started with."""
+
+    first_group: int
+    groups: int
+    workers: int
+    start_method: StartMethod | None
+    preload: tuple[str, ...]
+    start_timeout_s: float
+    step_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a crew answers. Errors travel as text: the exception itself may not survive it."""
+
+    kind: Literal["ok", "died", "hung", "error"]
+    worker: int = 0
+    """Of this crew: who answers, or died."""
+    value: Any = None
+    """Results, or the text of the error."""
+    parcel: NDArray[np.uint8] | None = None
+
+
+class Crew:
+    """The workers of one machine.
+
+    Args:
+        freight: A cloudpickled `Freight`, so that lambdas and classes of the user's script travel too.
+        order: What they are to be.
+    """
+
+    def __init__(self, freight: bytes, order: CrewOrder) -> None:
+        self._freight: Freight = cloudpickle.loads(freight)
+        self._shares = shares(order.groups, order.workers, order.first_group)
+        self._held = Held(order.first_group, order.groups)
+        self._arena = Arena.create(self._freight.fields(self._held, order.workers))
+        self._known: dict[str, Hashable] = {}
+        self._posted: list[deque[tuple[str, tuple[Any, ...]]]] = [deque() for _ in self._shares]
+        self._asked: tuple[str, tuple[Any, ...]] = "", ()
+        self._inbox: queue.SimpleQueue[tuple[Future[Said] | None, Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._outbox: deque[Said] = deque()
+        self._heard = threading.Condition()
+        self._stopped = False  # somebody died, or worse: nothing is heard until the driver has done something about it
+        try:
+            self._runtime = ProcessRuntime(
+                self._freight.program(self._held),
+                self._arena,
+                order.groups,
+                order.workers,
+                first_group=order.first_group,
+                start_method=order.start_method,
+                preload=order.preload,
+                start_timeout_s=order.start_timeout_s,
+                step_timeout_s=order.step_timeout_s,
+            )
+        except BaseException:
+            self._arena.close()
+            raise
+        self._thread = threading.Thread(target=self._serve, name="paceline-crew", daemon=True)
+        self._thread.start()
+
+    # What the driver asks for. Each of these may be called from any thread.
+
+    def do(self, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
+        """Have all workers do a command, and wait for them."""
+        return self._ask(lambda: self._do(command, args, loads))
+
+    def finish(self) -> Said:
+        """Go on waiting after a worker was replaced."""
+        return self._ask(self._finish)
+
+    def respawn(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
+        """Replace a worker that died; the new one does the command first of all."""
+        return self._ask(lambda: self._respawn(worker, command, args, loads))
+
+    def tell(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
+        """Have one worker do a command, and wait for it."""
+        return self._ask(lambda: self._tell(worker, command, args, loads))
+
+    def post(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> None:
+        """Have one worker do a command after what was posted to it before. Does not wait."""
+        self._inbox.put((None, lambda: self._post(worker, command, args, loads)))
+
+    def renew(self, loads: Loads) -> None:
+        """Tell workers something, whatever they are at. Does not wait."""
+        self._inbox.put((None, lambda: self._take_in(loads, self._shares)))
+
+    def hear(self, timeout_s: float) -> list[Said]:
+        """What was said to what was posted; waits so long for something."""
+        with self._heard:
+            self._heard.wait_for(lambda: self._outbox, timeout_s)
+            said = list(self._outbox)
+            self._outbox.clear()
+        return said
+
+    def beats(self) -> int:
+        """A number that moves while workers do."""
+        return int(self._arena["heartbeat"][:, BEAT].sum())
+
+    def pids(self) -> list[int]:
+        """Of the workers."""
+        return self._runtime.pids()
+
+    def close(self) -> None:
+        """End the workers."""
+        self._inbox.put(None)
+        self._thread.join(10.0)
+        self._runtime.close()
+        self._arena.close()
+
+    # What the crew's own thread does.
+
+    def _ask(self, what: Callable[[], Said]) -> Said:
+        answer: Future[Said] = Future()
+        self._inbox.put((answer, what))
+        return answer.result()
+
+    def _serve(self) -> None:
+        while True:
+            listening = any(self._posted) and not self._stopped
+            try:
+                asked = self._inbox.get(block=not listening)
+            except queue.Empty:
+                self._listen()
+                continue
+            if asked is None:
+                return
+            answer, what = asked
+            try:
+                said = what()
+                if answer is not None:
+                    answer.set_result(said)
+            except Exception as error:
+                if answer is not None:
+                    answer.set_result(failure(error))
+                else:
+                    self._say(failure(error))
+
+    def _listen(self) -> None:
+        try:
+            for worker, result in self._runtime.take(SLICE_S):
+                self._answered(worker, result)
+        except Exception as error:
+            self._stopped = True
+            self._say(failure(error))
+
+    def _answered(self, worker: int, result: Any) -> None:
+        """A worker has done the first of what was posted to it."""
+        command, args = self._posted[worker].popleft()
+        parcel = self._parcel(command, args, [result], self._shares[worker : worker + 1])
+        self._say(Said("ok", worker, result, parcel))
+
+    def _say(self, said: Said) -> None:
+        with self._heard:
+            self._outbox.append(said)
+            self._heard.notify_all()
+
+    def _do(self, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
+        self._take_in(loads, self._shares)
+        self._asked = command, args
+        self._runtime.start(command, *args)
+        return self._finish()
+
+    def _finish(self) -> Said:
+        results = self._runtime.finish()
+        return Said("ok", value=results, parcel=self._parcel(*self._asked, results, self._shares))
+
+    def _respawn(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
+        mine = self._shares[worker : worker + 1]
+        self._take_in(loads, mine)
+        self._posted[worker].clear()
+        result = self._runtime.respawn(worker, command, *args)
+        self._stopped = False
+        return Said("ok", worker, result, self._parcel(command, args, [result], mine))
+
+    def _tell(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
+        mine = self._shares[worker : worker + 1]
+        self._take_in(loads, mine)
+        self._runtime.post(worker, command, *args)
+        said = None
+        while said is None:
+            for who, result in self._runtime.take(1.0):
+                if who == worker:
+                    said = Said("ok", worker, result, self._parcel(command, args, [result], mine))
+                else:
+                    self._answered(who, result)
+        return said
+
+    def _post(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> None:
+        self._take_in(loads, self._shares[worker : worker + 1])
+        self._posted[worker].append((command, args))
+        self._runtime.post(worker, command, *args)
+
+    def _take_in(self, loads: Loads, crew: Sequence[Share]) -> None:
+        for name, (token, buffer) in loads.items():
+            if token is None or self._known.get(name) != token:
+                unpack(buffer, self._freight.down(name, self._arena, self._held, crew))
+                self._known[name] = token
+
+    def _parcel(
+        self, command: str, args: tuple[Any, ...], results: Sequence[Any], crew: Sequence[Share]
+    ) -> NDArray[np.uint8]:
+        return pack(self._freight.up(Did(command, args, results), self._arena, self._held, crew))
+
+
+def failure(error: BaseException) -> Said:
+    """What to answer instead."""
+    if isinstance(error, WorkerDied):
+        return Said("died", error.worker, str(error))
+    text = f"{type(error).__name__} (its text could not be made)"
+    with suppress(Exception):
+        text = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
+    return Said("hung" if isinstance(error, WorkerHung) else "error", value=text)

@@ -1,0 +1,251 @@
+"""Room on the nodes of a Ray cluster: the connection, a placement group, and an actor on each node.
+
+    driver ── placement group ── bundle 0: W CPUs of one node ── actor
+                              ── bundle 1: W CPUs of another ── actor
+
+The group keeps its place: when a node is lost, Ray gives its bundle to the next node that has room for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from time import perf_counter
+from typing import Any
+
+from paceline.errors import ConfigError, MissingExtra, WorkerError
+from paceline.runtime import threads
+from paceline.runtime.ray_node import RayNode
+
+CONNECT_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S = 5.0
+POLL_S = 0.5
+LOCAL_STORE_BYTES = 200 * 2**20
+"""Object store of a Ray that is started here: nothing stays in it for longer than a rollout."""
+
+
+def require_ray() -> Any:
+    """The package.
+
+    Raises:
+        MissingExtra: It is not installed.
+    """
+    if find_spec("ray") is None:
+        raise MissingExtra("--runtime ray", "ray")
+    import ray
+
+    return ray
+
+
+@dataclass(slots=True)
+class Node:
+    """The driver's end of an actor."""
+
+    bundle: int
+    actor: Any
+    hello: Any
+    """What it says first: a reference."""
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return f"node {self.bundle}" + (f" ({self.about['host']})" if self.about else "")
+
+
+class RayCluster:
+    """Room for W workers on each of N nodes. Owns the connection where it made it: close it."""
+
+    def __init__(
+        self,
+        *,
+        address: str | None,
+        nodes: int | None,
+        workers_per_node: int | None,
+        groups: int,
+        timeout_s: float = 60.0,
+    ) -> None:
+        """Connect, or start a Ray of this machine, and reserve the CPUs.
+
+        Args:
+            address: `auto`, `HOST:PORT`, or None to start one here.
+            nodes: How many; None for all that there are.
+            workers_per_node: CPUs to take on each; None for as many as the smallest of them has.
+            groups: Groups of the run: the most workers there can be.
+            timeout_s: How long CPUs may take to become free.
+
+        Raises:
+            ConfigError: There is no such cluster, or it has no such room.
+        """
+        self._ray = require_ray()
+        self._group: Any = None
+        self._owned = not self._ray.is_initialized()
+        if self._owned:
+            _connect(self._ray, address, workers_per_node)
+        try:
+            self.nodes, self.workers = _room(self._alive(), nodes, workers_per_node, groups)
+            self._group = self._reserve(timeout_s)
+        except BaseException:
+            self.close()
+            raise
+        # Not in the order of calls: what only listens must not wait for what works.
+        self._actors = self._ray.remote(concurrency_groups={"hear": 1, "ping": 1})(RayNode)
+
+    def start(self, bundle: int) -> Node:
+        """An actor in a bundle; may not be there yet."""
+        strategies = self._ray.util.scheduling_strategies
+        where = strategies.PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
+        actor = self._actors.options(num_cpus=self.workers, scheduling_strategy=where, max_restarts=0).remote()
+        return Node(bundle, actor, actor.hello.remote())
+
+    def greet(self, node: Node, timeout_s: float) -> bool:
+        """Whether it is there by then.
+
+        Raises:
+            WorkerError: It cannot work with this driver.
+        """
+        if not self._ray.wait([node.hello], timeout=timeout_s)[0]:
+            return False
+        try:
+            node.about = self._ray.get(node.hello)
+        except self.lost:
+            return False
+        if node.about["python"] != sys.version_info[:2]:
+            theirs, ours = (".".join(map(str, version)) for version in (node.about["python"], sys.version_info[:2]))
+            raise WorkerError(f"{node.name}: runs Python {theirs}, and the driver {ours}. Use the same on all nodes.")
+        return True
+
+    def placed(self, bundle: int) -> bool:
+        """Whether a living node holds the bundle."""
+        table = self._ray.util.placement_group_table(self._group)
+        alive = {node["NodeID"] for node in self._alive()}
+        return table["state"] == "CREATED" and table["bundles_to_node_id"][bundle] in alive
+
+    @property
+    def lost(self) -> tuple[type[Exception], ...]:
+        """What is raised when an actor, or its node, is gone."""
+        found = self._ray.exceptions
+        return (
+            found.RayActorError,
+            found.ActorUnschedulableError,
+            found.ActorPlacementGroupRemoved,
+            found.NodeDiedError,
+            found.ObjectLostError,
+        )
+
+    def put(self, value: Any) -> Any:
+        """A value for all nodes; what they get is a reference."""
+        return self._ray.put(value)
+
+    def get(self, reference: Any) -> Any:
+        """What it stands for; waits."""
+        return self._ray.get(reference)
+
+    def ready(self, references: Sequence[Any], timeout_s: float) -> list[Any]:
+        """Those that are there by then: at least one, or none."""
+        found, _ = self._ray.wait(list(references), timeout=timeout_s)
+        if found:
+            found, _ = self._ray.wait(list(references), num_returns=len(references), timeout=0)
+        return list(found)
+
+    def kill(self, node: Node) -> None:
+        """End an actor at once."""
+        with suppress(Exception):
+            self._ray.kill(node.actor)
+
+    def close(self, nodes: Sequence[Node] = ()) -> None:
+        """Let these end, give back the CPUs, and leave. Idempotent."""
+        if self._ray.is_initialized():
+            with suppress(Exception):
+                ending = [node.actor.close.remote() for node in nodes]
+                if ending:
+                    self._ray.wait(ending, num_returns=len(ending), timeout=CLOSE_TIMEOUT_S)
+            for node in nodes:
+                self.kill(node)
+            if self._group is not None:
+                with suppress(Exception):
+                    self._ray.util.remove_placement_group(self._group)
+            if self._owned:
+                self._ray.shutdown()
+        self._group, self._owned = None, False
+
+    def _alive(self) -> list[dict[str, Any]]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
+
+    def _reserve(self, timeout_s: float) -> Any:
+        strategy = "STRICT_SPREAD" if self.nodes > 1 else "PACK"
+        group = self._ray.util.placement_group([{"CPU": self.workers}] * self.nodes, strategy=strategy)
+        began = perf_counter()
+        while not group.wait(POLL_S):
+            if perf_counter() - began > timeout_s:
+                self._ray.util.remove_placement_group(group)
+                raise ConfigError(
+                    f"workers_per_node={self.workers}: that many CPUs did not become free on {self.nodes} node(s) of "
+                    f"the Ray cluster in {timeout_s:g} s. See `ray status`, or ask for less."
+                )
+        return group
+
+
+def _connect(ray: Any, address: str | None, workers: int | None) -> None:
+    quietly: dict[str, Any] = {"logging_level": logging.ERROR, "namespace": "paceline"}
+    if address is None:
+        # Of this machine and for this run alone. CPUs are counted, not pinned.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        ray.init(
+            address="local",
+            num_cpus=max(threads.core_budget(), workers or 1),
+            include_dashboard=False,
+            object_store_memory=LOCAL_STORE_BYTES,
+            _node_ip_address="127.0.0.1",
+            **quietly,
+        )
+        return
+    if address != "auto":
+        _knock(address)
+    try:
+        ray.init(address=address, **quietly)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"ray_address={address!r}: no Ray cluster could be joined there ({error}). The driver has to run on one "
+            "of its nodes: start one with `ray start --head` (or `ray start --address HEAD:6379`), or leave the "
+            "address out."
+        ) from error
+
+
+def _knock(address: str) -> None:
+    """Ray itself would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise ConfigError(
+            f"ray_address={address!r}: nobody answers there ({error}). Start the cluster with `ray start --head`, or "
+            "leave the address out."
+        ) from error
+
+
+def _room(alive: Sequence[dict[str, Any]], nodes: int | None, workers: int | None, groups: int) -> tuple[int, int]:
+    """Nodes, and workers on each."""
+    cpus = sorted((int(node["Resources"].get("CPU", 0)) for node in alive), reverse=True)
+    fitting = [count for count in cpus if count >= (workers or 1)]
+    wanted = len(fitting) if nodes is None else nodes
+    if nodes is None:
+        wanted = max(1, min(wanted, groups // (workers or 1)))
+    if wanted > len(fitting) or not fitting:
+        raise ConfigError(
+            f"nodes={wanted}: the Ray cluster has {len(fitting)} with {workers or 1} CPU(s) or more "
+            f"(its nodes have {cpus}). Start more, or lower --nodes or --workers-per-node."
+        )
+    each = workers or max(1, min(fitting[wanted - 1], groups // wanted))
+    if wanted * each > groups:
+        raise ConfigError(
+            f"nodes*workers_per_node = {wanted}*{each} = {wanted * each}: a worker owns whole groups, and there are "
+            f"{groups}. Lower them, or --group-size."
+        )
+    return wanted, each

@@ -1,0 +1,90 @@
+"""What runs on a node of a Ray cluster: the crews that the driver opens there.
+
+One actor per node; usually with one crew. More where it has taken over the groups of a node that was lost.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from paceline.runtime.crew import Crew, CrewOrder, Loads, Said, failure
+from paceline.runtime.worker import set_title
+
+Tokens = Sequence[tuple[str, Hashable]]
+"""Name and token of each load; their bytes follow as arguments of their own, so that Ray fetches them."""
+
+
+class RayNode:
+    """The actor. Its methods are called one after another, in the order of the driver's calls.
+
+    `hear` and `ping` have threads of their own: they answer whatever the rest is at.
+    """
+
+    def __init__(self) -> None:
+        self._crews: dict[int, Crew] = {}
+
+    def hello(self) -> dict[str, Any]:
+        """Where this is."""
+        set_title("paceline: node")
+        return {"host": socket.gethostname(), "pid": os.getpid(), "python": sys.version_info[:2]}
+
+    def ping(self) -> int:
+        """A sign of life: moves while workers do."""
+        return sum(crew.beats() for crew in self._crews.values())
+
+    def open(self, key: int, freight: bytes, order: CrewOrder) -> Said:
+        """Start a crew."""
+        try:
+            self._crews[key] = Crew(freight, order)
+        except Exception as error:
+            return failure(error)
+        return Said("ok", value=self._crews[key].pids())
+
+    def shut(self, key: int) -> None:
+        """End a crew."""
+        if (crew := self._crews.pop(key, None)) is not None:
+            crew.close()
+
+    def do(self, key: int, command: str, args: tuple[Any, ...], tokens: Tokens, *buffers: Any) -> Said:
+        """`Crew.do`."""
+        return self._crews[key].do(command, args, _loads(tokens, buffers))
+
+    def finish(self, key: int) -> Said:
+        """`Crew.finish`."""
+        return self._crews[key].finish()
+
+    def respawn(
+        self, key: int, worker: int, command: str, args: tuple[Any, ...], tokens: Tokens, *buffers: Any
+    ) -> Said:
+        """`Crew.respawn`."""
+        return self._crews[key].respawn(worker, command, args, _loads(tokens, buffers))
+
+    def tell(self, key: int, worker: int, command: str, args: tuple[Any, ...], tokens: Tokens, *buffers: Any) -> Said:
+        """`Crew.tell`."""
+        return self._crews[key].tell(worker, command, args, _loads(tokens, buffers))
+
+    def post(self, key: int, worker: int, command: str, args: tuple[Any, ...], tokens: Tokens, *buffers: Any) -> None:
+        """`Crew.post`."""
+        self._crews[key].post(worker, command, args, _loads(tokens, buffers))
+
+    def renew(self, key: int, tokens: Tokens, *buffers: Any) -> None:
+        """`Crew.renew`."""
+        self._crews[key].renew(_loads(tokens, buffers))
+
+    def hear(self, key: int, timeout_s: float) -> list[Said]:
+        """`Crew.hear`."""
+        crew = self._crews.get(key)
+        return [] if crew is None else crew.hear(timeout_s)
+
+    def close(self) -> None:
+        """End all crews."""
+        for key in list(self._crews):
+            self.shut(key)
+
+
+def _loads(tokens: Tokens, buffers: Sequence[Any]) -> Loads:
+    return {name: (token, buffer) for (name, token), buffer in zip(tokens, buffers, strict=True)}

@@ -1,0 +1,66 @@
+"""The recorder of the contract suite, with what it needs to work on another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+from tests.contract.test_runtimes import Running
+from tests.jobs import GROUPS, Recorder, fields
+
+from paceline.memory.shared import Arena, Field
+from paceline.runtime.freight import Did, Held
+from paceline.runtime.protocol import Program, Share
+from paceline.runtime.ray_cluster import RayCluster
+from paceline.runtime.ray_runtime import RayRuntime
+
+
+@dataclass(frozen=True)
+class RecorderFreight:
+    """Logs and counts come back after every command; what mode the test has set goes along with it."""
+
+    builds: Program = Recorder
+
+    def fields(self, held: Held, workers: int) -> list[Field]:
+        return fields(workers)
+
+    def program(self, held: Held) -> Program:
+        return self.builds
+
+    def loads(self, command: str) -> tuple[str, ...]:
+        return ("mode",)
+
+    def token(self, load: str, arena: Arena, command: int) -> Hashable:
+        return None
+
+    def down(self, load: str, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
+        yield arena["mode"]
+
+    def up(self, did: Did, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
+        for share in crew:
+            yield arena["log"][share.worker]
+
+    def trimmed(self, command: str, args: tuple[Any, ...], crew: Sequence[Share]) -> tuple[Any, ...]:
+        return args
+
+    def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
+        return
+
+
+@contextmanager
+def running(nodes: int = 1, workers: int = 2, program: Program = Recorder, **options: Any) -> Iterator[Running]:
+    """A runtime over the session's cluster. What `work` asks for is done by a recorder of the driver's own."""
+    arena = Arena.create(fields(nodes * workers))
+    own = Recorder(arena, Share(0, 0, GROUPS))
+    runtime: RayRuntime | None = None
+    try:
+        cluster = RayCluster(address="auto", nodes=nodes, workers_per_node=workers, groups=GROUPS)
+        runtime = RayRuntime(RecorderFreight(program), arena, GROUPS, cluster, hand=own.work, **options)
+        yield Running("ray", runtime, arena)
+    finally:
+        if runtime is not None:
+            runtime.close()
+        arena.close()

@@ -1,0 +1,254 @@
+"""Nodes come and go; so do drivers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.golden import test_same_weights as ppo
+from tests.ray.conftest import CPUS, ours
+from tests.ray.test_same_weights import RAY, of_ppo, on
+
+from paceline.measure.record import Summary
+from paceline.train import checkpoint
+from paceline.train.config import TrainConfig
+from paceline.train.run import Run, open_folder
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+EVERYONE = 4
+"""The session's nodes, and the one that is lost."""
+CASE = "truncation, Box actions, normalisers"
+
+
+@contextmanager
+def one_more(cluster: Any) -> Iterator[Any]:
+    """A node that is there until somebody takes it away."""
+    node = cluster.add_node(num_cpus=CPUS, object_store_memory=100 * 2**20)
+    try:
+        yield node
+    finally:
+        if node in cluster.worker_nodes:
+            cluster.remove_node(node)
+
+
+def train(it: TrainConfig, before: dict[int, Callable[[Run], None]]) -> Summary:
+    """Run to the end; something happens when a rollout has begun."""
+    folder = open_folder(it) if it.run.output_dir else None
+    with Run(it, folder=folder) as run:
+        rollouts, begin, count = run.training.rollouts, run.training.rollouts.begin, 0
+
+        def beginning(version: int) -> None:
+            nonlocal count
+            count += 1
+            begin(version)
+            if count in before:
+                before[count](run)
+
+        rollouts.begin = beginning
+        return run.go()
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_the_nodes_that_are_left_take_over_and_a_new_one_joins(cluster: Any, pipeline: bool, tmp_path: Path) -> None:
+    expected = ppo.train(of_ppo(CASE, iterations=8, pipeline=pipeline))
+    seen: list[list[int]] = []
+    more: Any = None
+
+    def lose(run: Run) -> None:
+        cluster.remove_node(node, allow_graceful=False)
+
+    def look(run: Run) -> None:
+        seen.append([len(crew.shares) for crew in run.training.runtime.fleet.crews])  # type: ignore[attr-defined]
+
+    def join(run: Run) -> None:
+        look(run)
+        nonlocal more
+        more = cluster.add_node(num_cpus=CPUS, object_store_memory=100 * 2**20)
+        fleet = run.training.runtime.fleet  # type: ignore[attr-defined]
+        # The actor of the new node takes a few seconds: as if the rollouts before it had been that long.
+        deadline = time.perf_counter() + 60
+        while not fleet._coming or not fleet._cluster.greet(next(iter(fleet._coming.values())), 0.2):
+            fleet._looked = 0.0
+            if not fleet._coming:
+                fleet.welcome()
+            assert time.perf_counter() < deadline
+        fleet._looked = 0.0
+
+    node = cluster.add_node(num_cpus=CPUS, object_store_memory=100 * 2**20)
+    try:
+        it = of_ppo(
+            CASE, iterations=8, pipeline=pipeline, output_dir=tmp_path / "run", save_freq=300, **on(EVERYONE, 1)
+        )
+        found = train(it, {3: lose, 4: look, 5: join, 6: look, 7: look})
+    finally:
+        for one in (node, more):
+            if one is not None and one in cluster.worker_nodes:
+                cluster.remove_node(one)
+    assert found.weights_sha256 == expected.weights_sha256
+    assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
+    assert found.restarts == 2, "its worker was replaced when it was lost, and again when it moved"
+    saved = checkpoint.steps(tmp_path / "run" / "checkpoints")
+    assert len(saved) > 1
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "was lost" in log
+    assert "which has joined" in log
+
+
+def test_waiting_for_a_node(cluster: Any) -> None:
+    expected = ppo.train(of_ppo(CASE))
+    node = cluster.add_node(num_cpus=CPUS, object_store_memory=100 * 2**20)
+    later: list[Any] = []
+
+    def lose(run: Run) -> None:
+        cluster.remove_node(node, allow_graceful=False)
+        fleet = run.training.runtime.fleet  # type: ignore[attr-defined]
+        placed = fleet._cluster.placed
+
+        def watched(bundle: int) -> bool:
+            if not placed(bundle) and not later:
+                later.append(cluster.add_node(num_cpus=CPUS, object_store_memory=100 * 2**20))
+            answer: bool = placed(bundle)
+            return answer
+
+        fleet._cluster.placed = watched
+
+    try:
+        found = train(of_ppo(CASE, on_node_loss="wait", **on(EVERYONE, 1)), {2: lose})
+    finally:
+        for one in (node, *later):
+            if one in cluster.worker_nodes:
+                cluster.remove_node(one)
+    assert later, "it was waited for"
+    assert found.weights_sha256 == expected.weights_sha256
+
+
+@pytest.mark.parametrize("algo", ["impala", "dqn"])
+def test_asynchronous_modes_go_on_without_a_node(cluster: Any, algo: str) -> None:
+    settings = {"env": "CartPole-v1", "n_envs": 12, "group_size": 2, "n_steps": 16, "n_eval_episodes": 0, "algo": algo}
+    if algo == "dqn":
+        settings |= {"schedule": "async", "learning_starts": 100, "buffer_size": 3000}
+    with one_more(cluster) as node:
+        it = TrainConfig.from_flat(**settings, **on(EVERYONE, 1), quiet=True, total_timesteps=6000)
+        with Run(it) as run:
+            rollouts, next_batch, count = run.training.rollouts, run.training.rollouts.next_batch, 0
+
+            def batch(version: int) -> Any:
+                nonlocal count
+                count += 1
+                if count == 5:
+                    cluster.remove_node(node, allow_graceful=False)
+                return next_batch(version)
+
+            rollouts.next_batch = batch
+            summary = run.go()
+            # It may be over before anybody has missed the node.
+            while not rollouts.restarts.count:
+                next_batch(run.training.learner.version)
+                rollouts.release()
+            after = next_batch(run.training.learner.version)
+    assert summary.finished
+    assert rollouts.restarts.count == 1
+    assert after
+
+
+def program(*flags: str) -> list[str]:
+    return [sys.executable, "-m", "paceline", "train", "ppo", "--env", "CartPole-v1", "--runtime", "ray", *flags]
+
+
+@contextmanager
+def a_run(folder: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A run of its own in another process, once it has a checkpoint."""
+    command = program("--output-dir", str(folder), "--save-freq", "4096", "--total-timesteps", "1e9", "--quiet", *flags)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        try:
+            deadline = time.perf_counter() + 90
+            while not checkpoint.steps(folder / "checkpoints"):
+                assert process.poll() is None, process.stderr and process.stderr.read().decode()
+                assert time.perf_counter() < deadline
+                time.sleep(0.1)
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("where", ["cluster", "here"])
+def test_a_driver_that_is_killed_leaves_nothing_behind(cluster: Any, where: str, tmp_path: Path) -> None:
+    before = {*ours(), *_of_ray()}
+    flags = ("--ray-address", cluster.address, "--nodes", "2") if where == "cluster" else ()
+    with a_run(tmp_path / "run", *flags, "--workers-per-node", "1") as process:
+        assert set(ours()) - before
+        if where == "here":
+            sockets = _listening(set(_of_ray()) - before | {process.pid})
+            assert sockets
+            assert all(address in ("127.0.0.1", "::1") for address in sockets), sockets
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        deadline = time.perf_counter() + 10
+        mine = ours if where == "cluster" else lambda: {*ours(), *_of_ray()}
+        while left := set(mine()) - before:
+            assert time.perf_counter() < deadline, [psutil.Process(pid).cmdline() for pid in left]
+            time.sleep(0.1)
+    found = checkpoint.find(tmp_path / "run", resumable=True)
+    it = TrainConfig.from_run(
+        tmp_path / "run", resume=True, total_timesteps=checkpoint.load(found).meta["steps"] + 1, runtime="local",
+        ray_address=None, nodes=None, workers_per_node=None, num_workers=0,
+    )  # fmt: skip
+    with Run(it, folder=open_folder(it)) as run:
+        assert run.go().finished
+
+
+def _of_ray() -> Iterator[int]:
+    for process in psutil.process_iter():
+        try:
+            words = " ".join(process.cmdline())
+            if ("raylet" in words or "gcs_server" in words or "ray::" in words) and process.status() != "zombie":
+                yield process.pid
+        except psutil.Error:
+            continue
+
+
+def _listening(pids: set[int]) -> set[str]:
+    found = set()
+    for connection in psutil.net_connections("tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.pid in pids:
+            found.add(connection.laddr.ip)  # type: ignore[union-attr]
+    return found
+
+
+def test_a_first_interrupt_saves_and_ends_a_run(tmp_path: Path) -> None:
+    with a_run(tmp_path / "run", "--workers-per-node", "1") as process:
+        os.killpg(os.getpgid(process.pid), 0)  # it shares our group, as with a terminal; the signal goes to it alone
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert checkpoint.find(tmp_path / "run", resumable=True).is_dir()
+
+
+def test_an_address_where_nobody_is_ends_before_anything_starts(tmp_path: Path) -> None:
+    command = program("--ray-address", "127.0.0.1:1", "--output-dir", str(tmp_path / "run"))
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2, ended.stderr
+    assert "ray_address='127.0.0.1:1': nobody answers there" in ended.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"nodes": 9}, r"nodes=9: the Ray cluster has 3 with 1 CPU\(s\) or more"),
+        ({"workers_per_node": 6}, r"nodes=1: the Ray cluster has 0 with 6 CPU\(s\) or more"),
+    ],
+)
+def test_more_than_there_is_cannot_be_had(cluster: Any, flags: dict[str, int], text: str) -> None:
+    from paceline.errors import ConfigError
+
+    with pytest.raises(ConfigError, match=text), Run(of_ppo("CartPole", **RAY, **flags)):
+        pass

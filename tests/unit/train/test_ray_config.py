@@ -1,0 +1,102 @@
+"""What can be said of a cluster, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline.cli import main
+from paceline.errors import ConfigError
+from paceline.runtime.ray_cluster import _room
+from paceline.train.config import TrainConfig
+
+RAY: dict[str, Any] = {"env": "CartPole-v1", "runtime": "ray"}
+CLUSTER: dict[str, Any] = {**RAY, "ray_address": "auto"}
+
+
+def nodes_with(*cpus: float) -> list[dict[str, Any]]:
+    return [{"Alive": True, "Resources": {"CPU": count}} for count in cpus]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"env": "CartPole-v1", "nodes": 2}, "nodes: is about a Ray cluster (runtime=local). Add --runtime ray."),
+        ({"env": "CartPole-v1", "ray_address": "auto"}, "ray_address: is about a Ray cluster"),
+        ({**CLUSTER, "num_workers": 4}, "num_workers=4: with --runtime ray workers are counted by node"),
+        ({**CLUSTER, "num_workers": 0}, "num_workers=0: with --runtime ray workers are counted by node"),
+        ({**CLUSTER, "pin_cores": "0"}, "pin_cores: cores of which node?"),
+        ({**RAY, "nodes": 2}, "nodes=2: without --ray-address a Ray of this machine is started, which is one node"),
+        ({**CLUSTER, "nodes": 0}, "nodes=0: must be at least 1"),
+        ({**CLUSTER, "workers_per_node": -1}, "workers_per_node=-1: must be at least 1"),
+        ({**RAY, "ray_address": "ray://head:10001"}, "must be auto or HOST:PORT"),
+        ({**RAY, "ray_address": "head"}, "must be auto or HOST:PORT"),
+        ({**CLUSTER, "algo": "a3c"}, "runtime=ray: workers of a3c change shared weights in place"),
+        (
+            {**CLUSTER, "nodes": 4, "workers_per_node": 4, "n_envs": 32},
+            "nodes*workers_per_node = 4*4 = 16: a worker owns whole groups, and n_envs=32 in groups of 4 makes 8. "
+            "Use --group-size 2",
+        ),
+        ({**CLUSTER, "num_envs_per_worker": 4}, "Use --nodes N --workers-per-node W, or --n-envs for the total"),
+        ({**CLUSTER, "on_node_loss": "stop"}, "on_node_loss"),
+        ({"env": "CartPole-v1", "runtime": "raye"}, "runtime"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        TrainConfig.from_flat(**settings)
+    assert text in str(raised.value)
+
+
+def test_workers_of_all_nodes_share_the_envs() -> None:
+    config = TrainConfig.from_flat(**CLUSTER, nodes=2, workers_per_node=4, num_envs_per_worker=8)
+    assert config.n_envs == 64
+    for address in ("auto", "10.0.0.1:6379", "head.cluster.local:6379", "[fd00::1]:6379"):
+        assert TrainConfig.from_flat(**RAY, ray_address=address).parallel.ray_address == address
+
+
+@pytest.mark.parametrize(
+    ("cpus", "nodes", "workers", "groups", "expected"),
+    [
+        ((8, 8), None, None, 32, (2, 8)),
+        ((8, 4), None, None, 32, (2, 4)),
+        ((8, 4), 1, None, 32, (1, 8)),
+        ((8, 4), None, 6, 32, (1, 6)),
+        ((8, 8, 8), None, 4, 8, (2, 4)),
+        ((8, 8), None, None, 8, (2, 4)),
+        ((8, 8, 0), 2, 3, 8, (2, 3)),
+        ((2,), None, None, 1, (1, 1)),
+    ],
+)
+def test_as_much_as_there_is_room_for(
+    cpus: tuple[int, ...], nodes: int | None, workers: int | None, groups: int, expected: tuple[int, int]
+) -> None:
+    assert _room(nodes_with(*cpus), nodes, workers, groups) == expected
+
+
+@pytest.mark.parametrize(
+    ("cpus", "nodes", "workers", "text"),
+    [
+        ((8, 8), 3, None, r"nodes=3: the Ray cluster has 2 with 1 CPU\(s\) or more \(its nodes have \[8, 8\]\)"),
+        ((8, 8), None, 9, r"nodes=1: the Ray cluster has 0 with 9 CPU"),
+        ((0,), None, None, r"has 0 with 1 CPU"),
+        ((8, 8), 2, 8, r"nodes\*workers_per_node = 2\*8 = 16: .*there are 8"),
+    ],
+)
+def test_no_more_than_that(cpus: tuple[int, ...], nodes: int | None, workers: int | None, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        _room(nodes_with(*cpus), nodes, workers, 8)
+
+
+def test_without_the_extra_the_command_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr("paceline.runtime.ray_cluster.find_spec", lambda name: None if name == "ray" else found(name))
+    code = main(["train", "ppo", "--env", "CartPole-v1", "--runtime", "ray", "--output-dir", str(tmp_path / "run")])
+    assert code == 2
+    assert "--runtime ray needs an extra: pip install 'paceline[ray]'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
