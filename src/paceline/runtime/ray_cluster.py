@@ -12,8 +12,8 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from time import perf_counter
@@ -26,6 +26,8 @@ from paceline.runtime.ray_node import RayNode
 CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 5.0
 POLL_S = 0.5
+LOOPBACK = "127.0.0.1"
+LOG = logging.getLogger("paceline")
 LOCAL_STORE_BYTES = 200 * 2**20
 """Object store of a Ray that is started here: nothing stays in it for longer than a rollout."""
 
@@ -197,14 +199,19 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     if address is None:
         # Of this machine and for this run alone. CPUs are counted, not pinned.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(
-            address="local",
-            num_cpus=max(threads.core_budget(), workers or 1),
-            include_dashboard=False,
-            object_store_memory=LOCAL_STORE_BYTES,
-            _node_ip_address="127.0.0.1",
-            **quietly,
-        )
+        with _loopback(ray):
+            ray.init(
+                address="local",
+                num_cpus=max(threads.core_budget(), workers or 1),
+                include_dashboard=False,
+                object_store_memory=LOCAL_STORE_BYTES,
+                _node_ip_address=LOOPBACK,
+                **quietly,
+            )
+        if (address := ray.util.get_node_ip_address()) != LOOPBACK:
+            LOG.warning(
+                "ray: listens on %s, and perhaps on all addresses of this machine; a firewall may help", address
+            )
         return
     if address != "auto":
         _knock(address)
@@ -216,6 +223,25 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
             "of its nodes: start one with `ray start --head` (or `ray start --address HEAD:6379`), or leave the "
             "address out."
         ) from error
+
+
+@contextmanager
+def _loopback(ray: Any) -> Iterator[None]:
+    """Have a Ray that is started inside listen on the loopback address.
+
+    Ray takes that address for a mistake and listens on all, except where it thinks that clusters are not supported.
+    """
+    constants, name = ray._private.ray_constants, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    supported, variable = constants.ENABLE_RAY_CLUSTER, os.environ.get(name)
+    constants.ENABLE_RAY_CLUSTER, os.environ[name] = False, "0"  # here, and in what it starts
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = supported
+        if variable is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = variable
 
 
 def _knock(address: str) -> None:

@@ -213,10 +213,11 @@ class Fleet:
         ready = self._cluster.ready(references, timeout_s) if references else []
         for node in [] if ready else nodes:
             ping, since = self._pings.get(id(node), (None, 0.0))
-            if ping is None or self._cluster.ready([ping], 0.0):
+            silent_s = perf_counter() - since
+            if ping is None or (silent_s > POLL_S and self._cluster.ready([ping], 0.0)):
                 ping = node.actor.ping.options(concurrency_group="ping").remote()
                 self._pings[id(node)] = ping, perf_counter()
-            elif perf_counter() - since > self._step_s:
+            elif silent_s > self._step_s:
                 raise WorkerHung(
                     f"{node.name}: has not answered for {self._step_s:g} s. The machine or the network may be stuck; "
                     "if it is only slow, raise --env-timeout-s."
