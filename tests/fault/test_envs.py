@@ -93,7 +93,7 @@ def test_a_constructor_that_raises_in_one_worker_stops_all_before_training() -> 
 
 def test_a_constructor_that_always_raises_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Any] = []
-    monkeypatch.setattr("paceline.train.build.ProcessRuntime", lambda *a, **k: started.append(a))
+    monkeypatch.setattr("paceline.train.workers.ProcessRuntime", lambda *a, **k: started.append(a))
     text = failure(EnvError, config(env_kwargs={"mode": "raise_init"}))
     assert "raised in its constructor: RuntimeError: fault in the constructor, as asked" in text
     assert not started

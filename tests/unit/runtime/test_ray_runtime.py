@@ -33,7 +33,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[LoopbackCluster]:
         clusters.append(LoopbackCluster(nodes or 1, workers_per_node or 1))
         return clusters[-1]
 
-    monkeypatch.setattr("paceline.train.build.RayCluster", cluster)
+    monkeypatch.setattr("paceline.train.workers.RayCluster", cluster)
     monkeypatch.setattr("paceline.train.build.require_ray", lambda: None)
     monkeypatch.setattr("paceline.runtime.ray_fleet.LOOK_S", 0.0)
     return clusters
