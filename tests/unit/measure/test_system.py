@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,17 +127,21 @@ def test_sampler_sees_a_busy_child_and_keeps_the_peak() -> None:
 
 
 def test_cpu_is_looked_at_more_often_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+
     def slow(root: object) -> list[object]:
-        time.sleep(0.02)  # so long that the next such look is 10 s away
+        nonlocal now
+        now += 0.02  # so long that the next such look is 10 s away
         return [root]
 
+    monkeypatch.setattr(system, "time", SimpleNamespace(perf_counter=lambda: now))
     monkeypatch.setattr(system, "_tree", slow)
     sampler = SystemSampler(every_s=0.01)
     first = sampler.sample()
     monkeypatch.setattr(system, "_tree", None)
-    deadline = time.perf_counter() + 5.0
-    while sampler.sample() is first and time.perf_counter() < deadline:
-        pass
+    now += 0.009
+    assert sampler.sample() is first
+    now += 0.002
     usage = sampler.sample()
     assert usage is not first
     assert usage.memory_mb == first.memory_mb
