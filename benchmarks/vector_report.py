@@ -29,7 +29,7 @@ TIMES_ASYNC = 5.0
 OF_THE_LIMIT = 0.95
 """Of the bare loops, where a step is 1 ms of CPU."""
 TIMES_BEST = {("sleep", 32): 1.8}
-"""Over the best of the others; elsewhere faster is enough: 8 envs that sleep 2 ms are near the limit with any of them."""
+"""Over the best of the others; elsewhere faster is enough: 8 envs that sleep are near the limit with any of them."""
 
 Found = Mapping[str, Any]
 
