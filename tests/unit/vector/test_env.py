@@ -72,7 +72,7 @@ def walk_together(reference: Any, vec: ParallelVectorEnv, steps: int) -> None:
 
 
 @given(obs=SPACES, action=SPACES)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @pytest.mark.parametrize("mode", MODES)
 def test_data_are_those_of_sync_vector_env(mode: AutoresetMode, obs: Any, action: Any) -> None:
     with both(partial(SampleEnv, obs, action), 3, 0, mode) as (reference, vec):
