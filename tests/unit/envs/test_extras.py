@@ -151,6 +151,8 @@ def test_a_shaper_is_put_back_with_its_envs(threads: int) -> None:
         for name in spec.told:
             assert (now.told[name] == rows[t].told[name]).all(), name
         now = after
+    for one in (envs, again):
+        one.close()
 
 
 def test_extras_are_found_through_wrappers() -> None:
