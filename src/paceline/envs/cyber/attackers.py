@@ -40,7 +40,7 @@ class Attacker(Protocol):
         """Forget these games. `noise` has 32 random bits for each."""
 
     def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:
-        """What each does, and to which host (for a ping any host of the subnet).
+        """What each does, and to which host; a ping names one host of the subnet.
 
         Args:
             noise: [n] 32 random bits each.
@@ -59,7 +59,7 @@ class Sleep:
     def begin(self, rows: Rows, noise: NDArray[np.uint64]) -> None:
         """There is nothing to forget."""
 
-    def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:  # noqa: ARG002 (an attacker's)
+    def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:  # noqa: ARG002 - the protocol's
         """Rest."""
         return self._act, self._host
 
@@ -69,36 +69,35 @@ class Sleep:
 
 _ENTERPRISE = {"User1": "Enterprise1", "User2": "Enterprise1", "User3": "Enterprise0", "User4": "Enterprise0"}
 """What escalation on a user host reveals."""
-_ACTS = np.array(
-    [
-        PING,
-        SCAN,
-        EXPLOIT,
-        ESCALATE,
-        SCAN,
-        EXPLOIT,
-        ESCALATE,
-        PING,
-        SCAN,
-        EXPLOIT,
-        ESCALATE,
-        SCAN,
-        EXPLOIT,
-        ESCALATE,
-        IMPACT,
-    ]
+_SCRIPT = (
+    (PING, "User0"),
+    (SCAN, "user"),
+    (EXPLOIT, "user"),
+    (ESCALATE, "user"),
+    (SCAN, "enterprise"),
+    (EXPLOIT, "enterprise"),
+    (ESCALATE, "enterprise"),
+    (PING, "Enterprise0"),
+    (SCAN, "Enterprise2"),
+    (EXPLOIT, "Enterprise2"),
+    (ESCALATE, "Enterprise2"),
+    (SCAN, "Op_Server0"),
+    (EXPLOIT, "Op_Server0"),
+    (ESCALATE, "Op_Server0"),
+    (IMPACT, "Op_Server0"),
 )
-_STATES = len(_ACTS)
+_STATES = len(_SCRIPT)
+_ACTS = np.array([act for act, _ in _SCRIPT])
 _TARGETS = np.array(
     [
-        [USER0, *[_HOST[user]] * 3, *[_HOST[enterprise]] * 4, *[_HOST["Enterprise2"]] * 3, *[OP_SERVER0] * 4]
+        [_HOST[{"user": user, "enterprise": enterprise}.get(host, host)] for _, host in _SCRIPT]
         for user, enterprise in _ENTERPRISE.items()
     ]
 )
-"""[user, state]"""
+"""[user, state] hosts: the user host is picked per episode, the enterprise host is what it reveals."""
 _AFTER = np.array([[0, 1, 2, 2, 2, 2, 5, 5, 5, 5, 9, 9, 9, 12, 13], [*range(1, _STATES), _STATES - 1]])
 """[success, state] the next state."""
-_EXPLOIT_SERVER = 12
+_EXPLOIT_SERVER = _SCRIPT.index((EXPLOIT, "Op_Server0"))
 
 
 class Bline:
@@ -118,7 +117,7 @@ class Bline:
         for array in (self._state, self._success, self._lost, self._attacked):
             array[rows] = 0
 
-    def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:  # noqa: ARG002 (an attacker's)
+    def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:  # noqa: ARG002 - the protocol's
         """The act of the next state."""
         state = _AFTER.take(self._success * _STATES + self._state)
         serving = state == _EXPLOIT_SERVER
@@ -200,9 +199,9 @@ class Meander:
         self._looked_at = np.zeros(n, np.int64)
         self._exploited = np.zeros(n, np.int64)
         self._escalated = np.zeros(n, np.int64)
-        self._act = self._host = self._done = np.zeros(n, np.int64)
+        self._act = self._done = np.zeros(n, np.int64)
 
-    def begin(self, rows: Rows, noise: NDArray[np.uint64]) -> None:  # noqa: ARG002 (an attacker's)
+    def begin(self, rows: Rows, noise: NDArray[np.uint64]) -> None:  # noqa: ARG002 - the protocol's
         """Know only User0 and its subnet."""
         self._known[rows] = 1 << USER0 | _USER_NET
         for array in (self._looked_at, self._exploited, self._escalated):
@@ -237,7 +236,7 @@ class Meander:
         self._act, self._done = act, done
         return act, host
 
-    def learn(self, success: Flags, reached: Flags) -> None:  # noqa: ARG002 (an attacker's)
+    def learn(self, success: Flags, reached: Flags) -> None:  # noqa: ARG002 - the protocol's
         """Note what was found; after a failed exploit, doubt the operational hosts, or else the enterprise ones."""
         self._known |= _LEARNT.take(self._done) * success
         failed = ~success

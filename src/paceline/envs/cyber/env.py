@@ -97,7 +97,8 @@ class NetworkDefence(gym.Env[NDArray[np.float32], np.int64]):
         User0 is always 2: the foothold there is permanent. Whoever asks whether the defender's fixes went where the
         attacker was must leave it out.
         """
-        return self._network.true_state()[0]
+        levels: NDArray[np.int8] = self._network.true_state()[0]
+        return levels
 
     def ot_stopped(self) -> bool:
         """Whether OTService is down."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from paceline.envs.cyber.actions import ACTIONS, HOSTS
 from paceline.envs.cyber.attackers import ATTACKERS, Attacker, Flags, Ints, Rows
 from paceline.envs.cyber.scenario import Scenario
-from paceline.envs.cyber.services import FAVOURITE, OPTIONS, OUTCOME, PORTS, SEEN, SSH_IN
+from paceline.envs.cyber.services import FAVOURITE, OPTIONS, OUTCOME, PORTS, SEEN, SETUPS, SSH_IN
 from paceline.envs.cyber.tables import (
     ACTIVITY,
     ATTACKED,
@@ -44,7 +44,6 @@ from paceline.envs.cyber.tables import (
     SCAN,
     SCANNED,
     SETUP_SHIFT,
-    SETUPS,
     SUCCESS,
     TRACE,
     USER,

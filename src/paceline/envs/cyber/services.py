@@ -96,11 +96,6 @@ DECOYS_OF: tuple[tuple[str, ...], ...] = tuple(
 """[13] the decoys that a host has room for: four at most."""
 
 
-def setup(host: int, decoys: tuple[str, ...] = (), *, broken: bool = False) -> int:
-    """The number of a setup."""
-    return int(broken) + sum(2 << DECOYS_OF[host].index(decoy) for decoy in decoys)
-
-
 def _standing(host: int, number: int) -> tuple[str, ...]:
     """The decoys of a setup."""
     return tuple(decoy for place, decoy in enumerate(DECOYS_OF[host]) if number >> 1 + place & 1)
@@ -134,10 +129,6 @@ def _placed(host: int, number: int, decoy: str) -> bool:
     return decoy in DECOYS_OF[host] and all(_DECOY_PORT[other] != _NEEDS_FREE[decoy] for other in standing)
 
 
-def _possible(host: int, number: int) -> bool:
-    return number >> 1 < 1 << len(DECOYS_OF[host])
-
-
 _PAIRS = [(host, number) for host in range(len(HOSTS)) for number in range(SETUPS)]
 _SHAPE = (len(HOSTS), SETUPS)
 
@@ -146,7 +137,7 @@ PORTS: NDArray[np.int64] = np.array([min(3, len(_open_ports(h, _standing(h, s)))
 OUTCOME: NDArray[np.int64] = np.array([[_meets(h, s, name) for name in EXPLOITS] for h, s in _PAIRS]).reshape(
     *_SHAPE, len(EXPLOITS)
 )
-PLACED: NDArray[np.bool_] = np.array(
-    [[_possible(h, s) and _placed(h, s, decoy) for decoy in DECOYS] for h, s in _PAIRS]
-).reshape(*_SHAPE, len(DECOYS))
+PLACED: NDArray[np.bool_] = np.array([[_placed(h, s, decoy) for decoy in DECOYS] for h, s in _PAIRS]).reshape(
+    *_SHAPE, len(DECOYS)
+)
 """[13, 32, 8]"""

@@ -59,7 +59,6 @@ OT_COST, RESTORE_COST = 100, 10
 NO, UNKNOWN, USER, FULL = range(4)
 """Beliefs about a host."""
 
-
 _EVERY_WORD = np.arange(WORDS)
 
 
@@ -68,7 +67,8 @@ def _placing(action: int) -> NDArray[np.int64]:
     kind, host = ACTION_KIND[action], ACTION_HOST[action]
     if not FIRST_DECOY <= kind < RESTORE:
         return np.zeros(WORDS, np.int64)
-    return PLACED[host, _EVERY_WORD >> SETUP_SHIFT, kind - FIRST_DECOY].astype(np.int64)
+    placed: NDArray[np.int64] = PLACED[host, _EVERY_WORD >> SETUP_SHIFT, kind - FIRST_DECOY].astype(np.int64)
+    return placed
 
 
 DECOY_PLACED: NDArray[np.int64] = np.array([_placing(action) for action in range(ACTIONS)])
@@ -95,15 +95,9 @@ def defended(*, breaks: bool) -> NDArray[np.int64]:
     return table
 
 
+_BELIEVED_AFTER = {RESTORE: (NO, NO, NO, NO), REMOVE: (NO, UNKNOWN, UNKNOWN, UNKNOWN)}
 BELIEVED: NDArray[np.int64] = np.array(
-    [
-        [NO] * 4
-        if kind == RESTORE
-        else [NO, UNKNOWN, UNKNOWN, UNKNOWN]
-        if kind == REMOVE
-        else [NO, UNKNOWN, USER, FULL]
-        for kind in ACTION_KIND
-    ]
+    [_BELIEVED_AFTER.get(kind, (NO, UNKNOWN, USER, FULL)) for kind in ACTION_KIND.tolist()]
 )
 """[145, 4] the belief about the action's host afterwards."""
 FINDS: NDArray[np.bool_] = np.outer(ACTION_KIND == ANALYSE, _EVERY_WORD & MALWARE > 0)
@@ -132,7 +126,6 @@ TRACE: NDArray[np.int64] = np.zeros((7, 2), np.int64)
 TRACE[REFUSED], TRACE[DECOYED], TRACE[[SSH_REFUSED, SSH_IN]] = TOUCHED, TOUCHED_TWICE, HAMMERED
 TRACE[[SHELL, ROOT_SHELL]] = (TOUCHED, SHELL_SEEN)
 
-
 _ADDED = (0, OTHER, REMOVABLE | MALWARE, OTHER | MALWARE, PRIVILEGED | MALWARE)
 _RAISED = np.where((_EVERY_WORD & HELD > 0) & (_EVERY_WORD & PRIVILEGED == 0), PRIVILEGED | MALWARE, 0)
 ATTACKED: NDArray[np.int64] = np.array([*(_EVERY_WORD | added for added in _ADDED), _EVERY_WORD | _RAISED])
@@ -152,7 +145,7 @@ only after they escalated on the server."""
 _MASKS = 1 << len(EXPLOITS)
 FIRST_OPTION: NDArray[np.int64] = np.array([(mask & -mask).bit_length() - 1 if mask else 0 for mask in range(_MASKS)])
 """[256] the preferred exploit of a set of options."""
-OTHER_OPTIONS: NDArray[np.int64] = np.array([max(mask.bit_count() - 1, 0) for mask in range(_MASKS)], np.uint64)
+OTHER_OPTIONS: NDArray[np.uint64] = np.array([max(mask.bit_count() - 1, 0) for mask in range(_MASKS)], np.uint64)
 """[256] how many others there are."""
 NTH_OPTION: NDArray[np.int64] = np.array(
     [([bit for bit in range(8) if mask >> bit & 1][1:] + [0] * 8)[:8] for mask in range(_MASKS)]

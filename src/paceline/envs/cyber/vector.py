@@ -149,7 +149,7 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
         """[num_envs] whether OTService is down."""
         return self._network.ot_stopped()
 
-    def render(self) -> tuple[str, ...] | None:  # type: ignore[override]  # Gymnasium's annotation is too narrow
+    def render(self) -> tuple[str, ...] | None:
         """Every env's hosts as a table."""
         if self.render_mode != "ansi":
             return None

@@ -14,6 +14,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from paceline.envs.cyber.env import NetworkDefence
+from paceline.envs.cyber.scenario import RedAgent
 from paceline.envs.cyber.vector import NetworkDefenceVector
 from paceline.envs.make import EnvRecipe
 from paceline.errors import ConfigError, EnvError
@@ -51,13 +52,13 @@ def test_the_vector_env_is_gymnasium_s_own_of_single_ones(mode: AutoresetMode) -
     seeds = [None, 3, None, 4, 5]
     mask = np.array([True, True, False, False, True])
     for env in (ours, theirs):
-        env.reset(seed=seeds, options={"reset_mask": mask.copy()})  # type: ignore[arg-type]
+        env.reset(seed=seeds, options={"reset_mask": mask.copy()})
     for _ in range(3):
         actions = rng.integers(0, 145, n)
         assert data_equivalence(ours.step(actions), theirs.step(actions), exact=True)
 
 
-def trajectory(env: gym.vector.VectorEnv[Any, Any, Any], row: int, seed: int | list[int]) -> list[Any]:
+def trajectory(env: NetworkDefenceVector, row: int, seed: int | list[int | None]) -> list[Any]:
     """What one env of many shows in 60 steps of its own actions."""
     rng = np.random.default_rng(5)
     env.reset(seed=seed)
@@ -71,7 +72,7 @@ def trajectory(env: gym.vector.VectorEnv[Any, Any, Any], row: int, seed: int | l
 
 
 @pytest.mark.parametrize("red_agent", ["bline", "meander"])
-def test_a_seed_decides_whatever_else_is_played(red_agent: str) -> None:
+def test_a_seed_decides_whatever_else_is_played(red_agent: RedAgent) -> None:
     make: Callable[[int], Any] = partial(NetworkDefenceVector, red_agent=red_agent, max_steps=25)
     alone = trajectory(make(1), 0, 108)
     assert trajectory(make(30), 8, 100) == alone

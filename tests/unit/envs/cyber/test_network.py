@@ -16,7 +16,7 @@ from paceline.errors import EnvError
 GAMES, LONG = 4, 100
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**40),
     red_agent=st.sampled_from(["bline", "meander", "meander", "sleep"]),
@@ -69,13 +69,20 @@ def total(red_agent: str, steps: int, *, random: bool = False, episodes: int = 1
     ],
 )
 def test_a_sleeping_defender_scores_as_published(red_agent: str, steps: int, published: float) -> None:
-    mean, _ = total(red_agent, steps, episodes=2000 if steps == 30 else 1000)
+    mean, _ = total(red_agent, steps, episodes=4000 if steps == 30 else 1000)  # short games vary more
     assert mean == pytest.approx(published, rel=0.02)
 
 
 @pytest.mark.parametrize(
     ("red_agent", "steps", "published"),
-    [("bline", 30, -154), ("bline", 50, -347), ("bline", 100, -727), ("meander", 50, -171), ("meander", 100, -566)],
+    [
+        ("bline", 30, -154),
+        ("bline", 50, -347),
+        ("bline", 100, -727),
+        ("meander", 30, -33),
+        ("meander", 50, -171),
+        ("meander", 100, -566),
+    ],
 )
 def test_a_random_defender_scores_as_published(red_agent: str, steps: int, published: float) -> None:
     """The published means are of 40 episodes, with a standard error of about 15 %."""
@@ -98,9 +105,9 @@ CLEAN = {
     "User3": (11 / 12, 0.75),
     "User4": (1, 0.8125),
 }
-GATEWAY = {"Apache": 0.25, "Haraka": 0.25, "Tomcat": 0.25, "Vsftpd": 0.25, "all": 1 / 12}
-FEMITTER = {"Apache": 0.875, "Smss": 0.875, "Svchost": 0.875, "Tomcat": 0.875, "all": 0.8}
-DECOYED = {
+GATEWAY: dict[str, float] = {"Apache": 0.25, "Haraka": 0.25, "Tomcat": 0.25, "Vsftpd": 0.25, "all": 1 / 12}
+FEMITTER: dict[str, float] = {"Apache": 0.875, "Smss": 0.875, "Svchost": 0.875, "Tomcat": 0.875, "all": 0.8}
+DECOYED: dict[str, dict[str, float]] = {
     "User0": FEMITTER,
     "User1": FEMITTER,
     "User2": {"Apache": 0.25, "Femitter": 0.25, "Tomcat": 0.25, "SSHD": 0.875, "all": 0.1},
