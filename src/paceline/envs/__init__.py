@@ -11,6 +11,7 @@ _GAMES = {
     "paceline/TicTacToe-v0": "tic_tac_toe",
 }
 _CYBER = "paceline/NetworkDefence-v0"
+_WORKFLOW = "paceline/WorkflowDefence-v0"
 
 if _BUSY not in gym.registry:
     gym.register(_BUSY, entry_point="paceline.envs.busy:Busy")
@@ -23,4 +24,10 @@ if _CYBER not in gym.registry:
         _CYBER,
         entry_point="paceline.envs.cyber.env:NetworkDefence",
         vector_entry_point="paceline.envs.cyber.vector:NetworkDefenceVector",
+    )
+if _WORKFLOW not in gym.registry:
+    gym.register(
+        _WORKFLOW,
+        entry_point="paceline.envs.cyber.conditioned:WorkflowDefence",
+        vector_entry_point="paceline.envs.cyber.conditioned:WorkflowDefenceVector",
     )

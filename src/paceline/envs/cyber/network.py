@@ -58,6 +58,7 @@ OBS_SIZE = 4 * _N
 
 _SEEN_BELOW, _FAVOURITE_BELOW = np.uint64(SEEN * 2**32), np.uint64(FAVOURITE * 2**32)
 _HALF, _8, _32, _LOW = np.uint64(2**31), np.uint64(8), np.uint64(32), np.uint64(2**32 - 1)
+_BESIDES = np.full(1, 1 << 62)  # a counter that no step reaches
 _COUNTERS = 3  # per step: the attacker's target and the alert; its exploit; the users
 _OPERATIONAL = np.array([host.startswith("Op") for host in HOSTS])
 _GREEN_HOSTS = np.array([HOSTS.index(f"User{i}") for i in range(5)] + [HOSTS.index(f"Enterprise{i}") for i in range(3)])
@@ -147,6 +148,10 @@ class Network:
     def ot_stopped(self) -> Flags:
         """[n] whether OTService is down."""
         return self._ot_stopped.copy()
+
+    def draw(self, rows: Rows) -> NDArray[np.uint64]:
+        """[len(rows)] 64 random bits of these games' episodes, for whatever belongs to an episode besides the game."""
+        return draws(self._key[rows], _BESIDES)
 
     def _noise(self) -> NDArray[np.uint64]:
         """[n, 2 or 3] 64 random bits for each purpose."""
