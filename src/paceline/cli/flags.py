@@ -12,10 +12,10 @@ import inspect
 import textwrap
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, TypeVar, Union, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar, Union, get_type_hints
 
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
@@ -23,7 +23,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from paceline.errors import ConfigError, nearest
 from paceline.measure.folder import CONFIG
 from paceline.train.coerce import coerce
-from paceline.train.config import ALIASES, TrainConfig, home, section_types
+from paceline.train.config import ALIASES, TrainConfig, canonical, home, named_in, section_types
 from paceline.train.sections import RunConfig
 
 Extra = TypeVar("Extra")
@@ -42,10 +42,50 @@ class NoOptions:
     """For a command with no flags of its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class Given(Generic[Extra]):
+    """What a command line gives, before it is a config."""
+
+    algo: str
+    flags: Mapping[str, Any]
+    """Settings by name, as text."""
+    path: str | None
+    """Of the config file."""
+    options: Extra
+    """The command's own flags."""
+
+    @property
+    def resumed(self) -> bool:
+        """Whether a run goes on with the config that it has."""
+        return self.path is None and bool(self.flags.get("resume")) and _resumed(self.flags) is not None
+
+    def names(self) -> set[str]:
+        """Settings that flags, the file, or the run that goes on have a value for."""
+        if self.resumed:
+            return set(home(self.algo))
+        return {*map(canonical, self.flags), *(named_in(Path(self.path), self.algo) if self.path is not None else ())}
+
+    def config(self, beneath: Mapping[str, Any] | None = None) -> TrainConfig:
+        """The config.
+
+        Args:
+            beneath: Settings that hold where nothing else says them.
+        """
+        named = self.names() if beneath else set()
+        below = {name: value for name, value in (beneath or {}).items() if name not in named}
+        return _config(self.algo, self.path, {**below, **self.flags})
+
+
 def parse(
     argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Extra]
 ) -> tuple[TrainConfig, Extra]:
-    """Read a command line into a config; flags win over --config FILE.
+    """Read a command line into a config; flags win over --config FILE. See `read`."""
+    given = read(argv, prog=prog, description=description, algo=algo, extra=extra)
+    return given.config(), given.options
+
+
+def read(argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Extra]) -> Given[Extra]:
+    """Read a command line.
 
     Args:
         argv: The words after the command.
@@ -73,12 +113,12 @@ def parse(
         raise ConfigError(_about(strays, [*home(algo), *get_type_hints(extra)]))
     own, path = given.pop("options", {}), given.pop("config", None)
     flat = {name: value for section in given.values() for name, value in section.items()}
-    config = _config(algo, path, flat)
     hints = get_type_hints(extra)
-    return config, extra(**{name: coerce(value, hints[name], name) for name, value in own.items()})
+    options = extra(**{name: coerce(value, hints[name], name) for name, value in own.items()})
+    return Given(algo, flat, path, options)
 
 
-def _config(algo: str, path: str | None, flat: dict[str, Any]) -> TrainConfig:
+def _config(algo: str, path: str | None, flat: Mapping[str, Any]) -> TrainConfig:
     if path is not None:
         return TrainConfig.from_yaml(path, algo=algo, **flat)
     if flat.get("resume") and (folder := _resumed(flat)) is not None:
@@ -86,7 +126,7 @@ def _config(algo: str, path: str | None, flat: dict[str, Any]) -> TrainConfig:
     return TrainConfig.from_flat(algo=algo, **flat)
 
 
-def _resumed(flat: dict[str, Any]) -> Path | None:
+def _resumed(flat: Mapping[str, Any]) -> Path | None:
     """The run folder whose config a resumed run goes on with, where the flags name one."""
     resume = coerce(flat["resume"], get_type_hints(RunConfig)["resume"], "resume")
     named = flat.get("output_dir") if resume is True else resume

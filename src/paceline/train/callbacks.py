@@ -111,6 +111,23 @@ class StopAtScore:
         return moment.evaluation.mean_reward < self.score
 
 
+@dataclass(frozen=True, slots=True)
+class StopAtMeans:
+    """Stops the run once what a reward shaper tells of episodes is good enough: the flag `--stop-at`.
+
+    Goes by means over the last 100 episodes, once 100 have ended.
+    """
+
+    goals: Mapping[str, float]
+    """By name, the least that each mean has to be."""
+
+    def on_update(self, moment: Moment) -> bool | None:
+        """Look at the last 100 episodes."""
+        if moment.episodes < WINDOW:
+            return None
+        return any(moment.told[name] < goal for name, goal in self.goals.items())
+
+
 class Callbacks:
     """Some callbacks, called as one.
 

@@ -243,6 +243,7 @@ ALIASES = {
     "n_timesteps": "total_timesteps",
     "parallel_start_method": "start_method",
     "num_envs": "n_envs",
+    "update_steps": "n_steps",
 }
 """Other names in use for a setting."""
 
@@ -278,7 +279,7 @@ def _sections(flat: Mapping[str, Any], algo: str) -> Sections:
     result: Sections = {name: {} for name in SECTIONS}
     known = home(algo)
     for given, value in flat.items():
-        name = _canonical(given)
+        name = canonical(given)
         if name not in known:
             raise ConfigError(f"{given}: no such setting. {_hint(name, algo, [*known, *ALIASES])}")
         if name in result[known[name]]:
@@ -293,7 +294,8 @@ def _hint(name: str, algo: str, known: Iterable[str]) -> str:
     return f"It is a setting of {', '.join(others)}, not of {algo}." if others else nearest(name, list(known))
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
+    """The name of a setting, however it was written."""
     name = name.replace("-", "_")
     return ALIASES.get(name, name)
 
@@ -310,7 +312,7 @@ def _sections_of_file(path: Path, algo: str | None) -> Sections:
     flat: dict[str, Any] = {}
     for section, settings in content.items():
         if section not in SECTIONS:
-            name = _canonical(str(section))
+            name = canonical(str(section))
             hint = f"It belongs in section {known[name]!r}." if name in known else nearest(str(section), SECTIONS)
             raise ConfigError(f"{where}: no section {section!r}. {hint}")
         if not isinstance(settings, Mapping | None):
@@ -318,7 +320,7 @@ def _sections_of_file(path: Path, algo: str | None) -> Sections:
                 f"{where}: section {section!r} must hold settings, one `name: value` a line (got {settings!r})."
             )
         for given, value in (settings or {}).items():
-            name = _canonical(str(given))
+            name = canonical(str(given))
             if known.get(name) != section:
                 here = [item.name for item in fields(types[section])]
                 hint = f"It belongs in section {known[name]!r}." if name in known else _hint(name, algo, here)
@@ -327,6 +329,15 @@ def _sections_of_file(path: Path, algo: str | None) -> Sections:
                 raise ConfigError(f"{where}: {given!r} given twice (it means {name}). Give it once.")
             flat[name] = value
     return _sections(flat, algo)
+
+
+def named_in(path: Path, algo: str) -> set[str]:
+    """The settings that a config file names, for an algorithm.
+
+    Raises:
+        ConfigError: It is no config.
+    """
+    return {name for section in _sections_of_file(path, algo).values() for name in section}
 
 
 def _over(below: Sections, above: Sections) -> Sections:

@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -17,7 +17,7 @@ from typing import Any
 
 from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.settings import ASYNC
-from paceline.errors import CheckpointError, ConfigError, PacelineError
+from paceline.errors import CheckpointError, ConfigError, PacelineError, nearest
 from paceline.measure.clock import Clock
 from paceline.measure.folder import CONFIG, LAYOUT, SYSTEM_INFO, TRAIN_LOG, RunFolder
 from paceline.measure.progress import Progress
@@ -28,7 +28,7 @@ from paceline.measure.train_log import TrainLog
 from paceline.train import checkpoint, loops
 from paceline.train.budget import RunBudget
 from paceline.train.build import build
-from paceline.train.callbacks import AnnouncedRollouts, Callbacks, StopAtScore
+from paceline.train.callbacks import AnnouncedRollouts, Callbacks, StopAtMeans, StopAtScore
 from paceline.train.config import TrainConfig
 from paceline.train.keeper import Keeper
 from paceline.train.training import Training
@@ -63,9 +63,11 @@ def all_callbacks(config: TrainConfig, callbacks: Iterable[object] = ()) -> Call
         ConfigError: One of them has nothing that could be called.
     """
     run = config.run
-    own = []
+    own: list[object] = []
     if run.stop_at_score is not None:
         own.append(StopAtScore(run.stop_at_score, "evaluation" if run.eval_freq else "episodes"))
+    if run.stop_at:
+        own.append(StopAtMeans(run.stop_at))
     return Callbacks([*own, *callbacks])
 
 
@@ -143,6 +145,7 @@ class Run:
         with ExitStack() as stack:
             self.training = build(config, Clock())
             stack.callback(self.training.close)
+            _check_goals(config, self.training.tracker.told)
             resume_from = resume_source(config)
             self.notes = _begin(self.training, resume_from, init)
             record = None
@@ -250,6 +253,14 @@ class Run:
             folder=None if self._folder is None else str(self._folder),
             resumed_steps=self.training.tracker.steps,
         )
+
+
+def _check_goals(config: TrainConfig, told: Sequence[str]) -> None:
+    """Refuse to stop at what nobody will tell."""
+    for name in config.run.stop_at:
+        if name not in told:
+            hint = nearest(name, told) if told else "Name one that tells it with --shaper, or leave it out."
+            raise ConfigError(f"stop_at: nothing tells {name!r} of episodes. {hint}")
 
 
 def _begin(training: Training, resume_from: Path | None, init: checkpoint.Snapshot | None) -> list[str]:

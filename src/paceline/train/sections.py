@@ -202,6 +202,8 @@ class RunConfig:
     """Newest checkpoints kept."""
     stop_at_score: float | None = None
     """Stop once the last 100 episodes (with eval_freq: an evaluation) have this mean return."""
+    stop_at: dict[str, Any] = field(default_factory=dict)
+    """Stop once the last 100 episodes have at least these means of what a shaper tells of them: compliance=.95."""
     track: bool = False
     """Log to Weights & Biases too; needs the extra wandb."""
     quiet: bool = False
@@ -231,6 +233,9 @@ class RunConfig:
             raise ConfigError(
                 "stop_at_score: with eval_freq it goes by evaluations, and n_eval_episodes=0 has none. Try 10."
             )
+        for name, goal in self.stop_at.items():
+            if isinstance(goal, bool) or not isinstance(goal, int | float) or not math.isfinite(goal):
+                raise ConfigError(f"stop_at: {name}={goal!r} must be a finite number. Write compliance=.95, say.")
         if self.resume and (self.overwrite or self.init_from is not None):
             other = "overwrite" if self.overwrite else "init_from"
             raise ConfigError(f"resume with {other}: resuming keeps and restores everything. Give one of the two.")

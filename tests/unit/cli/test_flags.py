@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from paceline.algos.settings import PPOConfig
+from paceline.cli import flags
 from paceline.cli.flags import ELSEWHERE, NoOptions, field_help, parse
 from paceline.errors import ConfigError
 from paceline.train.config import TrainConfig, home, section_types
@@ -168,3 +169,15 @@ def test_a_command_may_have_flags_of_its_own() -> None:
     assert config.env.env == "CartPole-v1"
     with pytest.raises(ConfigError, match=r"--windws: no such flag. Did you mean '--windows'\?"):
         parse([*ENV, "--windws", "3"], prog="p", description="d", extra=Own)
+
+
+def test_settings_beneath_hold_where_nothing_else_says_them(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("env: {env: CartPole-v1}\ntraining: {n_epochs: 2}\n")
+    words = ["--config", str(path), "--num-envs", "8"]
+    given = flags.read(words, prog="", description="", extra=NoOptions)
+    config = given.config({"env": "Acrobot-v1", "n_epochs": 9, "n_envs": 99, "gamma": 0.5})
+    assert isinstance(config.training, PPOConfig)
+    assert (config.env_name, config.n_envs) == ("CartPole-v1", 8)
+    assert (config.training.n_epochs, config.training.gamma) == (2, 0.5)
+    assert given.config().training.gamma == 0.99

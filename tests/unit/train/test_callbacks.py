@@ -9,7 +9,7 @@ from paceline import PPO
 from paceline.errors import CallbackError, ConfigError
 from paceline.measure.episodes import Episodes
 from paceline.measure.record import Evaluation
-from paceline.train.callbacks import HOOKS, AnnouncedRollouts, Callbacks, Moment, StopAtScore
+from paceline.train.callbacks import HOOKS, AnnouncedRollouts, Callbacks, Moment, StopAtMeans, StopAtScore
 from paceline.train.sections import RunConfig
 
 STEPS = 16 * 8
@@ -236,3 +236,17 @@ def test_the_setting_stops_a_run(eval_freq: int) -> None:
         assert agent.summary.stop_reason == "callback StopAtScore"
         # Evaluations decide where there are any: after the first rollout, long before 100 episodes have ended.
         assert (agent.summary.episodes >= 100) == (eval_freq == 0)
+
+
+def test_means_of_what_a_shaper_tells_stop_a_run() -> None:
+    stop = StopAtMeans({"compliance": 0.9, "fixes": 1.0})
+    assert stop.on_update(moment(told={"compliance": 0.9, "fixes": 1.0})) is False
+    assert stop.on_update(moment(told={"compliance": 0.9, "fixes": 0.5})) is True
+    assert stop.on_update(moment(told={"compliance": 1.0, "fixes": 1.0}, episodes=99)) is None
+
+
+def test_means_that_nobody_tells_are_refused() -> None:
+    with pytest.raises(ConfigError, match="nothing tells 'compliance'"), small(stop_at="compliance=.9") as agent:
+        agent.learn(100)
+    with pytest.raises(ConfigError, match="compliance='high' must be a finite number"):
+        RunConfig(stop_at={"compliance": "high"})
