@@ -113,7 +113,7 @@ def _search(argv: Sequence[str]) -> int:
         extra=SearchOptions,
     )
     options = given.options
-    folder, config = _search_config(given, options)
+    folder, config, resume = _search_config(given, options)
     require_scikit_learn()
     run = config.run
     plan = SearchPlan(
@@ -128,11 +128,13 @@ def _search(argv: Sequence[str]) -> int:
         first=tuple(options.workflows),
     )
     command = ["paceline", "cyber", "search", *argv]
+    if run.overwrite and resume:
+        raise ConfigError("resume with overwrite: going on keeps what there is. Give one of the two.")
     if run.overwrite:
         for name in (CSV, JSON, TEXT, PICTURE):
             (folder / name).unlink(missing_ok=True)
     search = Search(folder, plan, {"command": command, "settings": _deciding(config)}, gaussian_process)
-    if search.trials and not run.resume:
+    if search.trials and not resume:
         raise ConfigError(
             f"output_dir {str(folder)!r}: holds a search already ({plural(len(search.trials), 'workflow')}). "
             "Choose another folder, go on with --resume, or replace it with --overwrite."
@@ -147,7 +149,7 @@ def _search(argv: Sequence[str]) -> int:
         write_report(search)
         console.print(_trial_line(search.trials[-1], search.best), markup=False, soft_wrap=True)
 
-    reason = search.run(WorkflowTrainer(config.merge(resume=False), command), tell)
+    reason = search.run(WorkflowTrainer(config, command), tell)
     if search.trials:
         write_report(search)
     sys.stdout.write(report(search, search.belief()))
@@ -157,8 +159,8 @@ def _search(argv: Sequence[str]) -> int:
     return EXIT_CODES.get(reason, 0)
 
 
-def _search_config(given: Given[SearchOptions], options: SearchOptions) -> tuple[Path, TrainConfig]:
-    """The folder of the search, and the config of its runs (with the first workflow, for want of a better one)."""
+def _search_config(given: Given[SearchOptions], options: SearchOptions) -> tuple[Path, TrainConfig, bool]:
+    """The folder of the search, the config of its runs (with some workflow, to be replaced), and whether it goes on."""
     flags = dict(given.flags)
     if "total_timesteps" in flags:
         raise ConfigError("total_timesteps: a search counts episodes. Use --total-episodes.")
@@ -172,7 +174,7 @@ def _search_config(given: Given[SearchOptions], options: SearchOptions) -> tuple
     plain = Given(given.algo, flags, given.path, options)
     named = plain.names()
     config = suited(plain.config(beneath(named)), replace(options, workflow=options.workflow or TYPES), named)
-    return folder, config.merge(output_dir=folder, resume=bool(resume))
+    return folder, config, bool(resume)
 
 
 def _deciding(config: TrainConfig) -> dict[str, Any]:
@@ -180,7 +182,7 @@ def _deciding(config: TrainConfig) -> dict[str, Any]:
     sections = config.to_dict()
     env = {key: value for key, value in sections["env"].items() if not key.endswith("_timeout_s")}
     env["env_kwargs"] = {key: value for key, value in env["env_kwargs"].items() if key != "workflow"}
-    run = {key: sections["run"][key] for key in ("n_eval_episodes", "stop_at")}
+    run = {key: sections["run"][key] for key in ("n_eval_episodes", "stop_at", "init_from")}
     return {**env, **sections["training"], **sections["policy"], **run}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,7 @@ def test_groups_are_large_enough_for_vector_envs_and_two_if_possible(n_envs: int
         ("train --compliance order", "Did you mean 'ordered'?"),
         ("train --env CartPole-v1", "trains paceline/NetworkDefence-v0"),
         ("search --total-timesteps 100", "a search counts episodes"),
+        ("search --resume --overwrite --output-dir s", "Give one of the two"),
         ("search --resume", "needs the search to go on with"),
         ("search --n-workflows 121", "must be at least 1 and at most 120"),
         ("eval nowhere --red-agent blin", "Did you mean 'bline'?"),
@@ -195,54 +197,43 @@ def surest(points: Floats, tried: Floats, seen: Floats) -> Belief:
     return Belief(np.arange(len(points), dtype=np.float64), np.ones(len(points)))
 
 
-def test_a_search_trains_in_turn_and_goes_on(
+def test_a_search_trains_in_turn_is_interrupted_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cyber, "require_scikit_learn", lambda: None)
-    monkeypatch.setattr(cyber, "gaussian_process", surest)
-    folder = tmp_path / "search"
-    words = [
-        "cyber", "search", *SMALL, "--workflow", WORKFLOW, "--workflow-episodes", "16", "--n-initial", "2",
-        "--output-dir", str(folder),
-    ]  # fmt: skip
-    assert main([*words, "--total-episodes", "32"]) == 0
-    assert "2 workflows of 120 tried, 32 episodes" in capsys.readouterr().out
-    assert main([*words, "--total-episodes", "48"]) == 2  # it is there already
-    assert "--resume" in capsys.readouterr().err
-    assert main([*words, "--total-episodes", "48", "--resume"]) == 0
-    trials = read_trials(folder)
-    assert [trial.episodes for trial in trials] == [16, 16, 16]
-    assert trials[0].workflow == WORKFLOW
-    assert trials[2].workflow == workflow_name(WORKFLOWS[119])
-    assert trials[2].upper == 119 + 2.0
-    for trial, before in zip(trials[1:], trials, strict=False):
-        config = TrainConfig.from_yaml(folder / trial.folder / "config.yaml")
-        assert config.env.env_kwargs["workflow"] == trial.workflow
-        assert config.run.init_from == folder / before.folder
-    assert all(trial.compliance is not None and 0.0 <= trial.compliance <= 1.0 for trial in trials)
-    assert {path.name for path in folder.iterdir() if path.is_file()} == {
-        "search.csv", "search.json", "search.txt", "search.png",
-    }  # fmt: skip
-
-
-def test_an_interrupted_training_leaves_the_search_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = running.train, []
 
     def interrupted(config: TrainConfig, **options: Any) -> Summary:
         calls.append(config)
         summary = real(config, **options)
-        if len(calls) == 2:
-            object.__setattr__(summary, "stop_reason", "SIGINT")
-        return summary
+        return replace(summary, stop_reason="SIGINT") if len(calls) == 2 else summary
 
     monkeypatch.setattr("paceline.insight.cyber.workflow_training.train", interrupted)
     monkeypatch.setattr(cyber, "require_scikit_learn", lambda: None)
     monkeypatch.setattr(cyber, "gaussian_process", surest)
-    words = ["cyber", "search", *SMALL, "--workflow-episodes", "16", "--total-episodes", "32"]
-    words += ["--output-dir", str(tmp_path / "s")]
+    folder = tmp_path / "search"
+    words = ["cyber", "search", *SMALL, "--workflow", WORKFLOW, "--n-initial", "2", "--output-dir", str(folder)]
+    words += ["--workflow-episodes", "16", "--total-episodes", "48"]
     assert main(words) == 130
-    assert len(read_trials(tmp_path / "s")) == 1
+    assert "1 workflow of 120 tried, 16 episodes" in capsys.readouterr().out
+    assert main(words) == 2  # it is there already
+    assert "--resume" in capsys.readouterr().err
+    assert main([*words, "--resume", "--init-from", "elsewhere"]) == 2
+    assert "init_from is None there and 'elsewhere' here" in capsys.readouterr().err
     assert main([*words, "--resume"]) == 0
-    assert len(read_trials(tmp_path / "s")) == 2
-    assert calls[2].run.resume is True
-    assert calls[2].run.output_dir == calls[1].run.output_dir
+
+    assert (calls[2].run.resume, calls[2].run.output_dir) == (True, calls[1].run.output_dir)
+    trials = read_trials(folder)
+    assert [trial.episodes for trial in trials] == [16, 16, 16]
+    assert trials[0].workflow == WORKFLOW
+    assert trials[2].workflow == workflow_name(WORKFLOWS[119])
+    assert trials[2].upper == 119 + 2.0
+    assert [config.env.env_kwargs["workflow"] for config in (calls[0], *calls[2:])] == [
+        each.workflow for each in trials
+    ]
+    assert [config.run.init_from for config in (*calls[:2], calls[3])] == [
+        None, folder / trials[0].folder, folder / trials[1].folder,
+    ]  # fmt: skip
+    assert all(trial.compliance is not None and 0.0 <= trial.compliance <= 1.0 for trial in trials)
+    assert {path.name for path in folder.iterdir() if path.is_file()} == {
+        "search.csv", "search.json", "search.txt", "search.png",
+    }  # fmt: skip

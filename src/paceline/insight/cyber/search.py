@@ -26,6 +26,8 @@ from paceline.measure.folder import to_json
 
 POINTS: Floats = places_of(WORKFLOWS) / (PLACES - 1)
 """[120, 5] where the types stand, from 0 to 1: two orders are near each other if few types have moved, and not far."""
+ENOUGH = 8
+"""Trials from which on a trend in them can be told from chance."""
 INDEX = {tuple(order): i for i, order in enumerate(WORKFLOWS.tolist())}
 
 
@@ -110,6 +112,8 @@ class Search:
         self.folder, self.plan = folder, plan
         self.trials = read_trials(folder)
         self._surrogate = surrogate
+        self._belief: Belief | None = None
+        self._fitted = 0  # trials that the belief is made of
         # Budgets may be raised by whoever goes on; what decides about workflows may not.
         budgets = ("total_episodes", "n_workflows", "duration_s")
         fixed = {key: value for key, value in asdict(plan).items() if key not in budgets}
@@ -129,16 +133,30 @@ class Search:
         return sum(trial.wall_s for trial in self.trials)
 
     @property
+    def drift(self) -> float | None:
+        """Rank correlation of reward and number of the trial; None before there are enough to tell.
+
+        Near 1, later workflows did better because they came later: warm starts hand training on.
+        """
+        if len(self.trials) < ENOUGH:
+            return None
+        rewards = np.array([trial.reward for trial in self.trials])
+        # Equal rewards share a rank.
+        ranks = (rewards[:, None] > rewards).sum(1) + 0.5 * (rewards[:, None] == rewards).sum(1)
+        return float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1]) if np.ptp(ranks) else 0.0
+
+    @property
     def best(self) -> Trial | None:
         """The trial with the highest reward."""
         return max(self.trials, key=lambda trial: trial.reward, default=None)
 
     def belief(self) -> Belief | None:
         """What is expected of all workflows; None before there is enough to go by."""
-        if len(self.trials) < FEWEST:
-            return None
-        seen = np.array([trial.reward for trial in self.trials], np.float64)
-        return self._surrogate(POINTS, POINTS[self._taken()], seen)
+        if len(self.trials) >= FEWEST and self._fitted != len(self.trials):
+            seen = np.array([trial.reward for trial in self.trials], np.float64)
+            self._belief = self._surrogate(POINTS, POINTS[self._taken()], seen)
+            self._fitted = len(self.trials)
+        return self._belief
 
     def propose(self) -> Proposal:
         """What to train with next: the same for the same trials."""
@@ -207,6 +225,7 @@ class Search:
             "spent_episodes": self.episodes,
             "under_way": self._under_way,
             "best": None if best is None else asdict(best),
+            "drift": self.drift,
             "expected": expected,
         }
         write_trials(self.folder, self.trials, about)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 10
+DRIFTS = 0.6
+"""Rank correlation of reward and trial number from which on the reader is warned."""
 WIDTH, HEIGHT = 12.0, 5.2
 
 
@@ -42,6 +44,13 @@ def report(search: Search, belief: Belief | None) -> str:
         "",
         f"{'':>3}  {'reward':>9}  {'compliance':>10}  {'episodes':>8}  {'ended by':<14}  workflow",
     ]
+    if (drift := search.drift) is not None and drift > DRIFTS:
+        lines[2:2] = [
+            f"careful: rewards grew with the number of the trial (rank correlation {drift:.2f}). Later workflows had "
+            "more training behind them,",
+            "so this says little about which is better. Use --no-warm-start, with --init-from RUN to begin all of them "
+            "alike, or more --workflow-episodes.",
+        ]
     ranked = sorted(search.trials, key=lambda trial: -trial.reward)
     lines += [_line(trial) for trial in ranked[:SHOWN]]
     if len(ranked) > SHOWN:

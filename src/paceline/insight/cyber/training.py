@@ -31,7 +31,7 @@ BATCH_SIZE = 2000
 SETTINGS: dict[str, Any] = {
     "n_envs": 100,
     "n_steps": 100,
-    "n_epochs": 6,
+    "n_epochs": 4,
     "learning_rate": 1e-3,
     "lr_schedule": "linear",
     "gamma": 0.99,

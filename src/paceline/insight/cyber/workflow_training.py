@@ -45,7 +45,7 @@ class WorkflowTrainer:
             checkpoint_dir=checkpoints,
             resume=begun,
             overwrite=not begun,  # what was killed before its first checkpoint begins anew
-            init_from=None if begun else warm,
+            init_from=None if begun else warm or config.run.init_from,
             total_episodes=episodes,
             duration=None if seconds is None else f"{seconds}s",
         )

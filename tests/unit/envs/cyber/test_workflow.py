@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -72,6 +72,7 @@ def transition(
 
 
 @pytest.mark.parametrize("definition", ["ordered", "state"])
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 5), fixes=st.floats(0.0, 1.0))
 def test_the_alignment_reward_is_that_of_a_slow_reference(
     definition: Definition, seed: int, n: int, fixes: float

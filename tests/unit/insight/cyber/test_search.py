@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,24 @@ def test_the_report_names_the_best_and_the_most_promising(tmp_path: Path) -> Non
     assert not tried & set(promising)
     assert picture(search, belief).startswith(b"\x89PNG")
     assert report(make(tmp_path / "new"), None) == "nothing has been tried yet\n"
+
+
+def test_a_report_warns_where_whoever_came_later_did_better(tmp_path: Path) -> None:
+    class Later(Fake):
+        def __call__(self, *args: Any, **options: Any) -> Trained | str:
+            trained = super().__call__(*args, **options)
+            assert isinstance(trained, Trained)
+            return replace(trained, reward=-1000.0 / len(self.calls))
+
+    grown, steady = make(tmp_path / "grown", n_workflows=10), make(tmp_path / "steady", n_workflows=10)
+    grown.run(Later(), no_word)
+    assert grown.drift == pytest.approx(1.0)
+    assert "rewards grew with the number of the trial (rank correlation 1.00)" in report(grown, grown.belief())
+    assert json.loads((tmp_path / "grown" / JSON).read_text())["drift"] == pytest.approx(1.0)
+    steady.trials = [replace(trial, reward=-5.0) for trial in grown.trials]
+    assert steady.drift == 0.0
+    assert "careful" not in report(steady, None)
+    assert make(tmp_path / "few", n_workflows=2).drift is None
 
 
 def test_the_choice_is_by_the_upper_bound() -> None:
