@@ -79,7 +79,7 @@ class Crew:
         for seat in seats:
             shares[self._owner[seat.at]].append(seat)
         pairs = zip(owners, shares, strict=True)
-        jobs = [(owner, partial(self._do_share, do, share, owner)) for owner, share in pairs if share]
+        jobs: list[Job] = [(owner, partial(self._do_share, do, share, owner)) for owner, share in pairs if share]
         if everyone:
             self._for_all[do] = jobs
         return jobs
