@@ -9,13 +9,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 from paceline.envs.env_thread import EnvThread, Outcome, outcome_of
 from paceline.vector.seat import Seat
 
 CLOSE_TIMEOUT_S = 2.0
 """How long `close` waits for the threads, all together: less than a worker has to end."""
+
+Do: TypeAlias = Callable[[Seat, Any], None]
+Job: TypeAlias = tuple[EnvThread | None, Callable[[], None]]
+"""Who does it (None: the caller), and what."""
 
 
 class Crew:
@@ -31,37 +35,66 @@ class Crew:
         count = min(threads, n)
         self._threads = [EnvThread(f"{name}-{number}") for number in range(count - 1)]
         self._owner = [i * count // max(1, n) for i in range(n)]
+        self._failures: dict[int, BaseException] = {}
+        self._for_all: dict[Do, list[Job]] = {}
 
     def ask(self, at: int, job: Callable[[], Any]) -> Outcome:
         """Have the owner of an env do something, and wait."""
         owner = self._owner[at]
         return self._threads[owner].ask(job) if owner < len(self._threads) else outcome_of(job)
 
-    def each(self, do: Callable[[Seat, Any], None], seats: Sequence[Seat], given: Sequence[Any]) -> None:
+    def each(self, do: Do, seats: Sequence[Seat], given: Sequence[Any]) -> None:
         """Have every owner do something with its seats, at the same time; blocks until the slowest is done.
 
         Raises:
             Exception: What the first seat raised that did; later seats of the same owner are left as they were.
         """
-        threads = self._threads
-        if not threads:
+        if not self._threads:
             for seat, own in zip(seats, given, strict=True):
                 do(seat, own)
             return
-        shares: list[list[tuple[Seat, Any]]] = [[] for _ in range(len(threads) + 1)]
         for seat, own in zip(seats, given, strict=True):
-            shares[self._owner[seat.at]].append((seat, own))
-        failures: dict[int, BaseException] = {}
-        busy = [thread for thread, share in zip(threads, shares, strict=False) if share]
-        for thread, share in zip(threads, shares, strict=False):
-            if share:
-                thread.inbox.put(partial(_do_share, do, share, failures, thread))
-        _do_share(do, shares[-1], failures, None)
+            seat.given = own
+        jobs = self._jobs(do, seats)
+        for thread, job in jobs:
+            if thread is None:
+                job()
+            else:
+                thread.inbox.put(job)
         # Backwards: who began last mostly ends last, so that the caller wakes up once.
-        for thread in reversed(busy):
-            thread.done.get()
-        if failures:
+        for thread, _ in reversed(jobs):
+            if thread is not None:
+                thread.done.get()
+        if self._failures:
+            failures, self._failures = self._failures, {}
             raise failures[min(failures)]
+
+    def _jobs(self, do: Do, seats: Sequence[Seat]) -> list[Job]:
+        """What each owner has to do, the caller last; kept for when all seats do something, so that nobody waits."""
+        everyone = len(seats) == len(self._owner)
+        if everyone and do in self._for_all:
+            return self._for_all[do]
+        owners: list[EnvThread | None] = [*self._threads, None]
+        shares: list[list[Seat]] = [[] for _ in owners]
+        for seat in seats:
+            shares[self._owner[seat.at]].append(seat)
+        pairs = zip(owners, shares, strict=True)
+        jobs: list[Job] = [(owner, partial(self._do_share, do, share, owner)) for owner, share in pairs if share]
+        if everyone:
+            self._for_all[do] = jobs
+        return jobs
+
+    def _do_share(self, do: Do, share: Sequence[Seat], thread: EnvThread | None) -> None:
+        try:
+            for seat in share:
+                try:
+                    do(seat, seat.given)
+                except BaseException as error:
+                    self._failures[seat.at] = error
+                    break
+        finally:
+            if thread is not None:
+                thread.done.put(None)
 
     def close(self, seats: Sequence[Seat]) -> None:
         """Close the envs and end the threads. May be called twice, and while a thread is still stepping."""
@@ -77,26 +110,8 @@ class Crew:
             thread.inbox.put(None)
         for thread in self._threads:
             thread.join(0.0 if thread.stuck else CLOSE_TIMEOUT_S)
-        self._threads = []
+        self._threads, self._for_all = [], {}
         self._owner = [0] * len(self._owner)
-
-
-def _do_share(
-    do: Callable[[Seat, Any], None],
-    share: Sequence[tuple[Seat, Any]],
-    failures: dict[int, BaseException],
-    thread: EnvThread | None,
-) -> None:
-    try:
-        for seat, own in share:
-            try:
-                do(seat, own)
-            except BaseException as error:
-                failures[seat.at] = error
-                break
-    finally:
-        if thread is not None:
-            thread.done.put(None)
 
 
 def _nothing() -> None:

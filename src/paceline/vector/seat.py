@@ -52,6 +52,8 @@ class Seat:
     def __init__(self, env: Env, number: int, at: int, places: Places, mode: AutoresetMode) -> None:
         self.env, self.number, self.at = env, number, at
         self.infos: Infos = ()
+        self.given: Any = None
+        """What its owner is to do it with."""
         self.loose: tuple[Any, ...] = ()
         """The parts of the observation that have no place in shared memory."""
         self._step, self._write, self._tell = env.step, places.obs, places.news.append
