@@ -47,7 +47,7 @@ def test_where_nobody_waits_a_hung_worker_is_replaced_too(mode: str, how: str, t
 
         class Watch:
             def on_update(self, moment: Moment) -> bool:
-                return run.training.rollouts.restarts.count == 0  # and then some more of it
+                return bool(run.training.rollouts.restarts.count == 0)  # and then some more of it
 
         run.go(seconds=60.0, callbacks=Callbacks([Watch()]))
         summary = run.go(steps=200)
