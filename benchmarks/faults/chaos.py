@@ -280,7 +280,10 @@ class Chaos:
         """The invariants after a life; whether the session is over."""
         found = [f"no progress for {STALL_S:g} s"] if stalled else []
         code, said = life.process.returncode, life.said()
-        if code not in (0, 130, 143, -signal.SIGKILL) and not (code in (1, 2) and "error: " in said):
+        # A signal that comes while it starts, before it listens to any, ends it at once.
+        if code not in (0, 130, 143, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT) and not (
+            code in (1, 2) and "error: " in said
+        ):
             found.append(f"exit code {code}: {said[-2000:]}")
         if code == 1:
             found.append(f"the run gave up: {said[-2000:]}")
@@ -350,7 +353,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=40_000, help="steps of a session")
+    parser.add_argument("--steps", type=int, default=20_000, help="steps of a session")
     parser.add_argument("--pause", type=float, default=0.4, help="mean seconds between faults")
     parser.add_argument("--modes", nargs="*", default=list(MODES))
     parser.add_argument("--keep", action="store_true", help="keep the runs")
@@ -358,13 +361,16 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="paceline-chaos-"))
     chaos = Chaos(folder, given.seed, given.steps, given.pause)
     began = perf_counter()
-    deadline, turn = began + 60 * given.minutes, 0
+    deadline, turn, told = began + 60 * given.minutes, 0, 0
     while perf_counter() < deadline:
         mode = given.modes[turn % len(given.modes)]
         # Every mode gets its turn, on a slow machine too.
         chaos.session(mode, min(deadline, perf_counter() + 60 * given.minutes / len(given.modes)))
         total = sum(chaos.counts.values())
         print(f"{perf_counter() - began:6.0f} s  {mode:<10} {total:4} faults, {len(chaos.broken)} broken", flush=True)
+        for what in chaos.broken[told:]:
+            print(f"BROKEN  {what}", flush=True)
+        told = len(chaos.broken)
         turn += 1
     mean = chaos.learns() if chaos.sessions["ppo"] else None
     result: dict[str, Any] = {
@@ -383,7 +389,7 @@ def main() -> int:
     print(f"{result['faults']} faults in {result['lives']} lives of {sum(chaos.sessions.values())} runs")
     print(f"{chaos.compared} runs with the weights of undisturbed ones; mean return after a last resume: {mean}")
     print(f"invariants broken: {len(chaos.broken)}")
-    for what in chaos.broken:
+    for what in chaos.broken[told:]:
         print(f"BROKEN  {what}")
     RESULT.write_text(json.dumps(result, indent=2) + "\n")
     if given.keep or chaos.broken:

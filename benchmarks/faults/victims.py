@@ -70,7 +70,7 @@ def use_paceline(order: str, run: str) -> None:
         lambda: Obedient(order), n_envs=4, num_workers=2, n_steps=64, n_eval_episodes=0, env_timeout_s=10.0,
         native_vector="never", output_dir=run, env_threads=1,
     )  # fmt: skip
-    agent.learn(seconds=25.0, callbacks=[Ready()])
+    agent.learn(duration="25s", callbacks=[Ready()])
     print(f"finished: {agent.summary.steps} steps, {agent.summary.restarts} worker(s) replaced", flush=True)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -393,6 +395,16 @@ def test_a_stopped_worker_that_reads_nothing_does_not_keep_the_driver(monkeypatc
             it.runtime.run("echo", bytes(8 << 20))
         assert len(it.runtime.respawn(1, "echo", bytes(8 << 20))[0]) == 8 << 20
         assert len(it.runtime.finish()) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part of it is Linux's")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_process_ends_with_another_even_if_that_ended_before_it_asked(when: str) -> None:
+    close = {"before": "os.close(w); die_with(r)", "after": "die_with(r); os.close(w)"}[when]
+    script = (
+        f"import os, time; from paceline.runtime.die_with import die_with; r, w = os.pipe(); {close}; time.sleep(60)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], timeout=50).returncode == -signal.SIGKILL
 
 
 def test_before_the_first_heartbeat_the_start_up_limit_counts() -> None:

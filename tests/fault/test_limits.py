@@ -95,8 +95,12 @@ def test_an_env_that_leaks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("paceline.measure.system.SystemSampler.SHARE", 1.0)
     settings = config("parallel", env_kwargs={"mode": "leak"}, output_dir=tmp_path / "run", total_timesteps=256)
     with Run(settings, folder=open_folder(settings)) as run:
-        run.go()
-    assert "its memory grew from" in (tmp_path / "run" / "train.log").read_text()
+        summary = run.go()
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "its memory grew from" in log
+    assert "memory of a worker at most: " in log
+    assert len(summary.worker_peak_mb) == 2
+    assert min(summary.worker_peak_mb) > 128, "its envs kept as much"
 
 
 def test_fork_is_refused_with_cuda_and_warned_of_with_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,9 @@ def last_lines(summary: Summary, info: RunInfo) -> list[str]:
     lines = [", ".join(parts)]
     if shares:
         lines.append("time: " + shares_text(shares))
+    if summary.worker_peak_mb:
+        least, most = min(summary.worker_peak_mb), max(summary.worker_peak_mb)
+        lines.append(f"memory of a worker at most: {least:,.0f} to {most:,.0f} MB")
     if summary.restarts:
         broken = f" ({plural(summary.strayed, 'episode')} broken off)" if summary.strayed else ""
         lines.append(f"workers replaced: {summary.restarts}{broken}")

@@ -188,6 +188,8 @@ class Summary:
     """Seconds by phase."""
     peak_memory_mb: float | None
     """Of the whole process tree."""
+    worker_peak_mb: Sequence[float] = ()
+    """The most that each worker's process had, pages that it shares with others included."""
     lag: Mapping[str, float]
     """Updates between the weights that collected a slot and those that learned from it."""
     lag_counts: Mapping[str, int] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 
@@ -22,3 +23,8 @@ def die_with(fd: int) -> None:
         fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(fd, 10, signal.SIGKILL)  # F_SETSIG, which the module does not name
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+        # The signal comes when the end closes; it may have closed before anybody asked.
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        if poll.poll(0):
+            os.kill(os.getpid(), signal.SIGKILL)

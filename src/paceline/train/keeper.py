@@ -20,6 +20,7 @@ from paceline.measure.progress import Progress
 from paceline.measure.record import Evaluation, Iteration, Record, Summary, WorkerActivity
 from paceline.measure.system import SystemSampler, Usage
 from paceline.measure.tracking import Tracking
+from paceline.memory.lines import MEMORY
 from paceline.train import checkpoint
 from paceline.train.budget import RunBudget
 from paceline.train.callbacks import Callbacks, Moment
@@ -313,6 +314,9 @@ class Keeper:
             best_eval=self._best,
             phases=phases,
             peak_memory_mb=self._system.peak_memory_mb,
+            worker_peak_mb=[
+                round(kb / 1024, 1) for kb in training.arena["heartbeat"][: training.layout.num_workers, MEMORY]
+            ],
             lag=_lag(self._lag_counts),
             lag_counts={str(lag): count for lag, count in sorted(self._lag_counts.items())},
             dropped_steps=training.rollouts.dropped_steps,
