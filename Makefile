@@ -3,7 +3,7 @@
 .PHONY: train-sequential train-parallel compare tensorboard
 .PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs clean
 .PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
-.PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
+.PHONY: bench-dqn bench-replay bench-games bench-cyber bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -155,6 +155,9 @@ bench-games: setup ## Games a second, random against random
 
 bench-vector: setup ## make_vec against other vector envs, random actions (about a quarter of an hour)
 	@$(BIN)/python benchmarks/vector.py $(ARGS)
+
+bench-cyber: setup ## Network defence: episodes a second of PPO with 100 envs, with and without alignment
+	@$(BIN)/python benchmarks/cyber_train.py $(ARGS)
 
 bench-weights: setup ## Handing one million parameters to four workers
 	@$(BIN)/python benchmarks/weights.py

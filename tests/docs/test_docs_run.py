@@ -27,7 +27,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from paceline.algos.settings import SETTINGS
 from paceline.cli import COMMANDS, main
 from paceline.cli.bench import BenchOptions
-from paceline.cli.flags import NoOptions, parse
+from paceline.cli.cyber import SearchOptions
+from paceline.cli.flags import NoOptions, parse, read
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -183,6 +184,8 @@ def test_commands_are_understood(page: Path, tmp_path: Path, monkeypatch: pytest
                     parse(rest[1:], prog="", description="", algo=rest[0], extra=NoOptions)
             elif command == "bench":
                 parse(rest, prog="", description="", extra=BenchOptions)
+            elif command == "cyber" and rest[0] in ("train", "search"):
+                read(rest[1:], prog="", description="", extra=SearchOptions)
 
 
 @pytest.mark.parametrize("page", _pages_with_commands())

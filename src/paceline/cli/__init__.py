@@ -20,6 +20,7 @@ COMMANDS = {
     "eval": ("paceline.cli.eval", "play episodes with a trained agent, perhaps on video"),
     "play": ("paceline.cli.play", "play a game against a trained agent"),
     "arena": ("paceline.cli.arena", "have agents play each other, and rate them"),
+    "cyber": ("paceline.cli.cyber", "train, search and score defenders of a network"),
     "compare": ("paceline.cli.compare", "put runs side by side"),
     "plot": ("paceline.cli.plot", "draw learning curves"),
     "ls": ("paceline.cli.ls", "list the runs under a folder"),
