@@ -87,11 +87,7 @@ def _works(process: psutil.Process) -> bool:
     """A process that steps envs: not a server of multiprocessing."""
     try:
         words = " ".join(process.cmdline())
-        return (
-            "resource_tracker" not in words
-            and process.ppid() != 1
-            and not ("forkserver" in words and "worker" not in words and process.children())
-        )
+        return "resource_tracker" not in words and not ("forkserver" in words and process.children())
     except psutil.Error:
         return False
 

@@ -56,11 +56,12 @@ class WorkerLost(WorkerError):
         text: What happened.
         worker: Its number.
         detail: Where in its code it was, over several lines; part of the error's text.
+        cause: The same for what would happen again at the same place; empty for what came from outside.
     """
 
-    def __init__(self, text: str, worker: int = 0, detail: str = "") -> None:
+    def __init__(self, text: str, worker: int = 0, detail: str = "", cause: str = "") -> None:
         super().__init__(f"{text}\n\n{detail}" if detail else text)
-        self.text, self.worker, self.detail = text, worker, detail
+        self.text, self.worker, self.detail, self.cause = text, worker, detail, cause
 
 
 class WorkerDied(WorkerLost):

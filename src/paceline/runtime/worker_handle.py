@@ -111,7 +111,9 @@ class WorkerHandle:
         what, trace = value
         what, trace = f"{self.name} failed in `{command}`: {what}", f"Its traceback:\n{trace.rstrip()}"
         if kind == "exit":
-            raise WorkerDied(f"{what}. Something in the env calls sys.exit.", self.share.worker, trace)
+            raise WorkerDied(
+                f"{what}. Something in the env calls sys.exit.", self.share.worker, trace, f"exit{self.where}"
+            )
         raise WorkerError(f"{what}\n\n{trace}")
 
     def died(self, command: str) -> WorkerDied:
@@ -120,7 +122,9 @@ class WorkerHandle:
         fate = self._fate or f"{describe_exit(self.process.exitcode)}{self._memory()}"
         where, stack = self.where, "" if self._stacks is None else self._stacks.read()
         what = f"{self.name} ended in `{command}`{where}: {fate}"
-        return WorkerDied(what, self.share.worker, f"Its stack:\n{stack}" if stack else "")
+        code = self.process.exitcode
+        cause = "" if code in (None, -signal.SIGKILL) else f"{code}{where}"
+        return WorkerDied(what, self.share.worker, f"Its stack:\n{stack}" if stack else "", cause)
 
     def hung(self, command: str, silent_s: float, timeout_s: float) -> WorkerHung:
         """Ask where it is, and kill it; the error that says so."""
@@ -136,6 +140,7 @@ class WorkerHandle:
             "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s).",
             self.share.worker,
             f"Its stack:\n{stack}" if stack else "",
+            f"hung{where}",
         )
 
     @property
@@ -233,4 +238,5 @@ def describe_exit(code: int | None) -> str:
         return "killed by SIGKILL. Often the kernel's out-of-memory killer: look at `dmesg`, lower --n-envs."
     if code < 0:
         return f"killed by {signal.Signals(-code).name}. A crash in native code."
-    return f"it left with exit code {code}. Something in the env called exit."
+    server = ", or the fork server was killed" if code == 255 else ""  # what is said of its children then
+    return f"it left with exit code {code}. Something in the env called exit{server}."

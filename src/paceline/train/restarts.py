@@ -44,6 +44,7 @@ class Restarts:
         self._runtime, self._recovery, self._most = runtime, recovery, most
         self._in_a_row: Counter[int] = Counter()
         self._of_worker: Counter[int] = Counter()
+        self._causes: dict[int, list[str]] = {}
         self._notes: list[tuple[str, str]] = []
         self.count = 0
         """Replacements."""
@@ -91,6 +92,7 @@ class Restarts:
     def collected(self, worker: int) -> None:
         """It does its work."""
         self._in_a_row.pop(worker, None)
+        self._causes.pop(worker, None)
 
     def began_anew(self, worker: int, envs: list[int]) -> None:
         """These envs of a new worker have begun new episodes."""
@@ -109,8 +111,9 @@ class Restarts:
 
         def begin(worker: int, attempt: int) -> tuple[str, tuple[Any, ...]]:
             nonlocal anew
-            # What is put back exactly may well be lost exactly there again: the last attempt goes elsewhere.
-            if self._recovery == "exact" and (attempt < self._most or self._most == 1):
+            # What is lost in one way again and again would be lost once more: the last attempt goes elsewhere.
+            same = self._most > 1 and attempt == self._most and len({*self._causes[worker]}) == 1
+            if self._recovery == "exact" and not (same and self._causes[worker][0]):
                 return "restore", envs.where()
             anew, args = envs.begin_anew(worker)
             return "reset", args
@@ -130,6 +133,7 @@ class Restarts:
             attempt = self._in_a_row[worker] + 1
             self._end_if_enough(loss, attempt)
             self._in_a_row[worker] = attempt
+            self._causes.setdefault(worker, []).append(loss.cause)
             self._of_worker[worker] += 1
             self.count += 1
             self._notes.append((f"{loss.text} It is replaced, and training goes on.", loss.detail))

@@ -15,11 +15,12 @@ class Grave:
 
     def __init__(self, deaths: int = 0, losses: int = 0) -> None:
         self.deaths, self.losses, self.commands = deaths, losses, list[str]()
+        self.causes: list[str] = []
 
     def finish(self) -> list[str]:
         if self.losses:
             self.losses -= 1
-            raise WorkerDied("gone.", 1)
+            raise WorkerDied("gone.", 1, cause=self.causes.pop() if self.causes else "")
         return ["a", "b"]
 
     def respawn(self, worker: int, command: str, *args: Any) -> Any:
@@ -91,10 +92,19 @@ def finish(recovery: Recovery, losses: int, most: int = 3) -> tuple[Restarts, Gr
     return restarts, runtime, envs
 
 
-def test_envs_are_put_back_and_at_the_last_attempt_begin_anew(waits: list[float]) -> None:
-    restarts, runtime, envs = finish("exact", losses=1)
-    assert (runtime.commands, envs.told, restarts.strayed) == (["restore"], [], 0)
+@pytest.mark.parametrize("causes", [["", "", ""], ["hung, at env 6", "", "hung, at env 6"], ["7", "7", "-11"]])
+def test_envs_are_put_back(causes: list[str]) -> None:
     runtime, envs = Grave(losses=3), Somewhere()
+    runtime.respawn = lambda worker, command, *args: runtime.commands.append(command)  # type: ignore[method-assign]
+    runtime.causes = causes
+    restarts = Restarts(cast(Any, runtime))
+    restarts.finish(envs)
+    assert (runtime.commands, envs.told, restarts.strayed) == (["restore"] * 3, [], 0)
+
+
+def test_what_is_lost_in_one_way_again_and_again_begins_anew_in_the_end(waits: list[float]) -> None:
+    runtime, envs = Grave(losses=3), Somewhere()
+    runtime.causes = ["-11, at env 6"] * 3
     runtime.respawn = lambda worker, command, *args: runtime.commands.append(command)  # type: ignore[method-assign]
     restarts = Restarts(cast(Any, runtime))
     restarts.finish(envs)
