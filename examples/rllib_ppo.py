@@ -1,10 +1,11 @@
 """The other route to a cluster: any env that Paceline can name, trained by RLlib's own PPO.
 
     python examples/rllib_ppo.py --env CartPole-v1 --iterations 20
-    python examples/rllib_ppo.py --env paceline/TicTacToe-v0 --env-runners 2
+    python examples/rllib_ppo.py --env my_package:MyEnv --env-kwargs '{"size": 9}' --env-runners 2
 
 Needs an environment of its own, since RLlib pins another Gymnasium: `make test-rllib` makes one and runs this. On a
-cluster give it `--address auto`. For Paceline's own training there see docs/how-to/several-machines.md.
+cluster give it `--address auto`. For Paceline's own training there see docs/how-to/several-machines.md. RLlib knows
+nothing of the action masks in `info`: games whose illegal moves are errors need a model of its own for that.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def main() -> None:
     try:
         for iteration in range(1, arguments.iterations + 1):
             result = algorithm.train()
-            score = result["env_runners"].get("episode_return_mean", float("nan"))
-            steps = int(result["num_env_steps_sampled_lifetime"])
+            score = result.get("env_runners", {}).get("episode_return_mean", float("nan"))
+            steps = int(result.get("num_env_steps_sampled_lifetime", 0))
             sys.stdout.write(f"iteration {iteration}: {steps:,} steps, mean return {score:.1f}\n")
             sys.stdout.flush()
     finally:

@@ -58,17 +58,18 @@ def nothing_left_behind() -> Iterator[None]:
 
 def ours() -> Iterator[int]:
     """Workers and node actors that descend from this session, whoever is their parent now."""
-    token = f"PACELINE_TEST_RUN={os.environ['PACELINE_TEST_RUN']}".encode()
     for pid in psutil.pids():
-        if _title(pid).startswith(("paceline: worker", "paceline: node")) and token in _environment(pid):
+        if _title(pid).startswith(("paceline: worker", "paceline: node")) and of_this_session(pid):
             yield pid
 
 
-def _environment(pid: int) -> bytes:
+def of_this_session(pid: int) -> bool:
+    """Whether a process has inherited what tests/conftest.py has put into the environment."""
+    token = f"PACELINE_TEST_RUN={os.environ['PACELINE_TEST_RUN']}".encode()
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
+        return token in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
-        return b""
+        return False
 
 
 def _title(pid: int) -> str:

@@ -183,19 +183,19 @@ def a_run(folder: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.parametrize("where", ["cluster", "here"])
 def test_a_driver_that_is_killed_leaves_nothing_behind(cluster: Any, where: str, tmp_path: Path) -> None:
-    before = {*ours(), *_of_ray()}
+    before = set(ours())
     flags = ("--ray-address", cluster.address, "--nodes", "2") if where == "cluster" else ()
     with a_run(tmp_path / "run", *flags, "--workers-per-node", "1") as process:
         assert set(ours()) - before
+        tree = {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
         if where == "here":
-            sockets = _listening({process.pid, *(p.pid for p in psutil.Process(process.pid).children(recursive=True))})
+            sockets = _listening({process.pid, *tree})
             assert sockets
             assert all(ip_address(found).is_loopback or "127.0.0.1" in found for found in sockets), sockets
         process.send_signal(signal.SIGKILL)
         process.wait()
-        _gone(ours, before, 10.0)
-        if where == "here":
-            _gone(_of_ray, before, 60.0)  # agents of Ray look for their parent now and then
+        _gone(lambda: set(ours()) - before, 10.0)
+        _gone(lambda: {pid for pid in tree if _lives(pid)}, 60.0)  # agents of Ray look for their parent now and then
     found = checkpoint.find(tmp_path / "run", resumable=True)
     it = TrainConfig.from_run(
         tmp_path / "run", resume=True, total_timesteps=checkpoint.load(found).meta["steps"] + 1, runtime="local",
@@ -205,21 +205,18 @@ def test_a_driver_that_is_killed_leaves_nothing_behind(cluster: Any, where: str,
         assert run.go().finished
 
 
-def _gone(who: Callable[[], Iterator[int]], before: set[int], within_s: float) -> None:
+def _gone(who: Callable[[], set[int]], within_s: float) -> None:
     deadline = time.perf_counter() + within_s
-    while left := set(who()) - before:
+    while left := who():
         assert time.perf_counter() < deadline, [psutil.Process(pid).cmdline()[:1] for pid in left]
         time.sleep(0.1)
 
 
-def _of_ray() -> Iterator[int]:
-    for process in psutil.process_iter():
-        try:
-            words = " ".join(process.cmdline())
-            if ("raylet" in words or "gcs_server" in words or "ray::" in words) and process.status() != "zombie":
-                yield process.pid
-        except psutil.Error:
-            continue
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _listening(pids: set[int]) -> set[str]:

@@ -91,11 +91,11 @@ class Freight(Protocol):
         """The driver has posted this: note what its workers would, if they saw its arena."""
 
 
-def pack(views: Views) -> NDArray[np.uint8]:
-    """All of them as one buffer."""
+def pack(views: Views, into: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+    """All of them as one buffer: `into`, if that has the right size."""
     parts = list(views)
-    buffer = np.empty(sum(part.nbytes for part in parts), np.uint8)
-    at = 0
+    size, at = sum(part.nbytes for part in parts), 0
+    buffer = into if into is not None and len(into) == size else np.empty(size, np.uint8)
     for part in parts:
         flat = _piece(buffer, at, part)
         flat[...] = part

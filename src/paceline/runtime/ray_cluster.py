@@ -19,6 +19,9 @@ from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from paceline.errors import ConfigError, MissingExtra, WorkerError
 from paceline.runtime import threads
 from paceline.runtime.ray_node import RayNode
@@ -28,6 +31,8 @@ CLOSE_TIMEOUT_S = 5.0
 POLL_S = 0.5
 LOOPBACK = "127.0.0.1"
 LOG = logging.getLogger("paceline")
+FEW_BYTES = 64 * 1024
+"""Ray itself sends arguments of up to 100 kB with the call."""
 LOCAL_STORE_BYTES = 200 * 2**20
 """Object store of a Ray that is started here: nothing stays in it for longer than a rollout."""
 
@@ -142,8 +147,12 @@ class RayCluster:
         )
 
     def put(self, value: Any) -> Any:
-        """A value for all nodes; what they get is a reference."""
+        """A value for all nodes: a reference to it, which calls take in its place."""
         return self._ray.put(value)
+
+    def put_bytes(self, buffer: NDArray[np.uint8]) -> Any:
+        """The same for bytes; few of them go along with each call, which is quicker than having them fetched."""
+        return buffer.copy() if buffer.nbytes <= FEW_BYTES else self._ray.put(buffer)
 
     def get(self, reference: Any) -> Any:
         """What it stands for; waits."""

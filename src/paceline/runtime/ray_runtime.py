@@ -17,6 +17,8 @@ from functools import partial
 from typing import Any
 
 import cloudpickle
+import numpy as np
+from numpy.typing import NDArray
 
 from paceline.errors import ConfigError, WorkerDied, WorkerError
 from paceline.memory.shared import Arena
@@ -71,7 +73,8 @@ class RayRuntime:
         self._asked, self._commands = NOTHING, 0
         self._results: dict[int, Any] = {}
         self._posted: list[deque[tuple[str, tuple[Any, ...]]]] = [deque() for _ in range(self.num_workers)]
-        self._told: dict[str, tuple[Hashable, Any, int]] = {}  # token, reference and size of the newest of each load
+        self._told: dict[str, tuple[Hashable, Any, int]] = {}  # token, bytes to send and their number, of each load
+        self._buffers: dict[str, NDArray[np.uint8]] = {}  # where each is packed: fresh memory would take longer
         self._closed = False
         self._fleet: Fleet | None = None
         try:
@@ -257,8 +260,10 @@ class RayRuntime:
                 continue
             told = self._told.get(load)
             if told is None or told[0] != token or token is None:
-                buffer = pack(self._freight.down(load, self._arena, None, ()))
-                told = self._told[load] = token, self._cluster.put(buffer), buffer.nbytes
+                buffer = self._buffers[load] = pack(
+                    self._freight.down(load, self._arena, None, ()), self._buffers.get(load)
+                )
+                told = self._told[load] = token, self._cluster.put_bytes(buffer), buffer.nbytes
             crew.tokens[load] = token
             self.bytes_down += told[2]
             names.append((load, token))

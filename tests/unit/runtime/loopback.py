@@ -105,6 +105,9 @@ class LoopbackCluster:
         answer.set_result(pickle.loads(pickle.dumps(value)))
         return answer
 
+    def put_bytes(self, buffer: Any) -> Future[Any]:
+        return self.put(buffer)
+
     def get(self, reference: Future[Any]) -> Any:
         return reference.result()
 
