@@ -358,7 +358,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=20_000, help="steps of a session")
+    parser.add_argument("--steps", type=int, default=40_000, help="steps of a session")
     parser.add_argument("--pause", type=float, default=0.4, help="mean seconds between faults")
     parser.add_argument("--modes", nargs="*", default=list(MODES))
     parser.add_argument("--keep", action="store_true", help="keep the runs")
