@@ -25,7 +25,7 @@ from tests.contract.test_runtimes import (  # noqa: F401 - collected here once m
 from tests.jobs import OneFails
 from tests.ray.recorder import running
 
-from paceline.errors import WorkerDied, WorkerError, WorkerHung
+from paceline.errors import WorkerDied, WorkerError
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster"), pytest.mark.timeout(300)]
 LAYOUTS = [(1, 2), (2, 1)]
@@ -116,7 +116,7 @@ def test_a_death_is_found_by_take_after_all_that_was_said_before() -> None:
 def test_a_silent_worker_is_called_hung_by_its_node() -> None:
     with running(step_timeout_s=1.0, start_timeout_s=30.0) as it:
         assert it.runtime.run("beat", 4, 0.5) == [4, 4], "signs of life keep it"
-        with pytest.raises(WorkerHung, match=r"node 0.*no sign of life in `fail`"):
+        with pytest.raises(WorkerDied, match=r"node 0.*no sign of life in `fail`"):
             it.runtime.run("fail", 1, "sleep")
 
 
@@ -126,7 +126,7 @@ def test_a_node_that_is_stuck_is_called_hung() -> None:
         it.runtime.run("beat", 1, 0.0)
         os.kill(actor, signal.SIGSTOP)
         try:
-            with pytest.raises(WorkerHung, match="node 1"):
+            with pytest.raises(WorkerDied, match="node 1"):
                 it.runtime.run("echo", 1)
         finally:
             os.kill(actor, signal.SIGCONT)

@@ -26,6 +26,8 @@ from paceline.spec import Extra
 
 __all__ = ["Extra", "ExtraReader", "Readings", "named_extras"]
 
+TAG = "extra/"
+"""How a history names a reading that outlives its episode."""
 READ = "paceline/extras"
 """Where the info dict of a single env carries what was read."""
 
@@ -93,11 +95,12 @@ class ExtraReader(gym.Wrapper[Any, Any, Any, Any]):
         for name, every, method in self._sources:
             if ended if every == "episode" else self._age % every == 0:
                 if method is None and name not in info:
-                    raise EnvError(
+                    raise LookupError(
                         f"extra {name!r}: not in the info dict (it has {sorted(info)}). Put it there after every reset "
                         "and step, or name a method to read."
                     )
-                read[name] = info[name] if method is None else method()
+                # A copy: the reset that may follow at once may write into the same array.
+                read[name] = np.array(info[name] if method is None else method())
         return {**info, READ: read}
 
 
@@ -160,6 +163,12 @@ class Readings:
         """Settle, and write the readings beside the observations."""
         self.settle()
         self.show_beginning(row)
+
+    def put_back(self, i: int, tags: Mapping[str, Any]) -> None:
+        """Env i is about to be put back by replaying its episode: what was read at the end of the one before stands."""
+        for name in self.now:
+            if TAG + name in tags:
+                self.now[name][i] = self.reached[name][i] = tags[TAG + name]
 
     def show_beginning(self, row: Row) -> None:
         """Episodes have begun everywhere."""

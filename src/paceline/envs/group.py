@@ -135,6 +135,8 @@ class SingleEnvs:
         for i, history in enumerate(histories):
             self.episode[i] = history.episode
             self._marks.at(i)
+            if self.readings is not None:
+                self.readings.put_back(i, history.tags)
             if history.state:
                 self.put(i, cloudpickle.loads(history.state))
                 self._begun[i] = self._row - len(history.actions)

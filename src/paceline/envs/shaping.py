@@ -167,6 +167,12 @@ class ShapedEnvs:
                 row.told[name][...] = parts[name]
                 row.told[name][~row.valid] = 0.0
                 reward += row.told[name]
+                if not np.isfinite(row.told[name]).all():
+                    bad = int(np.flatnonzero(~np.isfinite(row.told[name]))[0])
+                    raise EnvError(
+                        f"shaper {type(self._shaper).__name__}: part {name!r} is not finite ({row.told[name][bad]}) "
+                        f"for the worker's env {bad}. Mend the shaper."
+                    )
             if self._shaping.measures:
                 measured: Mapping[str, NDArray[np.float32]] = self._measure()
                 for name in self._shaping.measures:

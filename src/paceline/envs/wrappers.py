@@ -126,7 +126,10 @@ class OneOfVector(gym.Env[Any, Any]):
             seen = last[0] if isinstance(last, np.ndarray) else self._first(last)
         else:
             seen = self._first(obs)
-        return seen, float(reward[0]), bool(terminated[0]), bool(truncated[0]), _first_info(infos)
+        info = _first_info(infos)
+        if self._last_moments is not None:
+            info |= _first_info(self._last_moments)
+        return seen, float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
     def close(self) -> None:
         """Close the vector env."""

@@ -114,6 +114,7 @@ class WorkerBell:
             # A letter too long for its box comes after its ring; anything else that comes by pipe is a command.
             if line[RUNG] == line[DONE] and conn.fileno() in ready:
                 return False
+        in_order()
         if line[REST]:
             line[REST], line[DONE] = 0, line[RUNG]
             return False
@@ -215,6 +216,7 @@ class ProcessBells:
         """Have all stop serving: `runtime.finish` then returns."""
         for line, bell in zip(self._lines, self._bells, strict=True):
             line[REST] = 1
+            in_order()
             line[RUNG] += 1
             bell.set()
 

@@ -22,7 +22,7 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.errors import PacelineError, WorkerDied, WorkerHung
+from paceline.errors import PacelineError, WorkerLost
 from paceline.memory.lines import BEAT
 from paceline.memory.shared import Arena
 from paceline.runtime.forkserver import StartMethod
@@ -54,7 +54,7 @@ class CrewOrder:
 class Said:
     """What a crew answers. Errors travel as text: the exception itself may not survive it."""
 
-    kind: Literal["ok", "died", "hung", "error"]
+    kind: Literal["ok", "died", "error"]
     worker: int = 0
     """Of this crew: who answers, or died."""
     value: Any = None
@@ -246,9 +246,9 @@ class Crew:
 
 def failure(error: BaseException) -> Said:
     """What to answer instead."""
-    if isinstance(error, WorkerDied):
+    if isinstance(error, WorkerLost):  # dead, or hung and killed: it can be replaced
         return Said("died", error.worker, str(error))
     text = f"{type(error).__name__} (its text could not be made)"
     with suppress(Exception):
         text = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
-    return Said("hung" if isinstance(error, WorkerHung) else "error", value=text)
+    return Said("error", value=text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import threading
 
@@ -9,6 +10,15 @@ IN_ORDER = platform.machine().lower() in ("x86_64", "amd64", "i686")
 """Whether others see what this processor stores in the order of the program, and it loads in that order."""
 
 _lock = threading.Lock()
+
+
+def _new_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)  # another thread of the parent may have held it
 
 
 def fence() -> None:

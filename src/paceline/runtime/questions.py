@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.memory.lines import STOP
+from paceline.memory.lines import BEAT, STOP
 from paceline.memory.shared import Arena, Field
 from paceline.runtime.bells import LOOK_S
 from paceline.runtime.fences import fence, in_order
@@ -24,6 +24,8 @@ from paceline.runtime.signals import Signal, Watch, new_signal
 
 ASKED, ANSWERED, ACTIVE = range(3)
 """Of a lane's line: questions, answers, and whether it is going to ask more."""
+LONGEST_WAIT_S = 60.0
+"""How long a worker that waits for an answer says that it is alive."""
 ASLEEP = 0
 """Of a worker's or a server's line: whether a signal is needed."""
 
@@ -68,8 +70,11 @@ class Asker:
 
     def wait(self, lane: int) -> None:
         """Return when the lane's question is answered, or when the run is over and nobody will."""
-        line = self._lanes[lane]
+        line, looks = self._lanes[lane], 0
         while line[ANSWERED] != line[ASKED] and not self._line[STOP]:
+            if 0 < looks < LONGEST_WAIT_S / LOOK_S:
+                self._line[BEAT] += 1  # it waits for somebody else, who may hang; not for ever, since the server may
+            looks += 1
             self._own[ASLEEP] = 1
             fence()
             self._watch.wait(0.0 if line[ANSWERED] == line[ASKED] else LOOK_S)
@@ -108,8 +113,6 @@ class Questions:
         self._asked = [new_signal() for _ in self._servers]
         self._answered = [new_signal() for _ in self._workers]
         self._watches = [Watch([signal.waitable]) for signal in self._asked]
-        self.answers = np.zeros(len(self._lanes), np.int64)
-        """[lanes] questions answered so far."""
 
     def theirs(self, worker: int) -> WorkerQuestions:
         """What a worker is started with."""
@@ -134,7 +137,6 @@ class Questions:
         """Say that the answer is there."""
         in_order()
         self._lanes[lane, ANSWERED] = self._lanes[lane, ASKED]
-        self.answers[lane] += 1
         fence()
         if self._workers[worker, ASLEEP]:
             self._answered[worker].set()
@@ -143,6 +145,8 @@ class Questions:
         """A worker is replaced: the new one has asked nothing."""
         self._lanes[lanes] = 0
         self._workers[worker] = 0
+        for server in range(len(self._asked)):
+            self.wake(server)  # others of its chunks need not wait for it now
 
     def wake(self, server: int) -> None:
         """Have a server look around."""

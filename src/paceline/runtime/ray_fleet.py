@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal
 
-from paceline.errors import WorkerDied, WorkerError, WorkerHung
+from paceline.errors import WorkerDied, WorkerError
 from paceline.runtime.crew import CrewOrder, Said
 from paceline.runtime.protocol import Share, shares
 from paceline.runtime.ray_cluster import Node, RayCluster
@@ -205,11 +205,7 @@ class Fleet:
         return [said for said in heard if self._sound(crew, said)]
 
     def wait(self, references: list[Any], timeout_s: float, nodes: Sequence[Node]) -> list[Any]:
-        """Those that are there by then.
-
-        Raises:
-            WorkerHung: One of these nodes does not even answer a ping.
-        """
+        """Those that are there by then. A node that does not even answer a ping counts as lost."""
         ready = self._cluster.ready(references, timeout_s) if references else []
         for node in [] if ready else nodes:
             ping, since = self._pings.get(id(node), (None, 0.0))
@@ -218,10 +214,8 @@ class Fleet:
                 ping = node.actor.ping.options(concurrency_group="ping").remote()
                 self._pings[id(node)] = ping, perf_counter()
             elif silent_s > self._step_s:
-                raise WorkerHung(
-                    f"{node.name}: has not answered for {self._step_s:g} s. The machine or the network may be stuck; "
-                    "if it is only slow, raise --env-timeout-s."
-                )
+                # The machine or the network may be stuck: others take over.
+                self._lose(node, TimeoutError(f"no answer for {self._step_s:g} s"))
         return ready
 
     def close(self) -> None:
@@ -299,8 +293,6 @@ class Fleet:
         match said.kind:
             case "died":
                 self.lost[crew.first + said.worker] = f"{crew.name}: {said.value}"
-            case "hung":
-                raise WorkerHung(f"{crew.name}: {said.value}")
             case "error":
                 raise WorkerError(f"{crew.name}: {said.value}")
         return said.kind == "ok"

@@ -20,6 +20,7 @@ from paceline.algos.ppo_gradient import DeviceGradients, Gradients, PPOGradient,
 from paceline.algos.settings import A3CConfig, AnySettings, ImpalaConfig, PPOConfig
 from paceline.algos.targets import targets_for
 from paceline.collect.history import EpisodeHistory
+from paceline.envs.extras import TAG
 from paceline.errors import ConfigError
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
@@ -37,7 +38,7 @@ from paceline.runtime import threads
 from paceline.runtime.protocol import Runtime, shares
 from paceline.runtime.ray_cluster import require_ray
 from paceline.runtime.ray_runtime import RayRuntime
-from paceline.spec import EnvSpec, Shaping
+from paceline.spec import Shaping
 from paceline.train import layout as layouts
 from paceline.train.a3c_program import A3CProgram
 from paceline.train.async_program import AsyncProgram
@@ -80,7 +81,6 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     shaper = shaper_recipe(config)
     if shaper is not None:
         spec = replace(spec, shaping=shaper.shaping())
-    _check_extras(config, spec)
     image = any(leaf.kind == "image" for leaf in spec.obs)
     config.check_groups(image=image)
     threads.limit(1)  # acting must round the same here and in workers; the learner asks for more while it learns
@@ -101,6 +101,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         shaper=shaper,
         on_nan=config.env.on_nan,
     )
+    _check_extras(config, base)
     device = learner_device(config)
     base = replace(base, central=central_for(config, base.shape.groups, device))
     with ExitStack() as undo:
@@ -129,15 +130,16 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     return made
 
 
-def _check_extras(config: TrainConfig, spec: EnvSpec) -> None:
+def _check_extras(config: TrainConfig, base: WorkerProgram) -> None:
     """Raise ConfigError where extras and shaping do not go with the rest."""
+    spec = base.shape.spec
     if config.run.trust_env_state and (spec.extras or spec.shaping):
         raise ConfigError(
             "trust_env_state: a pickled env does not bring back what was read beside it, or what a shaper kept of the "
             "episode; replaying the episode does. Leave it out."
         )
-    if config.env.opponents and spec.shaping:
-        raise ConfigError("shaper: in a game of two the result is the reward. Leave out the shaper, or --opponents.")
+    if base.league is not None and spec.shaping:
+        raise ConfigError("shaper: in a game of two the result is the reward. Leave out the shaper.")
 
 
 def _check_ray(config: TrainConfig, base: WorkerProgram) -> None:
@@ -280,7 +282,11 @@ def _sync_rollouts(
     reward_norm: RewardNormaliser | None,
     league: League | None,
 ) -> Rollouts:
-    collected = Slots(arena, program.shape)
+    collected, spec = Slots(arena, program.shape), program.shape.spec
+    # What is read at the end of an episode stands through the next, which alone is replayed.
+    lasting = {
+        TAG + name: extra[-1] for name, extra in collected.extras().items() if spec.extras[name].every == "episode"
+    }
 
     def freeze() -> None:
         program.freeze(arena)
@@ -291,7 +297,7 @@ def _sync_rollouts(
         runtime,
         collected,
         tracker,
-        EpisodeHistory(program.shape.spec, arena["episode"], collected.shown, program.tags(arena)),
+        EpisodeHistory(spec, arena["episode"], collected.shown, {**program.tags(arena), **lasting}),
         clock,
         reward_norm=reward_norm,
         learning=program.slots(arena) if program.pipeline else None,

@@ -102,13 +102,13 @@ class StopAtScore:
         """Look at the last 100 episodes."""
         if self.by != "episodes" or moment.mean_return is None or moment.episodes < WINDOW:
             return None
-        return moment.mean_return < self.score
+        return not moment.mean_return >= self.score  # NaN does not reach it
 
     def on_evaluation(self, moment: Moment) -> bool | None:
         """Look at the evaluation."""
         if self.by != "evaluation" or moment.evaluation is None:
             return None
-        return moment.evaluation.mean_reward < self.score
+        return not moment.evaluation.mean_reward >= self.score
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class StopAtMeans:
         """Look at the last 100 episodes."""
         if moment.episodes < WINDOW:
             return None
-        return any(moment.told[name] < goal for name, goal in self.goals.items())
+        return not all(moment.told[name] >= goal for name, goal in self.goals.items())  # NaN reaches no goal
 
 
 class Callbacks:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.memory.lines import NOT_FINITE
 from paceline.memory.pool import OpponentPool
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_copies import parts_of
@@ -102,6 +103,7 @@ class SlotFreight:
             for shown in (*obs.values(), *(() if mask is None else (mask,))):
                 yield shown[base.shape.columns(*mine)]
         yield from episodes_up(base, arena, mine)
+        yield from not_finite_up(arena, crew)
 
     def trimmed(self, command: str, args: tuple[Any, ...], crew: Sequence[Share]) -> tuple[Any, ...]:
         """Histories of these workers' envs only."""
@@ -137,6 +139,12 @@ def episodes_down(
         room = np.empty((envs, *tag.shape[1:]), tag.dtype)
         yield room
         tag[theirs] = room[theirs]
+
+
+def not_finite_up(arena: Arena, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    """What these workers note of numbers that are none."""
+    for share in crew:
+        yield arena["heartbeat"][share.worker, NOT_FINITE : NOT_FINITE + 1]
 
 
 def episodes_up(base: WorkerProgram, arena: Arena, mine: Held) -> Iterator[NDArray[Any]]:

@@ -12,7 +12,7 @@ waits for all of its lanes that are going to ask; in asynchronous ones it goes a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from paceline.collect.remote import LaneShare, Mailbox
+from paceline.errors import PacelineError
 from paceline.memory.lines import STOP
 from paceline.memory.shared import Arena
 from paceline.nets.actor import Actor
@@ -43,14 +44,18 @@ class Chunk:
     lanes: NDArray[np.int64]
     workers: tuple[int, ...]
     """Of each lane."""
+    rows: tuple[slice, ...]
+    """Of each lane, in the mailbox."""
     mailbox: Mailbox
     actor: Actor
 
-    def answer(self) -> None:
-        """Compute what the policy makes of all its envs."""
+    def answer(self, places: Iterable[int]) -> None:
+        """Compute what the policy makes of all its envs, and tell some of the lanes: others may still be reading."""
         params, value = self.actor(self.mailbox.obs)
-        self.mailbox.params[...] = params
-        self.mailbox.value[...] = value
+        for place in places:
+            rows = self.rows[place]
+            self.mailbox.params[rows] = params[rows]
+            self.mailbox.value[rows] = value[rows]
 
 
 class DeviceActor:
@@ -148,8 +153,9 @@ class InferenceServer:
         if not self._whole and (version := int(self._version[0])) != self._seen_version:
             self._renew()
             self._seen_version = version
-        chunk.answer()
-        for place in np.flatnonzero(asked):
+        places = np.flatnonzero(asked).tolist()
+        chunk.answer(places)
+        for place in places:
             self._questions.answer(int(chunk.lanes[place]), chunk.workers[place])
         return True
 
@@ -162,8 +168,9 @@ class InferenceServer:
                 if not any(answered):
                     self._questions.sleep(self._number, self._lanes, lines)
         except BaseException as error:
-            self.failure = error
-            self._stop_workers()
+            if not self._closing:
+                self.failure = error
+                self._stop_workers()
 
 
 class InlineAsker:
@@ -176,7 +183,7 @@ class InlineAsker:
     """
 
     def __init__(self, chunks: Sequence[Chunk], renew: Callable[[], object], version: NDArray[np.int64]) -> None:
-        self._chunk_of = {int(lane): chunk for chunk in chunks for lane in chunk.lanes}
+        self._chunk_of = {int(lane): (chunk, i) for chunk in chunks for i, lane in enumerate(chunk.lanes)}
         self._renew, self._version, self._seen_version = renew, version, -1
 
     def ask(self, lane: int, server: int) -> None:
@@ -187,7 +194,8 @@ class InlineAsker:
         if (version := int(self._version[0])) != self._seen_version:
             self._renew()
             self._seen_version = version
-        self._chunk_of[lane].answer()
+        chunk, place = self._chunk_of[lane]
+        chunk.answer([place])
 
     def end(self, lane: int, server: int) -> None:
         """Nothing."""
@@ -262,11 +270,18 @@ class ServedRuntime:
         self._questions.close()
 
     def _checked(self, result: Callable[[], T]) -> T:
-        found = result()
+        try:
+            found = result()
+        except PacelineError:
+            self._raise_failure()  # whatever happened to workers, it began there
+            raise
+        self._raise_failure()
+        return found
+
+    def _raise_failure(self) -> None:
         for server in self._servers:
             if server.failure is not None:
                 raise server.failure
-        return found
 
 
 class Acting(Protocol):
@@ -279,17 +294,27 @@ class Acting(Protocol):
         """The weights and statistics to act with, by name; and what takes over the newest."""
 
 
-def chunks_of(program: Acting, arena: Arena, lanes: Sequence[LaneShare]) -> tuple[list[Chunk], Callable[[], None]]:
-    """All chunks of a run with their policies, and what has those take over the newest weights."""
+def chunks_of(
+    program: Acting, arena: Arena, lanes: Sequence[LaneShare], every: int = 1, first: int = 0
+) -> tuple[list[Chunk], Callable[[], None]]:
+    """Chunks of a run with their policies, and what has those take over the newest weights.
+
+    Args:
+        program: The workers'.
+        arena: Shared memory.
+        lanes: All of them.
+        every: Only every so-manieth chunk, which acts with a copy of the weights of its own;
+        first: from this one on.
+    """
     base = program.base
     central, spec, size = base.central, base.shape.spec, base.shape.group_size
     arrays, renew_arrays = program.acting(arena)
     on_devices: list[DeviceActor] = []
     chunks = []
-    for number in range(-(-base.shape.groups // central.groups)):
+    for number in range(first, -(-base.shape.groups // central.groups), every):
         own = [lane for lane in lanes if lane.chunk == number]
         groups = sum(lane.groups for lane in own)
-        first = number * central.groups * size
+        begin = number * central.groups
         device = torch.device(central.devices[number % len(central.devices)])
         policy, normaliser = base.policy.build(spec), base.obs_normaliser(arrays, attach=True)
         actor: Actor
@@ -299,9 +324,11 @@ def chunks_of(program: Acting, arena: Arena, lanes: Sequence[LaneShare]) -> tupl
         else:
             actor = DeviceActor(policy, spec, arrays("weights"), device, normaliser, groups * size)
             on_devices.append(actor)
-        mailbox = Mailbox(arena, spec, slice(first, first + groups * size))
+        mailbox = Mailbox(arena, spec, slice(begin * size, (begin + groups) * size))
         numbers = np.array([lane.first_group for lane in own])
-        chunks.append(Chunk(numbers, tuple(lane.worker for lane in own), mailbox, actor))
+        starts = [(lane.first_group - begin) * size for lane in own]
+        rows = tuple(slice(start, start + lane.groups * size) for start, lane in zip(starts, own, strict=True))
+        chunks.append(Chunk(numbers, tuple(lane.worker for lane in own), rows, mailbox, actor))
 
     def renew() -> None:
         renew_arrays()
@@ -313,26 +340,31 @@ def chunks_of(program: Acting, arena: Arena, lanes: Sequence[LaneShare]) -> tupl
 
 def serve(program: Acting, arena: Arena, runtime: Runtime, questions: Questions, lanes: Sequence[LaneShare]) -> Runtime:
     """Have the driver answer what these workers ask."""
-    central = program.base.central
-    chunks, renew = chunks_of(program, arena, lanes)
+    central, lines = program.base.central, arena["heartbeat"]
+    servers, renewals = [], []
 
     def stop_workers() -> None:
-        arena["heartbeat"][:, STOP] = 1
+        lines[:, STOP] = 1
 
-    servers = [
-        InferenceServer(
-            number,
-            questions,
-            chunks[number :: len(central.devices)],
-            whole=central.whole,
-            version=arena["version"],
-            renew=renew,
-            stop_workers=stop_workers,
+    for number in range(len(central.devices)):
+        chunks, renew = chunks_of(program, arena, lanes, len(central.devices), number)
+        if not chunks:
+            break
+        renewals.append(renew)
+        servers.append(
+            InferenceServer(
+                number,
+                questions,
+                chunks,
+                whole=central.whole,
+                version=arena["version"],
+                renew=renew,
+                stop_workers=stop_workers,
+            )
         )
-        for number in range(min(len(central.devices), len(chunks)))
-    ]
-    return ServedRuntime(runtime, questions, servers, lanes, renew if central.whole else _nothing)
 
+    def renew_all() -> None:
+        for renew in renewals if central.whole else ():
+            renew()
 
-def _nothing() -> None:
-    pass
+    return ServedRuntime(runtime, questions, servers, lanes, renew_all)

@@ -29,6 +29,7 @@ from paceline.train.freight import (
     WEIGHTS,
     episodes_down,
     episodes_up,
+    not_finite_up,
     odds_down,
     own_histories,
     range_of,
@@ -112,6 +113,7 @@ class ReplayFreight:
             for group in range(mine.first_group, mine.first_group + mine.groups):
                 yield from ring.shown(group, heads[group], heads[group] + 1)
         yield from episodes_up(program.base, arena, mine)
+        yield from not_finite_up(arena, crew)
 
     def trimmed(self, command: str, args: tuple[Any, ...], crew: Sequence[Share]) -> tuple[Any, ...]:
         """Histories of these workers' envs only."""
@@ -131,7 +133,8 @@ class _Ring:
     def collected(self, group: int, start: int, count: int, *, driver: bool) -> Iterator[NDArray[Any]]:
         """Rows `start` to `start + count` of a group, and what its envs show after each."""
         yield from self.shown(group, start + 1, start + count + 1)
-        for name in ("action", "reward", "flags", "priority"):
+        told = [name for name in self._arrays if name.startswith("told/")]
+        for name in ("action", "reward", "flags", "priority", *told):
             if name in self._arrays:
                 yield from self._rows(name, group, start, start + count)
         columns = self._shape.columns(group, 1)

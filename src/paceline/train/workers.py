@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -154,13 +155,18 @@ def start_workers(
         return _workers(config, program, arena, layout, hand)
     lanes = [lane for share in shares(layout.groups, layout.num_workers) for lane in central.lanes(share)]
     if layout.num_workers == 0:
-        inline = _inline(config, program, arena, layout)
         chunks, renew = chunks_of(program, arena, lanes)
+        inline = _inline(config, program, arena, layout)
         inline.connect(InlineAsker(chunks, renew, arena["version"]))
         return inline
     questions = Questions(arena)
-    workers = _workers(config, program, arena, layout, hand, questions)
-    return serve(program, arena, workers, questions, lanes)
+    with ExitStack() as undo:
+        undo.callback(questions.close)
+        workers = _workers(config, program, arena, layout, hand, questions)
+        undo.callback(workers.close)
+        served = serve(program, arena, workers, questions, lanes)
+        undo.pop_all()
+    return served
 
 
 def _inline(config: TrainConfig, program: Any, arena: Arena, layout: layouts.Layout) -> InlineRuntime:

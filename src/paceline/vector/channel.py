@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import cloudpickle
 import numpy as np
-from numpy.typing import NDArray
 
 from paceline.envs.env_thread import Outcome
 from paceline.envs.make import Env
@@ -156,7 +155,6 @@ class InlineChannel:
         self.shares = shares(program.num_envs, 0)
         self.rings = [0]
         fields = {field.name: np.zeros(field.shape, field.dtype) for field in program.fields(0)}
-        self._fields: dict[str, NDArray[Any]] = fields
         self.memory: Arrays = fields
         self._server: EnvServer = program(fields, self.shares[0])
         self._order: Order = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from typing import Any, Literal
 
 from gymnasium.vector import AutoresetMode
@@ -90,14 +91,17 @@ def make_vec(
     )
     how = Processes(start_method=method, cores=cores, env_timeout_s=env_timeout_s, start_timeout_s=start_timeout_s)
     channel: Channel
-    if choice.num_workers > 0:
-        channel = ProcessChannel(program, choice.num_workers, how)
-        if num_workers == "auto" and not choice.pays(cost_s := hand_over_s(channel)):
-            channel.close()
-            choice = choice.without_workers(cost_s)
-    if choice.num_workers == 0:
-        channel = InlineChannel(program)
-    return ParallelVectorEnv(program, channel, like, copy=copy, why=choice.why)
+    with ExitStack() as undo:
+        if choice.num_workers > 0:
+            channel = undo.enter_context(closing(ProcessChannel(program, choice.num_workers, how)))
+            if num_workers == "auto" and not choice.pays(cost_s := hand_over_s(channel)):
+                channel.close()
+                choice = choice.without_workers(cost_s)
+        if choice.num_workers == 0:
+            channel = undo.enter_context(closing(InlineChannel(program)))
+        made = ParallelVectorEnv(program, channel, like, copy=copy, why=choice.why)
+        undo.pop_all()
+    return made
 
 
 def _recipes(

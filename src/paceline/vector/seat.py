@@ -137,7 +137,9 @@ class Seat:
         read = info.pop(READ)
         for name, value in read.items():
             self._extras[name][self.at] = value
-        return {**info, **read} if ended and self._same_step else info
+        if not (ended and self._same_step):
+            return info
+        return {**info, **{name: place[self.at].copy() for name, place in self._extras.items()}}
 
     def _failure(self, where: str, error: Exception) -> EnvError:
         if isinstance(error, EnvError):

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from paceline.envs.block import require_distinct
 from paceline.envs.env_thread import Outcome, result_of
+from paceline.envs.extras import named_extras
 from paceline.envs.make import Env, EnvRecipe, describe
 from paceline.envs.make_block import MOST_THREADS, EnvThreads
 from paceline.errors import EnvError
@@ -207,6 +208,8 @@ def _require_spaces(env: Env, number: int, program: VectorProgram) -> None:
         ("observation_space", env.observation_space, program.obs.space),
         ("action_space", env.action_space, program.action.space),
     ]
+    if named_extras(env) != program.extras:
+        raise EnvError(f"env {number}: its extras differ from the first env's. All must name the same.")
     for name, own, first in pairs:
         if own != first:
             raise EnvError(f"env {number}: its {name} ({own}) differs from the first env's ({first}). All must agree.")

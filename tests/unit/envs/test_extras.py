@@ -139,12 +139,19 @@ def test_a_shaper_is_put_back_with_its_envs(threads: int) -> None:
             begun[i] = t + 1
     episode = [sum(bool(row.terminated[i] | row.truncated[i]) for row in rows[:half]) for i in range(N)]
     histories = [
-        History(episode[i], actions()[begun[i] : half, i], {"obs": rows[half].obs["obs"][i]}, None) for i in range(N)
+        History(
+            episode[i],
+            actions()[begun[i] : half, i],
+            {"obs": rows[half].obs["obs"][i]},
+            None,
+            tags={"extra/at_the_end": rows[half].extras["at_the_end"][i]},
+        )
+        for i in range(N)
     ]
     again, _ = shaped(block(), spec)
     now = Row.blank(spec, N)
     assert again.restore(histories, now) == []
-    assert all((now.extras[name] == rows[half].extras[name]).all() for name in ("true_state", "seen", "rarely"))
+    assert all((now.extras[name] == rows[half].extras[name]).all() for name in EXTRAS)
     for t in range(half, ROWS):
         after = Row.blank(spec, N)
         again.step(actions()[t], now, after)
