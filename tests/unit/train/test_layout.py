@@ -207,7 +207,7 @@ def test_waiting_with_the_interpreter_lock_held_shows(monkeypatch: pytest.Monkey
 def test_with_a_given_worker_count_workers_decide_and_sequential_is_sequential(
     workers: int, asked: int | str, given: int | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nobody = SimpleNamespace(work=None, close=lambda: None)
+    nobody = SimpleNamespace(work=None, close=lambda: None, num_workers=workers)
     monkeypatch.setattr("paceline.train.build.ProcessRuntime", lambda *args, **kwargs: nobody)
     it = TrainConfig.from_flat(env="CartPole-v1", n_envs=8, num_workers=workers, env_threads=asked, n_steps=8)
     made = build(it)
