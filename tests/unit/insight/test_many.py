@@ -185,8 +185,9 @@ def test_children_are_told_when_the_command_is_killed(tmp_path: Path) -> None:
     words = [str(tmp_path), sys.executable, "-c", PATIENT, str(tmp_path / "listens")]
     parent = subprocess.Popen([sys.executable, "-c", KILLED, *words])
     try:
-        wait_until(lambda: (tmp_path / "listens").exists() and (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text())
-        child = psutil.Process(int((tmp_path / "pid").read_text()))
+        pid = tmp_path / "pid"
+        wait_until(lambda: (tmp_path / "listens").exists() and pid.exists() and pid.read_text())
+        child = psutil.Process(int(pid.read_text()))
     finally:
         parent.kill()
         parent.wait()

@@ -77,7 +77,9 @@ def test_a_truncated_file_is_found_with_its_sizes(tmp_path: Path) -> None:
         ("[]", "damaged"),
         ("{}", "damaged"),
         (json.dumps({"format": 99, "files": {}, "meta": {}}), "format 99 is not known here"),
-        (json.dumps({"format": checkpoint.FORMAT, "files": [], "meta": {}}), "sha256"),
+        (json.dumps({"format": checkpoint.FORMAT, "files": [], "meta": {}}), "damaged"),
+        (json.dumps({"format": checkpoint.FORMAT, "files": {}, "meta": {}}), "sha256"),
+        (json.dumps({"format": checkpoint.FORMAT, "files": {}, "meta": []}), "damaged"),
     ],
 )
 def test_a_bad_manifest_is_named(content: str, said: str, tmp_path: Path) -> None:
