@@ -1,4 +1,4 @@
-"""One suite for bells: in this process, and of worker processes by each start method."""
+"""One suite for bells, of worker processes by each start method."""
 
 from __future__ import annotations
 
@@ -13,27 +13,22 @@ from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena
 from paceline.runtime import signals
 from paceline.runtime.bells import BOX_BYTES, Linger, bell_fields
-from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Bells
 
-KINDS = ("inline", "forkserver", "fork")
+KINDS = ("forkserver", "fork")
 WORKERS = 2
 
 
 @contextmanager
 def serving(kind: str, **options: Any) -> Iterator[tuple[Any, Bells]]:
-    workers = 0 if kind == "inline" else WORKERS
-    arena = Arena.create([*fields(workers), *bell_fields(workers)])
+    arena = Arena.create([*fields(WORKERS), *bell_fields(WORKERS)])
     runtime: Any = None
     try:
-        if kind == "inline":
-            runtime = InlineRuntime(Answering, arena, GROUPS)
-        else:
-            method: Any = kind
-            runtime = ProcessRuntime(
-                Answering, arena, GROUPS, workers, start_method=method, bells=True, unit="envs", **options
-            )
+        method: Any = kind
+        runtime = ProcessRuntime(
+            Answering, arena, GROUPS, WORKERS, start_method=method, bells=True, unit="envs", **options
+        )
         runtime.start("serve")
         yield runtime, runtime.bells
     finally:

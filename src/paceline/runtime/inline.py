@@ -3,45 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
 from contextlib import nullcontext
 from typing import Any
 
 from paceline.memory.shared import Arena
 from paceline.runtime.protocol import Program, Share
 from paceline.runtime.watchdog import Watchdog
-
-
-class InlineBells:
-    """Answers when somebody waits for it.
-
-    Args:
-        job: Its `answer` is called; another job would do as well.
-    """
-
-    def __init__(self, job: Any) -> None:
-        self.rings = [0]
-        self._job = job
-        self._letters: list[bytes] = []
-        self._reply = b""
-
-    def ring(self, worker: int, letter: bytes = b"") -> None:
-        """Remember it: there is nobody else to do it meanwhile."""
-        self.rings[worker] += 1
-        self._letters.append(letter)
-
-    def wait(self, workers: Collection[int], *, at_least: int, timeout_s: float, doing: str) -> list[int]:  # noqa: ARG002
-        """Do what was remembered."""
-        while self._letters:
-            self._reply = self._job.answer(self._letters.pop())
-        return list(workers)
-
-    def letter(self, worker: int) -> bytes:  # noqa: ARG002 - there is one job
-        """What the job answered."""
-        return self._reply
-
-    def rest(self) -> None:
-        """It does."""
 
 
 class InlineRuntime:
@@ -64,7 +31,6 @@ class InlineRuntime:
         self._closed = False
         self._asked: tuple[str, tuple[Any, ...]] = "", ()
         self._posted: deque[tuple[str, tuple[Any, ...]]] = deque()
-        self.bells = InlineBells(self._job)
 
     def connect(self, asker: Any) -> None:
         """Whom the job may ask."""
@@ -72,8 +38,6 @@ class InlineRuntime:
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Do it now, here."""
-        if command == "serve":  # `bells` does that
-            return [None]
         with nullcontext() if self._watchdog is None else self._watchdog.over(command):
             return [getattr(self._job, command)(*args)]
 
