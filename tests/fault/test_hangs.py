@@ -79,10 +79,11 @@ def test_a_slow_start_is_a_notice_and_each_env_has_its_own_time(caplog: pytest.L
     assert summary.restarts == 0
 
 
-def test_a_slow_first_reset_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_first_reset_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.runtime.worker_handle.NOTICE_S", 0.2)
     kwargs = {"mode": "slow_reset", "env_index": 2, "hang_s": 1.5}
     with caplog.at_level(logging.WARNING, "paceline"):
-        summary = go(config("parallel", env_kwargs=kwargs, start_timeout_s=2.5, total_timesteps=128))
+        summary = go(config("parallel", env_kwargs=kwargs, start_timeout_s=30.0, total_timesteps=128))
     assert summary.restarts == 0
     assert "silent in `reset`, at env 2 for" in caplog.text
     assert "--start-timeout-s" in caplog.text
