@@ -13,7 +13,7 @@ OURS, BARE = "paceline", "bare"
 CONTENDERS = {
     OURS: "paceline `make_vec`",
     "gymnasium-async": "Gymnasium AsyncVectorEnv",
-    "gymnasium-async-pipes": "the same, `shared_memory=False`",
+    "gymnasium-async-pipes": "Gymnasium AsyncVectorEnv, `shared_memory=False`",
     "sb3-subproc": "SB3 SubprocVecEnv",
     "pufferlib-mp": "PufferLib Multiprocessing",
     BARE: "bare loops, no exchange",
