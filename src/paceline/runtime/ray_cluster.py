@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import ConfigError, MissingExtra, WorkerError
 from paceline.runtime import threads
-from paceline.runtime.ray_node import RayNode
+from paceline.runtime.ray_node import RayNode, versions
 
 CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 5.0
@@ -59,6 +58,8 @@ class Node:
     hello: Any
     """What it says first: a reference."""
     about: dict[str, Any] = field(default_factory=dict)
+    trouble: str = ""
+    """Why it did not come."""
 
     @property
     def name(self) -> str:
@@ -121,11 +122,14 @@ class RayCluster:
             return False
         try:
             node.about = self._ray.get(node.hello)
-        except self.lost:
+        except self.lost as error:
+            node.trouble = f" Ray says: {error}"
             return False
-        if node.about["python"] != sys.version_info[:2]:
-            theirs, ours = (".".join(map(str, version)) for version in (node.about["python"], sys.version_info[:2]))
-            raise WorkerError(f"{node.name}: runs Python {theirs}, and the driver {ours}. Use the same on all nodes.")
+        for what, ours in versions().items():
+            if node.about[what] != ours:
+                raise WorkerError(
+                    f"{node.name}: has {what} {node.about[what]}, and the driver {ours}. Use the same on all nodes."
+                )
         return True
 
     def placed(self, bundle: int) -> bool:

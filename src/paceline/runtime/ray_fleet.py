@@ -114,8 +114,8 @@ class Fleet:
         for node in coming:
             if not self._cluster.greet(node, max(0.0, deadline - perf_counter())):
                 raise WorkerError(
-                    f"{node.name}: no answer within {self._start_s:g} s. Is paceline installed there? See the logs of "
-                    "Ray, and raise --start-timeout-s if the node is only slow."
+                    f"{node.name}: cannot be used ({self._start_s:g} s were allowed). Is paceline installed there? If "
+                    f"it is only slow, raise --start-timeout-s.{node.trouble}"
                 )
         self._open([(node, node.bundle, self._of(node.bundle)) for node in coming])
         for crew in self.crews:

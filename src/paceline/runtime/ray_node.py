@@ -6,9 +6,10 @@ One actor per node; usually with one crew. More where it has taken over the grou
 from __future__ import annotations
 
 import os
+import platform
 import socket
-import sys
 from collections.abc import Hashable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from paceline.runtime.crew import Crew, CrewOrder, Loads, Said, failure
@@ -30,7 +31,7 @@ class RayNode:
     def hello(self) -> dict[str, Any]:
         """Where this is."""
         set_title("paceline: node")
-        return {"host": socket.gethostname(), "pid": os.getpid(), "python": sys.version_info[:2]}
+        return {"host": socket.gethostname(), "pid": os.getpid(), **versions()}
 
     def ping(self) -> int:
         """A sign of life: moves while workers do."""
@@ -84,6 +85,15 @@ class RayNode:
         """End all crews."""
         for key in list(self._crews):
             self.shut(key)
+
+
+def versions() -> dict[str, str]:
+    """What has to be the same on all nodes for messages to be understood."""
+    try:
+        ours = version("paceline")
+    except PackageNotFoundError:  # a checkout on the path
+        ours = "not installed"
+    return {"Python": platform.python_version(), "paceline": ours}
 
 
 def _loads(tokens: Tokens, buffers: Sequence[Any]) -> Loads:
