@@ -41,6 +41,16 @@ def one_more(cluster: Any) -> Iterator[Any]:
             cluster.remove_node(node)
 
 
+def take_away(cluster: Any, node: Any, run: Run) -> None:
+    """Lose a node, and wait until its actor is gone: for a moment it answers without its node."""
+    actors = [crew.node.about["pid"] for crew in run.training.runtime.fleet.crews]  # type: ignore[attr-defined]
+    cluster.remove_node(node, allow_graceful=False)
+    deadline = time.perf_counter() + 60
+    while all(_lives(pid) for pid in actors):
+        assert time.perf_counter() < deadline
+        time.sleep(0.1)
+
+
 def train(it: TrainConfig, before: dict[int, Callable[[Run], None]]) -> Summary:
     """Run to the end; something happens when a rollout has begun."""
     folder = open_folder(it) if it.run.output_dir else None
@@ -65,7 +75,7 @@ def test_the_nodes_that_are_left_take_over_and_a_new_one_joins(cluster: Any, pip
     more: Any = None
 
     def lose(run: Run) -> None:
-        cluster.remove_node(node, allow_graceful=False)
+        take_away(cluster, node, run)
 
     def look(run: Run) -> None:
         seen.append([len(crew.shares) for crew in run.training.runtime.fleet.crews])  # type: ignore[attr-defined]
@@ -81,7 +91,8 @@ def test_the_nodes_that_are_left_take_over_and_a_new_one_joins(cluster: Any, pip
             fleet._looked = 0.0
             if not fleet._coming:
                 fleet.welcome()
-            assert time.perf_counter() < deadline
+            where = [(crew.bundle, crew.node.bundle) for crew in fleet.crews]
+            assert time.perf_counter() < deadline, (where, fleet._coming, [fleet._cluster.placed(b) for b in range(4)])
         fleet._looked = 0.0
 
     node = cluster.add_node(num_cpus=CPUS, object_store_memory=100 * 2**20)
@@ -110,7 +121,7 @@ def test_waiting_for_a_node(cluster: Any) -> None:
     later: list[Any] = []
 
     def lose(run: Run) -> None:
-        cluster.remove_node(node, allow_graceful=False)
+        take_away(cluster, node, run)
         fleet = run.training.runtime.fleet  # type: ignore[attr-defined]
         placed = fleet._cluster.placed
 
