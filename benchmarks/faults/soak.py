@@ -15,13 +15,13 @@ import signal
 import statistics
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
 import psutil
 
-from paceline.measure.system import tree_memory_mb
 from paceline.train.config import TrainConfig
 from paceline.train.run import Run
 
@@ -57,7 +57,7 @@ def soak(algo: str, seconds: float, every_s: float) -> tuple[list[Sample], int, 
                 Sample(
                     perf_counter() - began,
                     me.memory_full_info().uss / 2**20,
-                    tree_memory_mb(),
+                    private_mb(me),
                     me.num_fds(),
                     me.num_threads(),
                 )
@@ -80,6 +80,15 @@ def soak(algo: str, seconds: float, every_s: float) -> tuple[list[Sample], int, 
             stop.set()
             thread.join()
     return samples, kills[0], summary.restarts
+
+
+def private_mb(root: psutil.Process) -> float:
+    """What a process and all below it have for themselves: shares of libraries move with who else has them loaded."""
+    total = 0
+    for process in [root, *root.children(recursive=True)]:
+        with suppress(psutil.Error):
+            total += process.memory_full_info().uss
+    return total / 1e6
 
 
 def growth(samples: list[Sample], field: str) -> float:
