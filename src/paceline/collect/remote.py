@@ -181,3 +181,9 @@ class InterleavedCollectors:
 
 AnyCollector: TypeAlias = RolloutCollector | InterleavedCollectors
 """What fills a worker's slots."""
+
+
+def connect(collector: AnyCollector, asker: Asking) -> None:
+    """Tell a collector whom to ask, if it asks."""
+    if isinstance(collector, InterleavedCollectors):
+        collector.connect(asker)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.algos.ppo_gradient import ShardedGradient
-from paceline.collect.remote import AnyCollector, Asking
+from paceline.collect.remote import AnyCollector, Asking, connect
 from paceline.memory.lines import heartbeat_field
 from paceline.memory.shards import ShardShape
 from paceline.memory.shared import Arena, Field
@@ -20,7 +20,7 @@ from paceline.memory.weights import Snapshots, Weights
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
 from paceline.train.orders import Collected
-from paceline.train.program import LEARNING, Arrays, WorkerProgram, connect
+from paceline.train.program import LEARNING, Arrays, WorkerProgram
 
 
 class AsyncJob:

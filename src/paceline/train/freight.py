@@ -54,16 +54,11 @@ class SlotFreight:
 
     def loads(self, command: str) -> tuple[str, ...]:
         """By command."""
-        acting = (WEIGHTS, POOL) if self.here.base.league is not None else (WEIGHTS,)
-        if command in BEGINNINGS:
-            return (EPISODES, *acting)
-        return acting if command == "collect" else ()
+        return loads_of(self.here.base, command)
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
         """Workers at a barrier get the weights of the command; others those of a version."""
-        if load == WEIGHTS:
-            return int(arena["version"][0]) if isinstance(self.here, AsyncProgram) else command
-        return arena["pool/born"].tobytes() if load == POOL else None
+        return token_of(load, arena, int(arena["version"][0]) if isinstance(self.here, AsyncProgram) else command)
 
     def down(self, load: str, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
         """What acting needs, or where envs begin."""
@@ -139,6 +134,27 @@ def episodes_down(
         room = np.empty((envs, *tag.shape[1:]), tag.dtype)
         yield room
         tag[theirs] = room[theirs]
+
+
+def loads_of(base: WorkerProgram, command: str) -> tuple[str, ...]:
+    """What a command needs to be told first."""
+    acting = (WEIGHTS, POOL) if base.league is not None else (WEIGHTS,)
+    if command in BEGINNINGS:
+        return (EPISODES, *acting)
+    return acting if command == "collect" else ()
+
+
+def token_of(load: str, arena: Arena, weights: int) -> Hashable:
+    """What a load is known by: told once, it need not be told again; None is always told.
+
+    Args:
+        load: Which.
+        arena: The driver's.
+        weights: What weights are known by.
+    """
+    if load == WEIGHTS:
+        return weights
+    return arena["pool/born"].tobytes() if load == POOL else None
 
 
 def not_finite_up(arena: Arena, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect.finite import NotFinite
@@ -17,11 +15,12 @@ from paceline.errors import CallbackError
 from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
 from paceline.measure.growth import MemoryGrowth
 from paceline.measure.progress import Progress
-from paceline.measure.record import Evaluation, Iteration, Record, Summary, WorkerActivity
+from paceline.measure.record import Evaluation, Iteration, Record, Summary
 from paceline.measure.system import SystemSampler, Usage
 from paceline.measure.tracking import Tracking
 from paceline.memory.lines import MEMORY
 from paceline.train import checkpoint
+from paceline.train.activity import activity, lag_percentiles
 from paceline.train.budget import RunBudget
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.evaluate import Evaluator
@@ -262,7 +261,7 @@ class Keeper:
                 "bytes_per_step": (moved - self._moved) / max(1, tracker.steps - self._steps),
             },
             system=usage.scalars(),
-            workers=_activity(training, usage) if workers else (),
+            workers=activity(training, usage) if workers else (),
         )
         self._phases, self._steps, self._episodes, self._wall_s = phases, tracker.steps, tracker.episodes, wall_s
         self._moved = moved
@@ -317,7 +316,7 @@ class Keeper:
             worker_peak_mb=[
                 round(kb / 1024, 1) for kb in training.arena["heartbeat"][: training.layout.num_workers, MEMORY]
             ],
-            lag=_lag(self._lag_counts),
+            lag=lag_percentiles(self._lag_counts),
             lag_counts={str(lag): count for lag, count in sorted(self._lag_counts.items())},
             dropped_steps=training.rollouts.dropped_steps,
             restarts=training.rollouts.restarts.count,
@@ -365,34 +364,6 @@ class Keeper:
     def _say(self, text: str, detail: str = "") -> None:
         if self._progress is not None:
             self._progress.note(text, detail)
-
-
-def _lag(counts: Counter[int]) -> dict[str, float]:
-    """Mean, percentiles and maximum."""
-    seen = np.repeat(sorted(counts) or [0], [counts[lag] for lag in sorted(counts)] or [1])
-    middle, high, highest = np.percentile(seen, [50, 90, 99], method="inverted_cdf")
-    return {
-        "mean": float(seen.mean()),
-        "p50": float(middle),
-        "p90": float(high),
-        "p99": float(highest),
-        "max": float(seen[-1]),
-    }
-
-
-def _activity(training: Training, usage: Usage) -> list[WorkerActivity]:
-    """What each worker did in the last rollout, and takes."""
-    taken = [usage.each.get(pid) for pid in training.runtime.pids()]
-    return [
-        WorkerActivity(
-            times.env_s,
-            times.inference_s,
-            None if one is None else one.cpu_percent,
-            None if one is None else one.memory_mb,
-            times.learn_s,
-        )
-        for times, one in zip_longest(training.rollouts.times, taken[: len(training.rollouts.times)])
-    ]
 
 
 def _due(every: int, before: int, now: int) -> bool:

@@ -16,16 +16,7 @@ from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
 from paceline.algos.settings import AnySettings, Settings
 from paceline.collect.finite import FiniteEnvs, FiniteRollouts, OnNan
-from paceline.collect.remote import (
-    AnyCollector,
-    Asking,
-    InterleavedCollectors,
-    LaneShare,
-    Mailbox,
-    RemoteActor,
-    lanes_of,
-    mailbox_fields,
-)
+from paceline.collect.remote import AnyCollector, Asking, InterleavedCollectors, connect
 from paceline.collect.rollout import RolloutCollector
 from paceline.collect.times import CollectTimes
 from paceline.envs.block import EnvBlock, History
@@ -48,8 +39,8 @@ from paceline.ops.distributions import head_for
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Runtime, Share
-from paceline.runtime.questions import question_fields
 from paceline.spec import EnvSpec, Leaf
+from paceline.train.central import Central
 from paceline.train.config import TrainConfig
 from paceline.train.league import LeagueRecipe
 from paceline.train.restarts import Restarts
@@ -78,37 +69,6 @@ class PolicyRecipe:
         return build_policy(
             self.policy, spec, hidden_sizes=self.hidden_sizes, activation=self.activation, seed=self.seed
         )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Central:
-    """The driver runs the policy, and workers ask."""
-
-    groups: int
-    """That go through the policy together."""
-    devices: tuple[str, ...]
-    """Where: chunks of groups take turns."""
-    whole: bool = True
-    """Whether a forward waits for all groups that are going to ask."""
-    single: bool = False
-    """Whether each group asks by itself."""
-
-    def fields(self, shape: SlotShape, workers: int) -> list[Field]:
-        """What an arena must hold."""
-        return [
-            *mailbox_fields(shape.spec, shape.n_envs),
-            *question_fields(shape.groups, workers, len(self.devices)),
-        ]
-
-    def lanes(self, share: Share) -> list[LaneShare]:
-        """The groups of a worker that ask together."""
-        return lanes_of(share.worker, share.first_group, share.groups, self.groups, single=self.single)
-
-    def actor(self, arena: Arena, shape: SlotShape, lane: LaneShare) -> RemoteActor:
-        """Asks for a lane."""
-        size = shape.group_size
-        columns = slice(lane.first_group * size, (lane.first_group + lane.groups) * size)
-        return RemoteActor(lane, lane.chunk % len(self.devices), Mailbox(arena, shape.spec, columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +105,6 @@ class WorkerJob:
     def close(self) -> None:
         """Close the envs."""
         self.collector.close()
-
-
-def connect(collector: AnyCollector, asker: Asking) -> None:
-    """Tell a collector whom to ask, if it asks."""
-    if isinstance(collector, InterleavedCollectors):
-        collector.connect(asker)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,14 +26,15 @@ from paceline.train.freight import (
     BEGINNINGS,
     EPISODES,
     POOL,
-    WEIGHTS,
     episodes_down,
     episodes_up,
+    loads_of,
     not_finite_up,
     odds_down,
     own_histories,
     range_of,
     snapshots_down,
+    token_of,
 )
 
 
@@ -60,16 +61,11 @@ class ReplayFreight:
 
     def loads(self, command: str) -> tuple[str, ...]:
         """By command."""
-        acting = (WEIGHTS, POOL) if self.here.base.league is not None else (WEIGHTS,)
-        if command in BEGINNINGS:
-            return (EPISODES, *acting)
-        return acting if command == "collect" else ()
+        return loads_of(self.here.base, command)
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
         """Players in turns get the weights of the command; others those of a version."""
-        if load == WEIGHTS:
-            return int(arena["version"][0]) if self.here.streams else command
-        return arena["pool/born"].tobytes() if load == POOL else None
+        return token_of(load, arena, int(arena["version"][0]) if self.here.streams else command)
 
     def down(self, load: str, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
         """What acting needs, or where envs begin."""

@@ -22,11 +22,12 @@ from paceline.runtime.questions import Questions
 from paceline.runtime.ray_cluster import RayCluster
 from paceline.runtime.ray_runtime import RayRuntime
 from paceline.train import layout as layouts
+from paceline.train.central import Central
 from paceline.train.config import TrainConfig
 from paceline.train.dqn_program import DQNProgram
 from paceline.train.freight import SlotFreight
 from paceline.train.inference import InlineAsker, chunks_of, serve
-from paceline.train.program import PRELOAD, Central, WorkerProgram
+from paceline.train.program import PRELOAD, WorkerProgram
 from paceline.train.replay_freight import ReplayFreight
 
 

@@ -11,8 +11,9 @@ from paceline.envs.cyber.workflow import WORKFLOWS, read_workflow, workflow_name
 from paceline.insight.cyber.gp_ucb import Belief
 from paceline.insight.cyber.search import INDEX, Search
 from paceline.insight.cyber.trials import PICTURE, TEXT, Trial
+from paceline.insight.runs.learning_plot import plain_panel
 from paceline.insight.runs.picture import LIGHT
-from paceline.insight.runs.plots import DPI, FAINT, GRID, STYLE
+from paceline.insight.runs.plots import DPI, FAINT, STYLE
 from paceline.measure.folder import write_atomic
 from paceline.measure.panel import duration, plural
 
@@ -98,7 +99,7 @@ def picture(search: Search, belief: Belief | None) -> bytes:
 
 def _draw_trials(axes: Axes, search: Search) -> None:
     trials = search.trials
-    _frame(
+    plain_panel(
         axes, "Reward of each workflow tried", "line: the best so far; hollow: the budget was spent first", "workflow"
     )
     numbers = [trial.number for trial in trials]
@@ -110,7 +111,7 @@ def _draw_trials(axes: Axes, search: Search) -> None:
 
 
 def _draw_belief(axes: Axes, search: Search, belief: Belief | None) -> None:
-    _frame(
+    plain_panel(
         axes,
         "Expected reward of all workflows",
         "from the best to the worst, with one deviation to either side; dots: tried",
@@ -128,19 +129,3 @@ def _draw_belief(axes: Axes, search: Search, belief: Belief | None) -> None:
     for trial in search.trials:
         place = rank[INDEX[read_workflow(trial.workflow)]]
         axes.plot([place], [trial.reward], "o", color=LIGHT[1], ms=5, mec="white", mew=0.8, zorder=3)
-
-
-def _frame(axes: Axes, title: str, note: str, x_label: str) -> None:
-    for text, above, size, weight, ink in (
-        (title, 25, 12, "bold", STYLE["text.color"]),
-        (note, 10, 9, "normal", FAINT),
-    ):
-        axes.annotate(
-            text, (0, 1), xycoords="axes fraction", xytext=(0, above), textcoords="offset points",
-            fontsize=size, fontweight=weight, color=str(ink),
-        )  # fmt: skip
-    for name in ("top", "right"):
-        axes.spines[name].set_visible(False)
-    axes.tick_params(length=0, pad=5, labelsize=9.5)
-    axes.grid(axis="y", color=GRID, lw=0.8)
-    axes.set_xlabel(x_label, color=FAINT, fontsize=9.5, labelpad=3)

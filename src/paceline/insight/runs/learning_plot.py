@@ -178,9 +178,18 @@ def _thinned(series: Series) -> Series:
 
 
 def _frame(axes: Axes, panel: Panel, x: Axis, y: Axis) -> None:
+    plain_panel(axes, panel.title, panel.note, x.label)
+    axes.set_xlim(x.low, x.high)
+    axes.set_ylim(y.low, y.high)
+    axes.set_xticks([place for place, _ in x.ticks], [text for _, text in x.ticks])
+    axes.set_yticks([place for place, _ in y.ticks], [text for _, text in y.ticks])
+
+
+def plain_panel(axes: Axes, title: str, note: str, x_label: str) -> None:
+    """A title, a note under it, lines across and nothing else."""
     for text, above, size, weight, ink in (
-        (panel.title, 25, 12, "bold", STYLE["text.color"]),
-        (panel.note, 10, 9, "normal", FAINT),
+        (title, 25, 12, "bold", STYLE["text.color"]),
+        (note, 10, 9, "normal", FAINT),
     ):
         axes.annotate(
             text, (0, 1), xycoords="axes fraction", xytext=(0, above), textcoords="offset points",
@@ -189,9 +198,5 @@ def _frame(axes: Axes, panel: Panel, x: Axis, y: Axis) -> None:
     for name in ("top", "right"):
         axes.spines[name].set_visible(False)
     axes.tick_params(length=0, pad=5, labelsize=9.5)
-    axes.set_xlim(x.low, x.high)
-    axes.set_ylim(y.low, y.high)
-    axes.set_xticks([place for place, _ in x.ticks], [text for _, text in x.ticks])
-    axes.set_yticks([place for place, _ in y.ticks], [text for _, text in y.ticks])
     axes.grid(axis="y", color=GRID, lw=0.8)
-    axes.set_xlabel(x.label, color=FAINT, fontsize=9.5, labelpad=3)
+    axes.set_xlabel(x_label, color=FAINT, fontsize=9.5, labelpad=3)
