@@ -200,4 +200,5 @@ def _workers(
         step_timeout_s=config.env.env_timeout_s,
         hand=hand if isinstance(program, WorkerProgram) else None,
         questions=questions,
+        respawns=True,
     )
