@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing
+import os
 import select
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from time import perf_counter
 from typing import Any
 
@@ -108,6 +110,8 @@ class ProcessRuntime:
         try:
             if self._method == "forkserver":
                 start_fork_server(preload)
+            elif self._method == "spawn" and os.name == "posix":
+                resource_tracker.ensure_running()  # otherwise inside `child_environment`, where it unblocks Ctrl-C
             if bells:
                 self._bells = ProcessBells(arena, num_workers, Linger.fitting(num_workers, threads.core_budget()))
             if tickets.AVAILABLE:
@@ -321,11 +325,18 @@ class ProcessRuntime:
             return
         self._closed = True
         self._stop[:] = 1
-        for worker in self._workers:
-            worker.send("close", ())
-        deadline = perf_counter() + CLOSE_TIMEOUT_S / 2
-        for worker in self._workers:
-            worker.end(deadline)
+        try:
+            for worker in self._workers:
+                worker.send("close", ())
+            deadline = perf_counter() + CLOSE_TIMEOUT_S / 2
+            for worker in self._workers:
+                worker.end(deadline)
+        except BaseException:  # a Ctrl-C of somebody who will not wait
+            for worker in self._workers:
+                worker.process.kill()
+            for worker in self._workers:
+                worker.end(perf_counter())
+            raise
         if self._tickets is not None:
             self._tickets.close()
         if self._bells is not None:

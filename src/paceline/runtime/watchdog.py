@@ -5,6 +5,7 @@
 
 A hang in Python is broken off by a signal whose handler raises. One in C that keeps the interpreter is not, since
 nothing else gets to run: then a timer in C prints the stack, again and again, and ending the process is up to the user.
+The timer could end it, but it goes on while a process is stopped (Ctrl-Z, a paused container), and would end that, too.
 """
 
 from __future__ import annotations
