@@ -4,6 +4,7 @@
     ├── ConfigError         a setting is wrong; nothing has been started   (exit 2)
     │   └── MissingExtra    an optional package is needed                  (exit 2)
     ├── EnvError            an environment raised or broke its contract    (exit 1)
+    │   └── EnvHung         it stood still for too long, in this process
     ├── WorkerError         a worker failed; carries the remote traceback  (exit 1)
     │   └── WorkerLost      it is no more, and may be replaced
     │       ├── WorkerDied  it ended without a word: signal or exit code
@@ -43,6 +44,10 @@ class MissingExtra(ConfigError):
 
 class EnvError(PacelineError):
     """An environment raised, or returned what its spaces do not allow."""
+
+
+class EnvHung(EnvError):
+    """An environment of this process stood still for too long, and was broken off."""
 
 
 class WorkerError(PacelineError):

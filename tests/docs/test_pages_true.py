@@ -50,8 +50,7 @@ def test_the_architecture_lists_every_room() -> None:
 def test_the_fault_page_names_an_existing_test_for_every_row() -> None:
     text = (DOCS / "explain" / "faults.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \|.*\| ([^|]*) \|$", text, re.MULTILINE)
-    assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
-    assert len(rows) >= 50
+    assert [int(number) for number, _ in rows] == list(range(1, 52))
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     functions = set(re.findall(r"^def (test_\w+)", tests, re.MULTILINE))
     for number, cell in rows:

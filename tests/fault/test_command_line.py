@@ -131,6 +131,42 @@ def test_a_second_ctrl_c_stops_now(tmp_path: Path) -> None:
     assert "Traceback" not in out + err
 
 
+@pytest.mark.parametrize(
+    ("method", "when"), [("forkserver", "loading"), ("spawn", "loading"), ("forkserver", "resetting")]
+)
+def test_ctrl_c_while_it_starts_and_again_until_it_is_gone(method: str, when: str, tmp_path: Path) -> None:
+    """Once would do. Whoever goes on pressing meets processes that load their modules, and those that are leaving."""
+    slow = (*FAULT, "mode=slow_reset", "env_index=1", f"once={tmp_path / 'resetting'}", "--total-timesteps", "1e9")
+    with training(tmp_path / "run", *slow, "--start-method", method) as process:
+        if when == "loading":
+            # Besides the resource tracker.
+            wait_until(lambda: len(children(process)) > 1, process, "the fork server, or a worker")
+        else:
+            wait_until((tmp_path / "resetting").exists, process, "the first reset")
+        family = children(process)
+        while process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.02)
+        out, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130, err
+    assert "Traceback" not in out + err
+    assert "interrupted" in err
+    _, alive = psutil.wait_procs(family, timeout=2.0)
+    assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_without_workers_a_hang_that_keeps_the_interpreter_is_shown_and_costs_no_checkpoint(tmp_path: Path) -> None:
+    """Nothing of the process runs any more but a timer in C, which prints the stack. Ctrl-\\ ends it."""
+    flags = (*FAULT, "mode=hang_gil", "env_index=1", "at_episode=3", "--num-workers", "0", "--save-freq", "256")
+    limits = ("--env-timeout-s", "1", "--start-timeout-s", "1", "--total-timesteps", "1e9")
+    with training(tmp_path / "run", *flags, *limits) as process:
+        assert process.stderr is not None
+        assert any("in _hold_the_gil" in line for line in process.stderr)
+        process.send_signal(signal.SIGQUIT)
+        assert process.wait(WAIT_S) == -signal.SIGQUIT
+    assert checkpoint.load(checkpoint.find(tmp_path / "run")).meta["steps"] >= 256
+
+
 @pytest.mark.parametrize("what", ["busy", "hang_gil"])
 def test_no_process_outlives_a_killed_trainer(what: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.fault.modes import ASYNC, EXACT, config
 
-from paceline.errors import EnvError, WorkerDied, WorkerHung
+from paceline.errors import EnvError, WorkerDied
 from paceline.measure.record import Summary
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.run import Run, open_folder
@@ -63,12 +63,6 @@ def test_a_stopped_worker_is_replaced() -> None:
         os.kill(run.training.runtime.pids()[0], signal.SIGSTOP)
         summary = run.go()
     assert summary.restarts == 1
-
-
-def test_a_worker_that_hangs_at_its_start_ends_the_run_by_name() -> None:
-    kwargs = {"mode": "slow_reset", "env_index": 2, "hang_s": 60.0}
-    with pytest.raises(WorkerHung, match=r"worker 0 .*`reset`, at env 2 .*limit 1 s.*--start-timeout-s"):
-        go(config("parallel", env_kwargs=kwargs, start_timeout_s=1.0))
 
 
 def test_a_slow_start_is_a_notice_and_each_env_has_its_own_time(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,9 +6,10 @@ threads is settled before numpy or torch are loaded.
 
 from __future__ import annotations
 
+import atexit
 import importlib
-import importlib.metadata
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -39,7 +40,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The words after `paceline`; those of this process where not given.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return _exit_code(list(argv))
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the first to be registered is the last to be called
+    try:
+        code = _exit_code(sys.argv[1:])
+    except KeyboardInterrupt:  # another one, while the first was being handled
+        code = 130
+    # All is done, and what is left of this process is to leave: a Ctrl-C has it do so at once.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+    return code
+
+
+def _exit_code(words: list[str]) -> int:
     # numpy and torch size their thread pools from these when they are first imported.
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
@@ -68,7 +81,9 @@ def _dispatch(words: list[str]) -> int:
         return 0
     command, rest = words[0], words[1:]
     if command in ("-V", "--version"):
-        sys.stdout.write(f"paceline {importlib.metadata.version('paceline')}\n")
+        from importlib.metadata import version  # takes as long to load as all the rest
+
+        sys.stdout.write(f"paceline {version('paceline')}\n")
         return 0
     if command not in COMMANDS:
         raise ConfigError(f"{command}: no such command. {nearest(command, COMMANDS)}")

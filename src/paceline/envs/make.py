@@ -174,6 +174,8 @@ class EnvRecipe:
                 look(env)
             try:
                 _, info = env.reset(seed=0)
+            except PacelineError:
+                raise
             except Exception as error:
                 raise EnvError(
                     f"env {self.name!r} raised in reset(seed=0): {describe(error)}. Reset it by hand to see more."

@@ -93,6 +93,7 @@ class Crew:
                 preload=order.preload,
                 start_timeout_s=order.start_timeout_s,
                 step_timeout_s=order.step_timeout_s,
+                respawns=True,
             )
         except BaseException:
             self._arena.close()

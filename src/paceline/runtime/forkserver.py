@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from typing import Literal
 
 StartMethod = Literal["forkserver", "spawn", "fork"]
@@ -34,6 +35,7 @@ def start_fork_server(preload: Sequence[str]) -> None:
     Args:
         preload: Modules beyond the worker's own.
     """
+    resource_tracker.ensure_running()  # it would unblock Ctrl-C in between
     with child_environment():
         multiprocessing.set_forkserver_preload([GUARD_MODULE, WORKER_MODULE, *preload, EXIT_MODULE])
         forkserver.ensure_running()
@@ -41,9 +43,32 @@ def start_fork_server(preload: Sequence[str]) -> None:
 
 @contextmanager
 def child_environment() -> Iterator[None]:
-    """Children started inside load their maths libraries with one thread and do not import the user's script."""
-    with _one_thread_each(), _importless_main():
+    """Children started inside load their maths libraries with one thread and do not import the user's script.
+
+    Ctrl-C, which reaches the whole process group, waits until they can `ignore_interrupts`: while they load their first
+    modules it would end them with a traceback.
+    """
+    with _one_thread_each(), _importless_main(), _interrupts_blocked():
         yield
+
+
+def ignore_interrupts() -> None:
+    """In a child: leave Ctrl-C to the driver, whether it has come already or not."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

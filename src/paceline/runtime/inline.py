@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from paceline.memory.shared import Arena
@@ -26,8 +26,14 @@ class InlineRuntime:
     def __init__(
         self, program: Program, arena: Arena, groups: int, timeouts_s: tuple[float, float] | None = None
     ) -> None:
-        self._job: Any = program(arena, Share(0, 0, groups))
         self._watchdog = None if timeouts_s is None else Watchdog(arena["heartbeat"][0], *timeouts_s)
+        try:
+            with self._watched("start"):
+                self._job: Any = program(arena, Share(0, 0, groups))
+        except BaseException:
+            if self._watchdog is not None:
+                self._watchdog.close()
+            raise
         self._closed = False
         self._asked: tuple[str, tuple[Any, ...]] = "", ()
         self._posted: deque[tuple[str, tuple[Any, ...]]] = deque()
@@ -38,8 +44,11 @@ class InlineRuntime:
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Do it now, here."""
-        with nullcontext() if self._watchdog is None else self._watchdog.over(command):
+        with self._watched(command):
             return [getattr(self._job, command)(*args)]
+
+    def _watched(self, command: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._watchdog is None else self._watchdog.over(command)
 
     def start(self, command: str, *args: Any) -> None:
         """Remember it: there is nobody else to do it meanwhile."""

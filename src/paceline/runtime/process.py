@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing
+import os
 import select
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from time import perf_counter
 from typing import Any
 
@@ -64,6 +66,7 @@ class ProcessRuntime:
         bells: bool = False,
         unit: str = "groups",
         questions: Questions | None = None,
+        respawns: bool = False,
     ) -> None:
         """Start the workers and wait until each has built its job.
 
@@ -82,6 +85,8 @@ class ProcessRuntime:
             bells: Whether jobs can `serve`; `bells` then rings them.
             unit: What error texts call a group.
             questions: Where jobs can ask; a job then has `connect(asker)`.
+            respawns: Whether the caller replaces workers that are lost. One that is lost while it starts is then
+                reported by the first command, and not here.
         """
         self.num_workers = num_workers
         self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
@@ -96,7 +101,7 @@ class ProcessRuntime:
         self._asked: tuple[str, tuple[Any, ...]] = NOTHING
         self._results: dict[int, Any] = {}
         self._posted: list[deque[str]] = [deque() for _ in range(num_workers)]
-        self._loss: WorkerLost | None = None  # that somebody has yet to be told of
+        self._losses: deque[WorkerLost] = deque()  # that somebody has yet to be told of
         self._method = start_method or default_start_method()
         self._packed, self._arena, self._cores = pack(program), arena, cores
         # With the driver's own hand, this many keep every core busy; more would only take turns.
@@ -105,13 +110,15 @@ class ProcessRuntime:
         try:
             if self._method == "forkserver":
                 start_fork_server(preload)
+            elif self._method == "spawn" and os.name == "posix":
+                resource_tracker.ensure_running()  # otherwise inside `child_environment`, where it unblocks Ctrl-C
             if bells:
                 self._bells = ProcessBells(arena, num_workers, Linger.fitting(num_workers, threads.core_budget()))
             if tickets.AVAILABLE:
                 self._tickets = tickets.Tickets(multiprocessing.get_context(self._method))
             for share in shares(groups, num_workers, first_group):
                 self._workers.append(self._new(share))
-            self._gather(self._workers, "start", {})
+            self._await_start(respawns)
             self._watch()
         except BaseException:
             self.close()
@@ -128,6 +135,18 @@ class ProcessRuntime:
             asking = self._questions.theirs(share.worker) if self._questions else None
             order = (self._packed, self._arena, core, theirs, foreign, bell, self._unit, asking)
             return WorkerHandle(self._method, share, *order)
+
+    def _await_start(self, respawns: bool) -> None:
+        started: dict[int, Any] = {}
+        patience = Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
+        while len(started) < self.num_workers:
+            try:
+                self._gather(self._workers, "start", started, patience)
+            except WorkerLost as loss:
+                if not respawns:
+                    raise
+                started[loss.worker] = None
+                self._losses.append(loss)
 
     @property
     def bells(self) -> ProcessBells:
@@ -150,6 +169,7 @@ class ProcessRuntime:
 
     def finish(self) -> list[Any]:
         """Wait for all; what has arrived is kept while one that died is replaced."""
+        self._raise_loss()
         self._gather(self._workers, self._asked[0], self._results, self._patience)
         self._asked = NOTHING
         return [self._results[worker.share.worker] for worker in self._workers]
@@ -163,9 +183,7 @@ class ProcessRuntime:
 
     def take(self, timeout_s: float) -> list[tuple[int, Any]]:
         """Answers to what was posted, from whoever has one."""
-        if self._loss is not None:
-            loss, self._loss = self._loss, None
-            raise loss
+        self._raise_loss()
         busy = [worker for worker in self._workers if self._posted[worker.share.worker]]
         answers: list[tuple[int, Any]] = []
         for worker in first_ready(busy, timeout_s):
@@ -177,7 +195,7 @@ class ProcessRuntime:
                     raise
                 # What others said must not be lost. Nor must this: where they always have something to say, looking
                 # again would never come to it.
-                self._loss = loss
+                self._losses.append(loss)
                 return answers
             self._posted[number].popleft()
             self._patience.begin(number)  # it may have said so long ago
@@ -187,8 +205,12 @@ class ProcessRuntime:
         except WorkerHung as loss:
             if not answers:
                 raise
-            self._loss = loss
+            self._losses.append(loss)
         return answers
+
+    def _raise_loss(self) -> None:
+        if self._losses:
+            raise self._losses.popleft()
 
     def respawn(self, worker: int, command: str, *args: Any) -> Any:
         """A new process with the same share; what was posted to the old one is forgotten."""
@@ -303,11 +325,18 @@ class ProcessRuntime:
             return
         self._closed = True
         self._stop[:] = 1
-        for worker in self._workers:
-            worker.send("close", ())
-        deadline = perf_counter() + CLOSE_TIMEOUT_S / 2
-        for worker in self._workers:
-            worker.end(deadline)
+        try:
+            for worker in self._workers:
+                worker.send("close", ())
+            deadline = perf_counter() + CLOSE_TIMEOUT_S / 2
+            for worker in self._workers:
+                worker.end(deadline)
+        except BaseException:  # a Ctrl-C of somebody who will not wait
+            for worker in self._workers:
+                worker.process.kill()
+            for worker in self._workers:
+                worker.end(perf_counter())
+            raise
         if self._tickets is not None:
             self._tickets.close()
         if self._bells is not None:

@@ -185,9 +185,9 @@ class RayRuntime:
         while not fleet.wait([reference], POLL_S, [crew.node]):
             pass
         said = fleet.answer(crew, reference)
+        crew.new.discard(worker)  # whatever came of it: the next attempt is a new process
         if said is None:
             raise WorkerDied(fleet.lost.get(worker, f"{crew.name}: another worker died."), worker)
-        crew.new.discard(worker)
         fleet.lost.pop(worker, None)
         self._take_in(said, Did(command, args, [said.value]), [crew.share(worker)])
         if self._asked is not NOTHING and not fleet.waits(crew):

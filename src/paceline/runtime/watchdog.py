@@ -5,6 +5,7 @@
 
 A hang in Python is broken off by a signal whose handler raises. One in C that keeps the interpreter is not, since
 nothing else gets to run: then a timer in C prints the stack, again and again, and ending the process is up to the user.
+The timer could end it, but it goes on while a process is stopped (Ctrl-Z, a paused container), and would end that, too.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ from types import FrameType
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.errors import EnvError
+from paceline.errors import EnvHung
 from paceline.memory.lines import BEAT, envs_of
 from paceline.runtime.worker_handle import STARTING
+
+ON_WORKERS = "On workers (--num-workers 1) a hung env is replaced."
+STOPPED_S = 1.0
+"""If the watchdog itself comes so much too late, the whole process was stopped, as by Ctrl-Z."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,10 +42,21 @@ class Watchdog:
         line: The job's line of shared memory.
         start_timeout_s: How long an env may take to be reset for the first time.
         step_timeout_s: How long the counter may rest otherwise.
+        who: Stands still, where the line names no env.
+        remedy: What else to do about it.
     """
 
-    def __init__(self, line: NDArray[np.int64], start_timeout_s: float, step_timeout_s: float) -> None:
+    def __init__(
+        self,
+        line: NDArray[np.int64],
+        start_timeout_s: float,
+        step_timeout_s: float,
+        *,
+        who: str = "the envs",
+        remedy: str = ON_WORKERS,
+    ) -> None:
         self._line, self._start_s, self._step_s = line, start_timeout_s, step_timeout_s
+        self._who, self._remedy = who, remedy
         self._command, self._watched = "", 0
         self._beat, self._moved = int(line[BEAT]), perf_counter()
         self._verdict = ""
@@ -53,7 +69,7 @@ class Watchdog:
         """Look after what is done inside.
 
         Raises:
-            EnvError: It stood still for too long; the stack is in the log.
+            EnvHung: It stood still for too long; the stack is in the log.
         """
         breakable = hasattr(signal, "SIGUSR2") and threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGUSR2, self._break_off) if breakable else None
@@ -74,8 +90,13 @@ class Watchdog:
     def _watch(self) -> None:
         armed_s, shortest_s = -1e9, min(self._start_s, self._step_s)
         longest_s = max(self._start_s, self._step_s)
-        while not self._ended.wait(min(1.0, shortest_s / 4)):
-            if (now := perf_counter()) - armed_s > longest_s / 2 and sys.stderr is not None:
+        pause_s, looked = min(1.0, shortest_s / 4), perf_counter()
+        while not self._ended.wait(pause_s):
+            now = perf_counter()
+            if now - looked > 2 * pause_s + STOPPED_S:
+                self._moved = now
+            looked = now
+            if now - armed_s > longest_s / 2 and sys.stderr is not None:
                 # Put off for as long as this thread gets to run.
                 faulthandler.dump_traceback_later(1.5 * longest_s, repeat=True, file=sys.__stderr__ or sys.stderr)
                 armed_s = now
@@ -93,9 +114,8 @@ class Watchdog:
         where = envs_of(self._line)
         silent_s = now - self._moved
         self._verdict = (
-            f"{where or 'the envs'}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
-            "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s). On workers "
-            "(--num-workers 1) a hung env is replaced."
+            f"{where or self._who}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
+            f"An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s). {self._remedy}"
         )
         frame = sys._current_frames().get(self._watched or threading.main_thread().ident or 0)
         _log.error("%s\nIts stack:\n%s", self._verdict, "".join(traceback.format_stack(frame)))
@@ -105,4 +125,28 @@ class Watchdog:
     def _break_off(self, _number: int, _frame: FrameType | None) -> None:
         # It may have moved on since the signal was sent.
         if self._verdict and self._command and int(self._line[BEAT]) == self._beat:
-            raise EnvError(self._verdict)
+            raise EnvHung(self._verdict)
+
+
+@contextmanager
+def watched(
+    command: str, timeouts_s: tuple[float, float], *, who: str, remedy: str = "", line: NDArray[np.int64] | None = None
+) -> Iterator[None]:
+    """Look after what is done inside, once.
+
+    Args:
+        command: What is done.
+        timeouts_s: How long a start and a step may take.
+        who: Does it.
+        remedy: What else to do if it hangs.
+        line: Where signs of life appear; without, all of it is a start.
+
+    Raises:
+        EnvHung: It stood still for too long; the stack is in the log.
+    """
+    dog = Watchdog(np.zeros(8, np.int64) if line is None else line, *timeouts_s, who=who, remedy=remedy)
+    try:
+        with dog.over(command):
+            yield
+    finally:
+        dog.close()

@@ -32,6 +32,7 @@ from paceline.memory.shared import Arena
 from paceline.runtime import threads
 from paceline.runtime.bells import WorkerBell
 from paceline.runtime.die_with import die_with
+from paceline.runtime.forkserver import ignore_interrupts
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.stacks import StackFile
@@ -64,7 +65,7 @@ def worker_main(order: WorkerOrder) -> None:
     """Entry point of a worker process."""
     # Ctrl-C, and a SIGTERM to the whole group, are the driver's business. Not SIG_IGN for the latter: programs
     # that an env starts would inherit that.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts()
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     die_with(order.guard.fileno())
     if order.stacks is not None:

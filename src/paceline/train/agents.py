@@ -97,7 +97,7 @@ class Agent:
     def evaluate(self, n_episodes: int = 10, *, deterministic: bool = True) -> Evaluation:
         """Play episodes on one env of its own, always the same ones."""
         current = self._current()
-        evaluator = current.evaluator(seed=self.config.run.seed)
+        evaluator = current.evaluator(seed=self.config.run.seed, timeouts_s=self.config.env.timeouts_s)
         try:
             return evaluator.evaluate(n_episodes, deterministic=deterministic)
         finally:

@@ -38,6 +38,7 @@ from paceline.runtime import threads
 from paceline.runtime.protocol import Runtime, shares
 from paceline.runtime.ray_cluster import require_ray
 from paceline.runtime.ray_runtime import RayRuntime
+from paceline.runtime.watchdog import watched
 from paceline.spec import Shaping
 from paceline.train import layout as layouts
 from paceline.train.a3c_program import A3CProgram
@@ -70,6 +71,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
 
     Raises:
         ConfigError: Something does not fit; nothing was started.
+        EnvHung: An env stood still while it was tried out here.
         WorkerError: A worker could not build its envs; everything was stopped again.
     """
     clock = clock or Clock()
@@ -77,7 +79,8 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         require_ray()  # before anything is started
     recipe = env_recipe(config)
     games: list[Any] = []
-    spec = recipe.probe(lambda env: games.append(bare_game(env)))
+    with watched("start", config.env.timeouts_s, who=f"env {recipe.name!r}"):
+        spec = recipe.probe(lambda env: games.append(bare_game(env)))
     shaper = shaper_recipe(config)
     if shaper is not None:
         spec = replace(spec, shaping=shaper.shaping())

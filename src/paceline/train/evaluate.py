@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from torch import nn
 
 from paceline.envs.block import ActionMap
 from paceline.envs.make import EnvRecipe
 from paceline.envs.seeding import episode_seed
-from paceline.errors import EnvError, PacelineError
+from paceline.errors import EnvError, EnvHung, PacelineError
+from paceline.memory.lines import BEAT
 from paceline.nets.actor import actor_for
 from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.distributions import ActionHead, head_for
 from paceline.ops.exploring import EpsilonGreedy
+from paceline.runtime.watchdog import watched
 from paceline.spec import MASK_KEY, EnvSpec
 
 _EVALUATION = 0x5EED_E7A1
@@ -97,19 +101,30 @@ class Predictor:
 
 
 class Evaluator:
-    """Keeps one env for evaluations."""
+    """Keeps one env for evaluations. One that hangs is broken off, and the next evaluation has another."""
 
-    def __init__(self, recipe: EnvRecipe, predictor: Predictor, *, seed: int, max_steps: int = 100_000) -> None:
-        """Make the env.
+    def __init__(
+        self,
+        recipe: EnvRecipe,
+        predictor: Predictor,
+        *,
+        seed: int,
+        timeouts_s: tuple[float, float],
+        max_steps: int = 100_000,
+    ) -> None:
+        """Make nothing yet.
 
         Args:
             recipe: The env.
             predictor: The policy.
             seed: The run's seed.
+            timeouts_s: How long making and first resetting the env, and then a step of it, may take.
             max_steps: An episode is cut here: an env may never end one.
         """
-        self._env = recipe.make()
+        self._recipe = recipe
+        self._env: gym.Env[Any, Any] | None = None
         self._predict, self._seed, self._max_steps = predictor, seed, max_steps
+        self._timeouts_s, self._line = timeouts_s, np.zeros(8, np.int64)
 
     def evaluate(
         self, episodes: int, *, deterministic: bool = True, watch: Callable[[Any, bool], None] | None = None
@@ -120,9 +135,19 @@ class Evaluator:
             episodes: How many.
             deterministic: The most probable action; otherwise a sample.
             watch: Called with the env after every reset (True) and step (False).
+
+        Raises:
+            EnvHung: The env stood still for too long; the stack is in the log.
+            EnvError: The env raised.
         """
+        self._line[BEAT] = 0
         try:
-            return self._play(episodes, deterministic, watch)
+            with self._watched("evaluate"):
+                return self._play(episodes, deterministic, watch)
+        except EnvHung:
+            with suppress(Exception):
+                self.close()  # it is of no more use
+            raise
         except PacelineError:
             raise
         except Exception as error:
@@ -132,18 +157,22 @@ class Evaluator:
             ) from error
 
     def _play(self, episodes: int, deterministic: bool, watch: Callable[[Any, bool], None] | None) -> Evaluation:
+        env = self._env = self._env or self._recipe.make()
+        beat = self._line.data
         returns, lengths, cut = [], [], 0
         for episode in range(episodes):
-            obs, info = self._env.reset(seed=episode_seed(self._seed ^ _EVALUATION, 0, episode))
+            obs, info = env.reset(seed=episode_seed(self._seed ^ _EVALUATION, 0, episode))
+            beat[BEAT] += 1
             if watch is not None:
-                watch(self._env, True)
+                watch(env, True)
             total, length = 0.0, 0
             while True:
                 action = self._predict(obs, mask=info.get(MASK_KEY), deterministic=deterministic)
-                obs, reward, terminated, truncated, info = self._env.step(action)
+                obs, reward, terminated, truncated, info = env.step(action)
+                beat[BEAT] += 1
                 total, length = total + float(reward), length + 1
                 if watch is not None:
-                    watch(self._env, False)
+                    watch(env, False)
                 if terminated or truncated:
                     break
                 if length >= self._max_steps:
@@ -154,5 +183,15 @@ class Evaluator:
         return Evaluation(tuple(returns), tuple(lengths), cut)
 
     def close(self) -> None:
-        """Close the env."""
-        self._env.close()
+        """Close the env; one that hangs in it is left to itself."""
+        env, self._env = self._env, None
+        if env is not None:
+            self._line[BEAT] = 1
+            with suppress(EnvHung), self._watched("close"):
+                env.close()
+
+    def _watched(self, command: str) -> AbstractContextManager[None]:
+        who = f"evaluation on {self._recipe.name!r} (seed {self._seed})"
+        return watched(
+            command, self._timeouts_s, who=who, remedy="--n-eval-episodes 0 trains without.", line=self._line
+        )

@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from paceline.collect.finite import NotFinite
-from paceline.errors import CallbackError
+from paceline.errors import CallbackError, EnvHung
 from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
 from paceline.measure.growth import MemoryGrowth
 from paceline.measure.progress import Progress
@@ -116,17 +116,22 @@ class Keeper:
         """A rollout was collected: tell the callbacks."""
         self._tell("on_rollout", iteration=self._iterations + 1)
 
-    def evaluate(self) -> Evaluation:
-        """Play evaluation episodes with the newest weights; keeps the best model."""
+    def evaluate(self) -> Evaluation | None:
+        """Play evaluation episodes with the newest weights; keeps the best model. None if the env hangs."""
         run = self._training.config.run
         with self._clock.phase("eval"):
             if self._evaluator is None:
                 self._evaluator = self._training.evaluator()
-            result = self._evaluator.evaluate(run.n_eval_episodes)
+            self._evaluated_at = self._tracker.steps
+            try:
+                result = self._evaluator.evaluate(run.n_eval_episodes)
+            except EnvHung as hang:
+                self._say(f"{hang} This evaluation is left out, and the run goes on.")
+                return None
             if result.cut:
                 self._say(f"evaluation: {result.cut} of {run.n_eval_episodes} episodes were cut; the env may never end")
             found = Evaluation(result.mean_reward, result.mean_ep_length)
-            self._final, self._evaluated_at = found, self._tracker.steps
+            self._final = found
             if self._best is None or found.mean_reward > self._best.mean_reward:
                 self._best = found
                 if self._folder is not None:

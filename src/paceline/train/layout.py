@@ -18,6 +18,7 @@ from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
 from paceline.runtime import threads
 from paceline.runtime.protocol import Share
+from paceline.runtime.watchdog import Watchdog
 from paceline.train.program import WorkerProgram
 
 CALIBRATION_S = 1.0
@@ -101,22 +102,28 @@ class Layout:
         return asdict(self)
 
 
-def measure(program: WorkerProgram, weights: int) -> Cost:
-    """Run the real collector of one group, and the real forward of all, for about a second."""
+def measure(program: WorkerProgram, weights: int, timeouts_s: tuple[float, float] = (120.0, 60.0)) -> Cost:
+    """Run the real collector of one group, and the real forward of all, for about a second.
+
+    Raises:
+        EnvHung: An env stood still for longer than a start or a step may take.
+    """
     shape = program.shape
-    env, env_cpu, rest = _collect(program, weights, 1, env_threads=1)
+    env, env_cpu, rest = _collect(program, weights, 1, timeouts_s, env_threads=1)
     cost = Cost(env, env_cpu, rest, _more_per_group(program, rest))
     groups = min(shape.groups, -(-FEWEST_TOGETHER // shape.group_size))
     envs = groups * shape.group_size
     if not cost.waits or envs == 1 or program.env_threads == 1 or program.env.use_native(shape.group_size):
         return cost
-    together, *_ = _collect(program, weights, groups, env_threads=envs)
+    together, *_ = _collect(program, weights, groups, timeouts_s, env_threads=envs)
     alone = env / shape.group_size
     more = max(0.0, together - alone) / (envs - 1)
     return replace(cost, threaded_s=alone + (shape.group_size - 1) * more, threaded_more_s=shape.group_size * more)
 
 
-def _collect(program: WorkerProgram, weights: int, groups: int, *, env_threads: int) -> tuple[float, float, float]:
+def _collect(
+    program: WorkerProgram, weights: int, groups: int, timeouts_s: tuple[float, float], *, env_threads: int
+) -> tuple[float, float, float]:
     """Seconds per row of the first groups: of the envs, of the envs on the CPU, and of one forward."""
     steps = CALIBRATION_STEPS
     small = replace(program, shape=replace(program.shape, n_steps=steps, groups=groups), env_threads=env_threads)
@@ -125,14 +132,18 @@ def _collect(program: WorkerProgram, weights: int, groups: int, *, env_threads: 
     rest_s: list[float] = []
     cpu_s: list[float] = []
     collector = None
+    dog = Watchdog(arena["heartbeat"][0], *timeouts_s)
     try:
-        collector = small.collector(arena, Share(0, 0, groups), [Slots(arena, small.shape)], arena.__getitem__)
-        collector.reset()
-        collector.collect(0)  # warm-up: first calls load kernels
+        with dog.over("start"):
+            collector = small.collector(arena, Share(0, 0, groups), [Slots(arena, small.shape)], arena.__getitem__)
+            collector.reset()
+        with dog.over("collect"):
+            collector.collect(0)  # warm-up: first calls load kernels
         waits, began = waits_so_far(), perf_counter()
         while len(env_s) < 3 or (perf_counter() - began < CALIBRATION_S / 2 and len(env_s) < 200):
             cpu_began = process_time()
-            times = collector.collect(steps * (len(env_s) + 1))
+            with dog.over("collect"):
+                times = collector.collect(steps * (len(env_s) + 1))
             cpu_s.append(process_time() - cpu_began)
             env_s.append(times.env_s)
             rest_s.append(times.inference_s)
@@ -140,6 +151,7 @@ def _collect(program: WorkerProgram, weights: int, groups: int, *, env_threads: 
                 break  # a very slow env: a few rows tell enough
         waited = (waits_so_far() - waits) / (steps * len(env_s))
     finally:
+        dog.close()
         if collector is not None:
             collector.close()
         arena.close()
@@ -202,7 +214,14 @@ def threads_for(cost: Cost, asked: EnvThreads, envs: int) -> int:
     return min(envs, asked)
 
 
-def choose(program: WorkerProgram, weights: int, *, rollouts: float | None, common: dict[str, Any]) -> Layout:
+def choose(
+    program: WorkerProgram,
+    weights: int,
+    *,
+    rollouts: float | None,
+    common: dict[str, Any],
+    timeouts_s: tuple[float, float],
+) -> Layout:
     """Measure and pick.
 
     Args:
@@ -210,9 +229,10 @@ def choose(program: WorkerProgram, weights: int, *, rollouts: float | None, comm
         weights: Size of the parameter vector.
         rollouts: How many rollouts the budget allows, if known: start-up must pay for itself.
         common: The fields of `Layout` that are not chosen here.
+        timeouts_s: How long a start and a step of an env may take.
     """
     shape, cores = program.shape, threads.core_budget()
-    cost = measure(program, weights)
+    cost = measure(program, weights, timeouts_s)
 
     def env_threads(workers: int) -> int:
         busiest = -(-shape.groups // max(1, workers))

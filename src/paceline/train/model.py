@@ -11,6 +11,7 @@ from paceline.envs.make import EnvRecipe
 from paceline.errors import CheckpointError
 from paceline.nets.flat import FlatParameters, size_of
 from paceline.nets.normalise import ObsNormaliser
+from paceline.runtime.watchdog import watched
 from paceline.spec import EnvSpec
 from paceline.train import checkpoint
 from paceline.train.checkpoint import Arrays, Snapshot
@@ -56,9 +57,9 @@ class Model:
             state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
         return state
 
-    def evaluator(self, *, seed: int) -> Evaluator:
+    def evaluator(self, *, seed: int, timeouts_s: tuple[float, float]) -> Evaluator:
         """Plays episodes with it."""
-        return Evaluator(self.recipe, self.predictor, seed=seed)
+        return Evaluator(self.recipe, self.predictor, seed=seed, timeouts_s=timeouts_s)
 
 
 def saved_settings(snapshot: Snapshot) -> dict[str, Any]:
@@ -86,7 +87,8 @@ def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:
         CheckpointError: The snapshot belongs to another env, algorithm or network.
     """
     recipe = env_recipe(config)
-    spec = recipe.probe()
+    with watched("start", config.env.timeouts_s, who=f"env {recipe.name!r}"):
+        spec = recipe.probe()
     policy = policy_recipe(config).build(spec)
     who = identity(config, spec, size_of(policy))
     weights = torch.empty(size_of(policy))

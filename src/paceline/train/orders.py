@@ -94,7 +94,7 @@ class Orders:
     def begin(self) -> None:
         """Begin the first episodes, and order every slot."""
         self._renew()
-        self._runtime.run("reset")
+        self.restarts.begin("reset")
         for share in self._shares:
             for into in range(len(self._sets)):
                 self._order(share.worker, into)

@@ -55,7 +55,12 @@ def play(
     loaded = model.load(config, snapshot)
     camera = None if video is None else _Camera(loaded.recipe, video)
     recipe = loaded.recipe if camera is None else camera.recipe
-    evaluator = Evaluator(recipe, loaded.predictor, seed=config.run.seed if seed is None else seed)
+    evaluator = Evaluator(
+        recipe,
+        loaded.predictor,
+        seed=config.run.seed if seed is None else seed,
+        timeouts_s=config.env.timeouts_s,
+    )
     try:
         result = evaluator.evaluate(
             episodes, deterministic=deterministic, watch=None if camera is None else camera.look

@@ -100,7 +100,7 @@ class ReplayBatches:
 
     def reset(self) -> None:
         """Begin the first episodes."""
-        self._runtime.run("reset", self._intake.replay.head.tolist())
+        self.restarts.begin("reset", self._intake.replay.head.tolist())
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """Empty: a replay keeps what learning needs."""
@@ -118,6 +118,6 @@ class ReplayBatches:
         self._intake.load(part(state, "replay/"))
         histories: list[History] = self._history.load(part(state, "history/"))
         heads = self._intake.replay.head.tolist()
-        restarted = [env for envs in self._runtime.run("restore", histories, heads) for env in envs]
+        restarted = [env for envs in self.restarts.begin("restore", histories, heads) for env in envs]
         self._intake.strayed(restarted)
         return restarted

@@ -72,7 +72,7 @@ class ReplayStream:
     def reset(self) -> None:
         """Begin the first episodes, and the first orders."""
         self._renew()
-        self._runtime.run("reset", self._intake.replay.head.tolist())
+        self.restarts.begin("reset", self._intake.replay.head.tolist())
         self._order()
 
     def next_batch(self, version: int) -> int:  # noqa: ARG002 - what is replayed has no age

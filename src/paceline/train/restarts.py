@@ -16,6 +16,7 @@ MOST_IN_A_ROW = 3
 """How often one worker is replaced with nothing collected in between, unless said otherwise."""
 BACK_OFF_S, LONGEST_BACK_OFF_S = 0.25, 30.0
 """What goes before the second replacement in a row; doubles from then on."""
+POLL_S = 0.5
 
 
 class Envs(Protocol):
@@ -66,6 +67,31 @@ class Restarts:
             WorkerLost: It was lost too often.
         """
         return self._replace(loss, lambda _worker, _attempt: (command, args))
+
+    def begin(self, command: str, *args: Any) -> list[Any]:
+        """Have all workers put their envs where they begin. One that is lost is replaced, and does so, too.
+
+        Args:
+            command: What puts them there, the same as if it had been done only once.
+            *args: Of the command.
+
+        Returns:
+            What they answered, in worker order.
+
+        Raises:
+            WorkerLost: One was lost too often.
+        """
+        answers: dict[int, Any] = {}
+        workers = range(max(1, self._runtime.num_workers))
+        for worker in workers:
+            self._runtime.post(worker, command, *args)
+        while len(answers) < len(workers):
+            try:
+                answers |= dict(self._runtime.take(POLL_S))
+            except WorkerLost as loss:
+                worker, answer = self.replace(loss, command, *args)
+                answers[worker] = answer
+        return [answers[worker] for worker in workers]
 
     def finish(self, envs: Envs) -> list[Any]:
         """Wait for all workers to do what was started. One that is lost is replaced, and its envs put back.

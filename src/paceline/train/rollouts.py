@@ -107,7 +107,7 @@ class Rollouts:
 
     def reset(self) -> None:
         """Begin the first episodes."""
-        self._runtime.run("reset")
+        self.restarts.begin("reset")
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Where collection is, for a checkpoint."""
@@ -133,7 +133,7 @@ class Rollouts:
         if self._trust_env_state and "pickled" in state:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
-        restarted = [env for part in self._runtime.run("restore", histories) for env in part]
+        restarted = [env for part in self.restarts.begin("restore", histories) for env in part]
         self._envs.strayed(restarted)
         return restarted
 

@@ -67,6 +67,11 @@ class EnvConfig:
     """What follows when an env gives NaN or an infinity: raise names the env and ends the run, warn goes on,
     replace puts 0 in its place."""
 
+    @property
+    def timeouts_s(self) -> tuple[float, float]:
+        """How long a start and a step may take."""
+        return self.start_timeout_s, self.env_timeout_s
+
     def __post_init__(self) -> None:
         """Check the ranges."""
         if not self.env:

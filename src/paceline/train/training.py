@@ -121,7 +121,7 @@ class Training:
 
     def evaluator(self) -> Evaluator:
         """An env of its own for the newest weights."""
-        return Evaluator(self.recipe, self.predictor, seed=self.config.run.seed)
+        return Evaluator(self.recipe, self.predictor, seed=self.config.run.seed, timeouts_s=self.config.env.timeouts_s)
 
     def close(self) -> None:
         """End the workers, free the memory. Idempotent."""

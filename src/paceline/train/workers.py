@@ -98,7 +98,7 @@ def lay_out(
     if config.num_workers == "auto":
         total = config.run.budget_steps
         rollouts = None if total is None else total / (shape.n_steps * shape.n_envs)
-        return layouts.choose(program, weights, rollouts=rollouts, common=common)
+        return layouts.choose(program, weights, rollouts=rollouts, common=common, timeouts_s=config.env.timeouts_s)
     # Sequential is one env after another, unless threads are asked for.
     sequential = config.num_workers == 0 and parallel.env_threads == "auto"
     env_threads = 1 if sequential else parallel.env_threads
@@ -171,7 +171,7 @@ def start_workers(
 
 
 def _inline(config: TrainConfig, program: Any, arena: Arena, layout: layouts.Layout) -> InlineRuntime:
-    return InlineRuntime(program, arena, layout.groups, (config.env.start_timeout_s, config.env.env_timeout_s))
+    return InlineRuntime(program, arena, layout.groups, config.env.timeouts_s)
 
 
 def _workers(
@@ -200,4 +200,5 @@ def _workers(
         step_timeout_s=config.env.env_timeout_s,
         hand=hand if isinstance(program, WorkerProgram) else None,
         questions=questions,
+        respawns=True,
     )

@@ -34,7 +34,7 @@ def predictor(spec: EnvSpec, normaliser: ObsNormaliser | None = None, seed: int 
 
 def evaluator(source: Any, *, seed: int = 3, **options: Any) -> Evaluator:
     recipe = EnvRecipe(source=source)
-    return Evaluator(recipe, predictor(recipe.probe()), seed=seed, **options)
+    return Evaluator(recipe, predictor(recipe.probe()), seed=seed, timeouts_s=(60.0, 60.0), **options)
 
 
 def test_episodes_are_the_same_every_time_and_none_of_training() -> None:

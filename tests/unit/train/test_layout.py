@@ -46,12 +46,13 @@ def chosen(
     rollouts: float | None = 1e6,
     env_threads: int | str = "auto",
 ) -> Layout:
-    monkeypatch.setattr(layouts, "measure", lambda program, weights: cost)
+    monkeypatch.setattr(layouts, "measure", lambda *_: cost)
     monkeypatch.setattr(threads, "core_budget", lambda: cores)
     program: Any = SimpleNamespace(
         shape=SimpleNamespace(n_steps=128, groups=groups, group_size=4), env_threads=env_threads
     )
-    return choose(program, 100, rollouts=rollouts, common={**COMMON, "cores": cores, "groups": groups})
+    common = {**COMMON, "cores": cores, "groups": groups}
+    return choose(program, 100, rollouts=rollouts, common=common, timeouts_s=(60.0, 60.0))
 
 
 def test_rows_add_up() -> None:

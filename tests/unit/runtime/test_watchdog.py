@@ -1,0 +1,51 @@
+"""Who hangs is broken off by name; who was only stopped, with all of the process, is not."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from paceline.errors import EnvHung
+from paceline.memory.lines import BEAT
+from paceline.runtime import watchdog
+
+
+def test_what_stands_still_is_broken_off_by_name_and_nothing_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    before, threads = signal.getsignal(signal.SIGUSR2), threading.active_count()
+    with (
+        pytest.raises(EnvHung, match=r"^somebody: no sign of life in `doing` for .* \(limit 0.3 s\).* Try another\."),
+        watchdog.watched("doing", (0.3, 60.0), who="somebody", remedy="Try another."),
+    ):
+        time.sleep(3600.0)
+    assert "time.sleep(3600.0)" in caplog.text, "the stack"
+    assert signal.getsignal(signal.SIGUSR2) == before
+    assert threading.active_count() == threads
+
+
+def test_after_a_start_the_other_limit_counts() -> None:
+    line = np.zeros(8, np.int64)
+    line[BEAT] = 1
+    with pytest.raises(EnvHung, match=r"\(limit 0.3 s\)"), watchdog.watched("doing", (60.0, 0.3), who="", line=line):
+        time.sleep(3600.0)
+
+
+def test_a_process_that_was_stopped_is_not_taken_for_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Ctrl-Z: the clock has gone on, and nobody has moved."""
+    looks, jump_s, real = 0, 0.0, time.perf_counter
+
+    def clock() -> float:
+        nonlocal looks
+        looks += threading.current_thread().name == "watchdog"
+        return real() + jump_s
+
+    monkeypatch.setattr(watchdog, "perf_counter", clock)
+    with watchdog.watched("doing", (2.0, 2.0), who="somebody"):
+        while looks < 2:
+            time.sleep(0.01)
+        jump_s, seen = 3600.0, looks
+        while looks < seen + 2:
+            time.sleep(0.01)
