@@ -5,6 +5,7 @@ Both are part of the result, so no run chooses them by itself; `bench` and `tune
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -84,7 +85,7 @@ class Faster:
 class LearnerSpeeds:
     """What was measured: updates per second of each setting, one entry per round; the current setting first."""
 
-    updates_per_s: dict[LearnerSetting, tuple[float, ...]]
+    updates_per_s: Mapping[LearnerSetting, tuple[float, ...]]
     others_share: float = 0.0
     """Of the machine's cores, what other programs had before it began."""
 

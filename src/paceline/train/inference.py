@@ -189,13 +189,14 @@ class InlineAsker:
     def ask(self, lane: int, server: int) -> None:
         """Nothing: `wait` does it."""
 
-    def wait(self, lane: int) -> None:
-        """Compute the answer."""
+    def wait(self, lane: int) -> float:
+        """Compute the answer, which is no waiting."""
         if (version := int(self._version[0])) != self._seen_version:
             self._renew()
             self._seen_version = version
         chunk, place = self._chunk_of[lane]
         chunk.answer([place])
+        return 0.0
 
     def end(self, lane: int, server: int) -> None:
         """Nothing."""
