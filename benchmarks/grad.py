@@ -22,7 +22,7 @@ import results
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from paceline.insight.bench import iterate
+from paceline.insight.windows import iterate
 from paceline.train.build import build
 from paceline.train.config import TrainConfig
 

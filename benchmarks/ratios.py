@@ -41,7 +41,9 @@ def stepping(rounds: int, window_s: float, n_steps: int) -> dict[str, Ratio]:
     sides = {}
     for name, env in (("cartpole", {"env": "CartPole-v1"}), ("busy", {"env": "paceline/Busy-v0"})):
         config = TrainConfig.from_flat(**env, n_envs=32, n_steps=n_steps, quiet=True)
-        sides[name] = bench(config, num_workers=WORKERS, rounds=rounds, window_s=window_s, tick=_tell(name))
+        sides[name] = bench(
+            config, num_workers=WORKERS, rounds=rounds, window_s=window_s, learner=False, tick=_tell(name)
+        )
     value, spread = sides["cartpole"].ratio("sequential", "limit")
     return {
         "cartpole_parallel": Ratio(*sides["cartpole"].ratio("parallel", "sequential")),

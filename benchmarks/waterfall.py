@@ -24,7 +24,7 @@ import numpy as np
 import results
 from probes import DriverProbe, Probes
 
-from paceline.insight.bench import iterate
+from paceline.insight.windows import iterate
 from paceline.memory.shared import Arena
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime

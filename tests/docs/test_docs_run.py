@@ -29,6 +29,7 @@ from paceline.cli import COMMANDS, main
 from paceline.cli.bench import BenchOptions
 from paceline.cli.cyber import SearchOptions
 from paceline.cli.flags import NoOptions, parse, read
+from paceline.cli.tune import TuneOptions
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -128,7 +129,7 @@ def _short_code(code: str) -> str:
 def _short(words: list[str]) -> list[str]:
     """A command with its budget cut to a few iterations."""
     command, *rest = words
-    if command == "bench":
+    if command in ("bench", "tune"):
         return [command, *_replaced(rest, SHORT_BENCH)]
     if command not in ("train", "train-many"):
         return words
@@ -182,8 +183,8 @@ def test_commands_are_understood(page: Path, tmp_path: Path, monkeypatch: pytest
                 assert rest[0] in SETTINGS
                 if "--resume" not in rest:  # reads the run that an earlier command wrote
                     parse(rest[1:], prog="", description="", algo=rest[0], extra=NoOptions)
-            elif command == "bench":
-                parse(rest, prog="", description="", extra=BenchOptions)
+            elif command in ("bench", "tune"):
+                parse(rest, prog="", description="", extra=BenchOptions if command == "bench" else TuneOptions)
             elif command == "cyber" and rest[0] in ("train", "search"):
                 read(rest[1:], prog="", description="", extra=SearchOptions)
 

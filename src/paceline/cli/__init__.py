@@ -27,6 +27,7 @@ COMMANDS = {
     "verify": ("paceline.cli.verify", "check every byte of a checkpoint or run, and say what is in it"),
     "ls": ("paceline.cli.ls", "list the runs under a folder"),
     "bench": ("paceline.cli.bench", "measure sequential against parallel on this machine"),
+    "tune": ("paceline.cli.tune", "say whether other settings of the learner would be faster on this machine"),
     "check": ("paceline.cli.check", "test this installation"),
 }
 """Where each command lives, and what it is for. A command is a module with `run(argv) -> exit code`."""

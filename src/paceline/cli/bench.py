@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.cli.flags import parse
+from paceline.cli.measured import keep, ticker
 from paceline.errors import ConfigError, check_range
 
 INCONCLUSIVE = 0.10
@@ -23,9 +24,11 @@ class BenchOptions:
     """What `bench` takes besides the settings of a training."""
 
     rounds: int = 5
-    """Windows of each kind: limit, sequential, parallel."""
+    """Windows of each kind: limit, sequential, parallel, learning alone."""
     window_s: float = 3.0
     """Seconds of a window; at least one iteration."""
+    learner: bool = True
+    """Give a window of each round to learning with other grad_shards and learner_threads, and say if one is faster."""
     json: Path | None = None
     """File to write the result to."""
 
@@ -40,29 +43,28 @@ def run(argv: Sequence[str]) -> int:
     config, options = parse(
         argv,
         prog="paceline bench",
-        description="Sequential against parallel training in one run, and both against the machine's limit.",
+        description="Sequential against parallel PPO in one run, and both against the machine's limit.",
         extra=BenchOptions,
     )
     # Only now: torch takes longer to load than all of the above.
     from paceline.insight.bench import bench
-    from paceline.measure.folder import to_json, write_atomic
     from paceline.runtime import threads
 
     asked = config.parallel.num_workers
     workers = min(threads.core_budget(), config.n_groups(image=False)) if asked == "auto" else asked
     if workers == 0:
         raise ConfigError("bench --num-workers 0: the parallel side needs workers. Use --num-workers 2, say.")
-    console, notes = Console(highlight=False), Console(stderr=True, highlight=False)
-
-    def tick(text: str) -> None:
-        notes.print(f"bench: {text}", style="dim")
-
-    result = bench(config, num_workers=workers, rounds=options.rounds, window_s=options.window_s, tick=tick)
+    result = bench(
+        config,
+        num_workers=workers,
+        rounds=options.rounds,
+        window_s=options.window_s,
+        learner=options.learner,
+        tick=ticker("bench"),
+    )
     outcome = result.json()
-    if options.json is not None:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(options.json, to_json(outcome))
-    _show(console, config.env_name, config.n_envs, outcome)
+    keep(outcome, options.json)
+    _show(Console(highlight=False), config.env_name, config.n_envs, outcome)
     sys.stdout.flush()
     return 0
 
@@ -85,3 +87,5 @@ def _show(console: Console, env: str, n_envs: int, outcome: dict[str, Any]) -> N
         ratio, spread = outcome[key], outcome[f"{key}_spread"]
         doubt = "  inconclusive: run again on a quieter machine" if spread > INCONCLUSIVE * ratio else ""
         console.print(f"{what}: {ratio:.2f} ± {spread:.2f} (median of {len(outcome['limit_windows'])} rounds){doubt}")
+    if outcome["learner"] and outcome["learner"]["hint"]:
+        console.print(outcome["learner"]["hint"], soft_wrap=True)

@@ -37,8 +37,8 @@ class Asking(Protocol):
     def ask(self, lane: int, server: int) -> None:
         """The lane's question is in the arena."""
 
-    def wait(self, lane: int) -> None:
-        """Return when its answer is."""
+    def wait(self, lane: int) -> float:
+        """Return when its answer is; how many seconds nothing was done for that."""
 
     def end(self, lane: int, server: int) -> None:
         """The lane will ask nothing more for now."""
@@ -101,7 +101,7 @@ class RemoteActor:
 
     def __init__(self, lane: LaneShare, server: int, mailbox: Mailbox) -> None:
         self._lane, self._server, self._mailbox = lane.first_group, server, mailbox
-        self._asked = False
+        self._asked, self._waited_s = False, 0.0
         self.asker: Asking | None = None
         """Set before the first question."""
 
@@ -116,9 +116,14 @@ class RemoteActor:
         """What the policy makes of `obs`, which may have been asked already."""
         if not self._asked:
             self.ask(obs)
-        self._connected().wait(self._lane)
+        self._waited_s += self._connected().wait(self._lane)
         self._asked = False
         return self._mailbox.params, self._mailbox.value
+
+    def waited_s(self) -> float:
+        """Seconds of doing nothing but wait since this was last asked."""
+        waited_s, self._waited_s = self._waited_s, 0.0
+        return waited_s
 
     def rest(self) -> None:
         """Ask nothing more for now."""
@@ -170,8 +175,8 @@ class InterleavedCollectors:
                 except StopIteration as done:
                     env_s += done.value
                     going.remove(rows)
-        total_s = perf_counter() - began
-        return CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s)
+        total_s, waiting_s = perf_counter() - began, sum(actor.waited_s() for actor in self._actors)
+        return CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s, waiting_s=waiting_s)
 
     def close(self) -> None:
         """Close the envs."""

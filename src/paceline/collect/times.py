@@ -14,6 +14,13 @@ class CollectTimes:
     total_s: float
     learn_s: float = 0.0
     """Computing gradients, since the rollout before."""
+    waiting_s: float = 0.0
+    """Of `inference_s`, doing nothing until whoever runs the policy had answered."""
+
+    @property
+    def busy_s(self) -> float:
+        """What the worker itself was at work."""
+        return self.env_s + self.inference_s - self.waiting_s + self.learn_s
 
     def plus(self, other: CollectTimes) -> CollectTimes:
         """Both together."""
@@ -22,4 +29,5 @@ class CollectTimes:
             self.inference_s + other.inference_s,
             self.total_s + other.total_s,
             self.learn_s + other.learn_s,
+            self.waiting_s + other.waiting_s,
         )

@@ -172,6 +172,10 @@ class Lane:
         if isinstance(self._actor, RemoteActor):
             self._actor.asker = asker
 
+    def waited_s(self) -> float:
+        """Seconds of doing nothing but wait for the policy since this was last asked."""
+        return self._actor.waited_s() if isinstance(self._actor, RemoteActor) else 0.0
+
     def _say_surprise(self, start: int, judged: list[Any], judge: Judge) -> None:
         """How far the value of each action was from what followed, by the weights that acted."""
         params, value = self._actor(self._now.obs)
@@ -228,8 +232,9 @@ class TransitionCollector:
             count, seconds = lane.collect(head, stint)
             rows += [count] * lane.groups
             env_s += seconds
-        total_s = perf_counter() - began
-        return Written(rows, CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s))
+        total_s, waiting_s = perf_counter() - began, sum(lane.waited_s() for lane in self._lanes)
+        times = CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s, waiting_s=waiting_s)
+        return Written(rows, times)
 
     def close(self) -> None:
         """Close the envs."""

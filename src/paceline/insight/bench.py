@@ -1,19 +1,25 @@
 """Sequential against parallel in one run, and against the machine's own limit.
 
 Windows alternate (limit, sequential, parallel, limit, ...), so that a noisy machine hits all three alike. What is
-reported is the median of the ratios inside each round, with their spread.
+reported is the median of the ratios inside each round, with their spread. A fourth window of each round goes to
+learning alone, by this and other settings of the learner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from paceline.envs.make_block import make_block
+from paceline.insight.learner_probe import LearnerProbe, nothing_to_try
+from paceline.insight.learner_settings import LearnerSpeeds
+from paceline.insight.windows import iterate, phase_shares, ratio, window
 from paceline.measure.system import tree_memory_mb
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
@@ -23,8 +29,6 @@ from paceline.train.build import build
 from paceline.train.config import TrainConfig
 from paceline.train.program import PRELOAD, WorkerProgram
 from paceline.train.training import Training
-
-PHASES = ("env", "inference", "wait", "learn", "sync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,12 @@ class Bench:
     phases: dict[str, dict[str, float]]
     """Share of the time by phase, sequential and parallel."""
     memory_mb: dict[str, float]
+    learner: LearnerSpeeds | None = None
+    """Of the parallel side, by other settings too, where they were measured."""
 
     def ratio(self, above: str, below: str) -> tuple[float, float]:
         """Median of `above / below` over the rounds, and its spread (half the range between the quartiles)."""
-        ratios = np.array(getattr(self, above)) / np.array(getattr(self, below))
-        low, mid, high = np.percentile(ratios, [25, 50, 75])
-        return float(mid), float((high - low) / 2)
+        return ratio(getattr(self, above), getattr(self, below))
 
     def json(self) -> dict[str, Any]:
         """The result as plain values."""
@@ -69,6 +73,7 @@ class Bench:
             "share_of_limit_spread": of_limit_spread,
             "phases": self.phases["parallel"],
             "phases_sequential": self.phases["sequential"],
+            "learner": None if self.learner is None else self.learner.json(self.phases["parallel"]["learn"]),
         }
 
 
@@ -128,7 +133,13 @@ class BareLoop:
 
 
 def bench(
-    config: TrainConfig, *, num_workers: int, rounds: int, window_s: float, tick: Callable[[str], None] = lambda _: None
+    config: TrainConfig,
+    *,
+    num_workers: int,
+    rounds: int,
+    window_s: float,
+    learner: bool = True,
+    tick: Callable[[str], None] = lambda _: None,
 ) -> Bench:
     """Measure.
 
@@ -137,65 +148,50 @@ def bench(
         num_workers: Of the parallel side.
         rounds: Windows of each kind.
         window_s: Seconds of a window, at least one iteration.
+        learner: Whether to try other settings of the learner too, where that says something.
         tick: Told what is being done.
     """
     sides: dict[str, Training] = {}
     memory: dict[str, float] = {}
-    limit: ProcessRuntime | None = None
-    try:
+    with ExitStack() as undo:
         for name, workers in (("sequential", 0), ("parallel", num_workers)):
             tick(f"starting {name}")
             before = tree_memory_mb()
             sides[name] = training = build(config.merge(num_workers=workers))
+            undo.callback(training.close)
             training.rollouts.reset()
             iterate(training)  # the first iteration loads kernels and touches every page
             memory[name] = tree_memory_mb() - (before if name == "parallel" else 0.0)
-        limit, limit_arena = _limit(sides["parallel"], num_workers)
+        limit = _limit(sides["parallel"], num_workers, undo)
+        probe = None
+        if learner and nothing_to_try(sides["parallel"]) is None:
+            probe = undo.enter_context(closing(LearnerProbe(sides["parallel"])))
         rates: dict[str, list[float]] = {"limit": [], "sequential": [], "parallel": []}
         marks = {name: side.clock.snapshot() for name, side in sides.items()}
         for number in range(rounds):
             tick(f"round {number + 1} of {rounds}")
             rates["limit"].append(sum(steps / seconds for steps, seconds in limit.run("spin", window_s)))
             for name, training in sides.items():
-                rates[name].append(window(training, window_s))
-        phases = {}
-        for name, training in sides.items():
-            spent = training.clock.delta(marks[name]).seconds
-            total = sum(spent.get(phase, 0.0) for phase in PHASES)
-            phases[name] = {phase: spent.get(phase, 0.0) / total for phase in PHASES}
+                rates[name].append(window(partial(iterate, training), window_s))
+            if probe is not None:
+                probe.round(window_s)
         return Bench(
             num_workers,
             tuple(rates["limit"]),
             tuple(rates["sequential"]),
             tuple(rates["parallel"]),
-            phases,
+            {name: phase_shares(side.clock, marks[name]) for name, side in sides.items()},
             memory,
+            None if probe is None else probe.speeds(),
         )
-    finally:
-        if limit is not None:
-            limit.close()
-            limit_arena.close()
-        for training in sides.values():
-            training.close()
 
 
-def _limit(training: Training, num_workers: int) -> tuple[ProcessRuntime, Arena]:
+def _limit(training: Training, num_workers: int, undo: ExitStack) -> ProcessRuntime:
     """As many bare loops as the parallel side has workers."""
     program = training.program
     workers = max(1, num_workers)
     arena = Arena.create(program.fields(1, workers))
-    return ProcessRuntime(BareLoops(program), arena, program.shape.groups, workers, preload=PRELOAD), arena
-
-
-def window(training: Training, seconds: float) -> float:
-    """Train for at least so long, to the end of the iteration; returns steps per second."""
-    began, steps = perf_counter(), training.tracker.steps
-    while perf_counter() - began < seconds:
-        iterate(training)
-    return (training.tracker.steps - steps) / (perf_counter() - began)
-
-
-def iterate(training: Training) -> None:
-    """One rollout, and learn from it."""
-    batch = training.rollouts.collect(training.learner.version)
-    training.learner.update(batch, 0.0)
+    undo.callback(arena.close)
+    loops = ProcessRuntime(BareLoops(program), arena, program.shape.groups, workers, preload=PRELOAD)
+    undo.callback(loops.close)
+    return loops

@@ -73,11 +73,10 @@ class Table(AppendFile):
     """
 
     def __init__(self, path: Path, header: tuple[str, ...], *, step_column: str, resume_steps: int | None) -> None:
-        first = ",".join(header)
         if resume_steps is None or not path.exists():
-            path.write_text(first + "\n", encoding="utf-8")
+            path.write_text(",".join(header) + "\n", encoding="utf-8")
         else:
-            _cut(path, first, header.index(step_column), resume_steps)
+            _cut(path, header, step_column, resume_steps)
         super().__init__(path)
 
     def add_row(self, cells: list[str]) -> None:
@@ -138,25 +137,30 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _cut(path: Path, header: str, column: int, resume_steps: int) -> None:
-    """Drop rows past a step, and a last line that a killed process left unfinished."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    if not lines or lines[0] != header + "\n":
+def _cut(path: Path, header: tuple[str, ...], step_column: str, resume_steps: int) -> None:
+    """Drop rows past a step, and a last line that a killed process left unfinished.
+
+    Columns that an earlier version did not have yet stay empty in its rows.
+    """
+    first, *lines = path.read_text(encoding="utf-8").splitlines(keepends=True) or [""]
+    columns = first.rstrip("\n").split(",")
+    if step_column not in columns or not set(columns) <= set(header):
         raise CheckpointError(
             f"{path}: its columns are not those of this version. Move the file away to resume without its rows."
         )
-    kept = lines[:1]
-    for number, line in enumerate(lines[1:], start=2):
+    kept = [",".join(header) + "\n"]
+    for number, line in enumerate(lines, start=2):
         if not line.endswith("\n"):
             break
         try:
-            steps = int(line.split(",")[column])
-        except (ValueError, IndexError):
+            row = dict(zip(columns, line.rstrip("\n").split(","), strict=True))
+            steps = int(row[step_column])
+        except ValueError:
             raise CheckpointError(
                 f"{path}, line {number}: not a row of this table. Move the file away to resume without its rows."
             ) from None
         if steps <= resume_steps:
-            kept.append(line)
+            kept.append(",".join(row.get(name, "") for name in header) + "\n")
     temporary = path.with_name(f".{path.name}.cut")
     temporary.write_text("".join(kept), encoding="utf-8")
     os.replace(temporary, path)

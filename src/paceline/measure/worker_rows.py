@@ -27,7 +27,7 @@ class Activity:
 
     @property
     def idle(self) -> float:
-        """Waiting: for the slowest worker, for the learner, for a core."""
+        """Waiting: for the slowest worker, for the learner, for the policy where it is elsewhere, for a core."""
         return max(0.0, 1.0 - self.env - self.inference - self.learn)
 
 

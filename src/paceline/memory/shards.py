@@ -40,14 +40,19 @@ class ShardShape:
 
 
 class Shards:
-    """The arrays, as tensors."""
+    """The arrays, as tensors.
 
-    def __init__(self, arena: Arrays) -> None:
+    Args:
+        arena: Shared memory, or a process's own.
+        count: How many shards minibatches are cut into; None takes all there is room for.
+    """
+
+    def __init__(self, arena: Arrays, count: int | None = None) -> None:
         self.samples: Tensor = torch.from_numpy(arena["samples"])  # [N, 4]
         self.order: Tensor = torch.from_numpy(arena["order"])  # [N]  rows of the batch, shuffled
         self._minibatch = arena["minibatch"]
-        self.grads: Tensor = torch.from_numpy(arena["grads"])  # [S, P]
-        self.terms: Tensor = torch.from_numpy(arena["terms"])  # [S, K]
+        self.grads: Tensor = torch.from_numpy(arena["grads"][:count])  # [S, P]
+        self.terms: Tensor = torch.from_numpy(arena["terms"][:count])  # [S, K]
 
     @property
     def minibatch(self) -> tuple[int, int, float, float]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,9 +69,9 @@ class Asker:
         self._lanes[lane, ACTIVE] = 0
         self._wake(server)
 
-    def wait(self, lane: int) -> None:
-        """Return when the lane's question is answered, or when the run is over and nobody will."""
-        line, looks = self._lanes[lane], 0
+    def wait(self, lane: int) -> float:
+        """Return when the lane's question is answered, or when the run is over and nobody will; how long that was."""
+        began, line, looks = perf_counter(), self._lanes[lane], 0
         while line[ANSWERED] != line[ASKED] and not self._line[STOP]:
             if 0 < looks < LONGEST_WAIT_S / LOOK_S:
                 self._line[BEAT] += 1  # it waits for somebody else, who may hang; not for ever, since the server may
@@ -81,6 +82,7 @@ class Asker:
             self._own[ASLEEP] = 0
             self._answered.clear()
         in_order()
+        return perf_counter() - began
 
     def _wake(self, server: int) -> None:
         fence()

@@ -101,7 +101,7 @@ class A3CProgram:
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Everything that workers and driver share."""
         return [
-            *self.plan.fields(weights, workers),
+            *self.plan.collecting(weights, workers),
             *LiveWeights.fields(weights, workers),
             Field.of("moments", (2, weights), np.float32),
             Field.of("moment_steps", (1,), np.float32),

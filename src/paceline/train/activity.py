@@ -31,7 +31,7 @@ def activity(training: Training, usage: Usage) -> list[WorkerActivity]:
     return [
         WorkerActivity(
             times.env_s,
-            times.inference_s,
+            times.inference_s - times.waiting_s,
             None if one is None else one.cpu_percent,
             None if one is None else one.memory_mb,
             times.learn_s,

@@ -82,17 +82,23 @@ class AsyncProgram:
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Everything that workers and driver share."""
-        base, learning = self.base, self._learning()
-        acting = [*Weights.fields(weights)[:1], *base.norms()]
+        learning, acting = self._learning(), [*Weights.fields(weights)[:1], *self.base.norms()]
+        return [
+            *self.collecting(weights, workers),
+            *ShardShape(learning.n_steps * learning.n_envs, self.base.shards, weights, len(TERMS)).fields(),
+            *Snapshots.fields(acting),
+        ]
+
+    def collecting(self, weights: int, workers: int) -> list[Field]:
+        """The same without what the driver needs to learn, and to have workers act with what it learned."""
+        base = self.base
         return [
             *(field for number in range(self.sets) for field in base.shape.fields(f"{number}/")),
-            *learning.fields(LEARNING),
-            *ShardShape(learning.n_steps * learning.n_envs, base.shards, weights, len(TERMS)).fields(),
+            *self._learning().fields(LEARNING),
             *Weights.fields(weights),
             *base.norms(),
             *base.league_fields(weights),
             *base.central_fields(workers),
-            *Snapshots.fields(acting),
             Field.of("begun_version", (max(1, workers), self.sets), np.int64),
             Field.of("episode", (base.shape.n_envs,), np.int64),
             heartbeat_field(workers),

@@ -59,9 +59,8 @@ from paceline.train.program import (
 )
 from paceline.train.rollouts import Rollouts
 from paceline.train.training import Training
-from paceline.train.workers import central_for, lay_out, learner_device, room_on_cluster, start_workers
+from paceline.train.workers import AnyProgram, central_for, lay_out, learner_device, room_on_cluster, start_workers
 
-AnyProgram = WorkerProgram | AsyncProgram | A3CProgram | DQNProgram
 WORKERS_LEARN_ELSEWHERE = (A3CProgram, DQNProgram)
 """Programs whose gradients are not computed from the driver's batches."""
 

@@ -32,6 +32,8 @@ from paceline.nets.normalise import ObsNormaliser
 from paceline.runtime.protocol import Runtime
 from paceline.runtime.questions import ACTIVE, ANSWERED, ASKED, Questions
 from paceline.spec import EnvSpec
+from paceline.train.central import Central
+from paceline.train.program import WorkerProgram
 
 CLOSE_TIMEOUT_S = 2.0
 T = TypeVar("T")
@@ -189,13 +191,14 @@ class InlineAsker:
     def ask(self, lane: int, server: int) -> None:
         """Nothing: `wait` does it."""
 
-    def wait(self, lane: int) -> None:
-        """Compute the answer."""
+    def wait(self, lane: int) -> float:
+        """Compute the answer, which is no waiting."""
         if (version := int(self._version[0])) != self._seen_version:
             self._renew()
             self._seen_version = version
         chunk, place = self._chunk_of[lane]
         chunk.answer([place])
+        return 0.0
 
     def end(self, lane: int, server: int) -> None:
         """Nothing."""
@@ -287,27 +290,29 @@ class ServedRuntime:
 class Acting(Protocol):
     """What a worker's program says of acting."""
 
-    base: Any
-    """The `WorkerProgram` that it is, or that it is built around."""
+    @property
+    def base(self) -> WorkerProgram:
+        """What it is, or is built around."""
 
     def acting(self, arena: Arena) -> tuple[Callable[[str], NDArray[Any]], Callable[[], object]]:
         """The weights and statistics to act with, by name; and what takes over the newest."""
 
 
 def chunks_of(
-    program: Acting, arena: Arena, lanes: Sequence[LaneShare], every: int = 1, first: int = 0
+    program: Acting, central: Central, arena: Arena, lanes: Sequence[LaneShare], every: int = 1, first: int = 0
 ) -> tuple[list[Chunk], Callable[[], None]]:
     """Chunks of a run with their policies, and what has those take over the newest weights.
 
     Args:
         program: The workers'.
+        central: How they are answered.
         arena: Shared memory.
         lanes: All of them.
         every: Only every so-manieth chunk, which acts with a copy of the weights of its own;
         first: from this one on.
     """
     base = program.base
-    central, spec, size = base.central, base.shape.spec, base.shape.group_size
+    spec, size = base.shape.spec, base.shape.group_size
     arrays, renew_arrays = program.acting(arena)
     on_devices: list[DeviceActor] = []
     chunks = []
@@ -338,16 +343,23 @@ def chunks_of(
     return chunks, renew
 
 
-def serve(program: Acting, arena: Arena, runtime: Runtime, questions: Questions, lanes: Sequence[LaneShare]) -> Runtime:
+def serve(
+    program: Acting,
+    central: Central,
+    arena: Arena,
+    runtime: Runtime,
+    questions: Questions,
+    lanes: Sequence[LaneShare],
+) -> Runtime:
     """Have the driver answer what these workers ask."""
-    central, lines = program.base.central, arena["heartbeat"]
+    lines = arena["heartbeat"]
     servers, renewals = [], []
 
     def stop_workers() -> None:
         lines[:, STOP] = 1
 
     for number in range(len(central.devices)):
-        chunks, renew = chunks_of(program, arena, lanes, len(central.devices), number)
+        chunks, renew = chunks_of(program, central, arena, lanes, len(central.devices), number)
         if not chunks:
             break
         renewals.append(renew)

@@ -232,7 +232,7 @@ class Keeper:
         wall_s = clock.elapsed_s
         iteration_s = wall_s - self._wall_s
         times = training.rollouts.times
-        busy_s = sum(one.env_s + one.inference_s + one.learn_s for one in times) / max(1, len(times))
+        busy_s = sum(one.busy_s for one in times) / max(1, len(times))
         workers, moved = training.layout.num_workers, training.runtime.bytes_up
         usage = self._system.sample()
         self._tell_growth(usage)

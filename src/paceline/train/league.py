@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import gymnasium as gym
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from paceline.collect.selfplay import GameBlock, Opponents, best_move, sampled_move
 from paceline.envs.games.env import GameEnv
@@ -24,6 +25,7 @@ from paceline.measure.episodes import EpisodeTracker
 from paceline.memory.parts import part, under
 from paceline.memory.pool import DRAW, EMPTY, WIN, OpponentPool
 from paceline.memory.shared import Arena, Field
+from paceline.memory.slot_shape import SlotShape
 from paceline.memory.weights import Weights
 from paceline.nets.actor import Actor, actor_for
 from paceline.nets.flat import bind
@@ -41,6 +43,29 @@ FADING = 0.99
 """What an update leaves of the results before it."""
 RECENT = 0.7
 """Each older snapshot is met this much as often as the one after it."""
+
+
+class NetworkRecipe(Protocol):
+    """How to build the policy's network."""
+
+    def build(self, spec: EnvSpec) -> nn.Module:
+        """A fresh one."""
+
+
+class Handed(Protocol):
+    """What a league needs to know of a worker's program."""
+
+    @property
+    def shape(self) -> SlotShape:
+        """Groups and their size, and what envs show."""
+
+    @property
+    def policy(self) -> NetworkRecipe:
+        """What snapshots are of."""
+
+    @property
+    def seed(self) -> int:
+        """The run's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,13 +104,13 @@ class LeagueRecipe:
         names = (*self.names, SELF) if self.self_share else self.names
         return ("elo", "snapshots", *(f"win_rate_{name}" for name in names))
 
-    def block(self, arena: Arena, share: Share, program: Any) -> GameBlock:
+    def block(self, arena: Arena, share: Share, program: Handed) -> GameBlock:
         """The boards of a worker's groups.
 
         Args:
             arena: Shared memory.
             share: The groups.
-            program: A `WorkerProgram`: what else a worker is handed.
+            program: What else a worker is handed.
         """
         size, spec, pool = program.shape.group_size, program.shape.spec, OpponentPool(arena)
         first, n = share.first_group * size, share.groups * size
@@ -101,7 +126,7 @@ class LeagueRecipe:
         return GameBlock(game, opponents, seed=program.seed, first_env=first, group_size=size, episode=episode)
 
 
-def _actor(policy: Any, spec: EnvSpec, pool: OpponentPool, group_size: int, slot: int) -> Actor:
+def _actor(policy: NetworkRecipe, spec: EnvSpec, pool: OpponentPool, group_size: int, slot: int) -> Actor:
     network = policy.build(spec)
     bind(network, torch.from_numpy(pool.weights[slot]))
     return actor_for(network, spec, 1, group_size)

@@ -15,13 +15,16 @@ from paceline.memory.shared import Arena
 from paceline.runtime import threads
 from paceline.runtime.descriptors import make_room
 from paceline.runtime.forkserver import StartMethod, default_start_method
+from paceline.runtime.freight import Freight
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Runtime, shares
+from paceline.runtime.protocol import Program, Runtime, shares
 from paceline.runtime.questions import Questions
 from paceline.runtime.ray_cluster import RayCluster
 from paceline.runtime.ray_runtime import RayRuntime
 from paceline.train import layout as layouts
+from paceline.train.a3c_program import A3CProgram
+from paceline.train.async_program import AsyncProgram
 from paceline.train.central import Central
 from paceline.train.config import TrainConfig
 from paceline.train.dqn_program import DQNProgram
@@ -29,6 +32,9 @@ from paceline.train.freight import SlotFreight
 from paceline.train.inference import InlineAsker, chunks_of, serve
 from paceline.train.program import PRELOAD, WorkerProgram
 from paceline.train.replay_freight import ReplayFreight
+
+AnyProgram = WorkerProgram | AsyncProgram | A3CProgram | DQNProgram
+"""What workers may be handed, by algorithm."""
 
 
 def learner_device(config: TrainConfig) -> torch.device:
@@ -130,7 +136,7 @@ def central_for(config: TrainConfig, groups: int, device: torch.device) -> Centr
 
 def start_workers(
     config: TrainConfig,
-    program: Any,
+    program: AnyProgram,
     arena: Arena,
     layout: layouts.Layout,
     hand: ShardedGradient | None,
@@ -140,7 +146,7 @@ def start_workers(
     """The workers, on this machine or on a cluster; with central inference, and whoever answers them."""
     if cluster is not None:
         return RayRuntime(
-            ReplayFreight(program, weights) if isinstance(program, DQNProgram) else SlotFreight(program, weights),
+            _freight(program, weights),
             arena,
             layout.groups,
             cluster,
@@ -152,11 +158,11 @@ def start_workers(
             on_node_loss=config.parallel.on_node_loss,
         )
     central = program.base.central
-    if central is None:
+    if central is None or isinstance(program, A3CProgram):
         return _workers(config, program, arena, layout, hand)
     lanes = [lane for share in shares(layout.groups, layout.num_workers) for lane in central.lanes(share)]
     if layout.num_workers == 0:
-        chunks, renew = chunks_of(program, arena, lanes)
+        chunks, renew = chunks_of(program, central, arena, lanes)
         inline = _inline(config, program, arena, layout)
         inline.connect(InlineAsker(chunks, renew, arena["version"]))
         return inline
@@ -165,18 +171,25 @@ def start_workers(
         undo.callback(questions.close)
         workers = _workers(config, program, arena, layout, hand, questions)
         undo.callback(workers.close)
-        served = serve(program, arena, workers, questions, lanes)
+        served = serve(program, central, arena, workers, questions, lanes)
         undo.pop_all()
     return served
 
 
-def _inline(config: TrainConfig, program: Any, arena: Arena, layout: layouts.Layout) -> InlineRuntime:
+def _freight(program: AnyProgram, weights: int) -> Freight:
+    """What nodes of a cluster are handed, told, and bring."""
+    if isinstance(program, A3CProgram):
+        raise TypeError("workers of a3c change shared weights in place, which needs one machine")
+    return ReplayFreight(program, weights) if isinstance(program, DQNProgram) else SlotFreight(program, weights)
+
+
+def _inline(config: TrainConfig, program: Program, arena: Arena, layout: layouts.Layout) -> InlineRuntime:
     return InlineRuntime(program, arena, layout.groups, config.env.timeouts_s)
 
 
 def _workers(
     config: TrainConfig,
-    program: Any,
+    program: Program,
     arena: Arena,
     layout: layouts.Layout,
     hand: ShardedGradient | None,

@@ -10,7 +10,8 @@ import pytest
 
 from paceline.cli import bench as command
 from paceline.errors import ConfigError
-from paceline.insight.bench import PHASES, Bench
+from paceline.insight.bench import Bench
+from paceline.insight.windows import PHASES
 
 
 def test_it_reports_all_three_in_one_run(
@@ -30,6 +31,12 @@ def test_it_reports_all_three_in_one_run(
     assert result["speedup"] == pytest.approx(float(np.median(ratios)))
     assert set(result["phases"]) == set(PHASES)
     assert sum(result["phases"].values()) == pytest.approx(1.0)
+    # Of two rounds nothing is concluded, but all settings have had their windows.
+    learner = result["learner"]
+    assert learner["current"] == {"grad_shards": 1, "learner_threads": 1}
+    assert len(learner["settings"]) > 1
+    assert all(len(one["windows"]) == 2 and one["updates_per_s"] > 0 for one in learner["settings"])
+    assert learner["hint"] is None
     shown = capsys.readouterr().out
     assert "parallel, 2 workers" in shown
     assert "parallel / sequential" in shown

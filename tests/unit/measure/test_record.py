@@ -213,6 +213,21 @@ def test_foreign_table_is_refused_by_name(folder: RunFolder, content: str | None
         Record(folder, resume_steps=100)
 
 
+def test_a_table_of_an_earlier_version_gets_the_columns_it_lacks(folder: RunFolder) -> None:
+    with Record(folder) as record:
+        for number in range(1, 4):
+            record(iteration(number, parallel={"bytes_per_step": 7.0, "dropped_steps": 2.0}))
+    path = folder / "progress.csv"
+    newest = rows(path)
+    old = [name for name in newest[0] if name != "parallel/bytes_per_step"]
+    path.write_text(
+        "".join(",".join(cells) + "\n" for cells in [old, *([row[name] for name in old] for row in newest)])
+    )
+    with Record(folder, resume_steps=200) as record:
+        record(iteration(3, parallel={"bytes_per_step": 7.0, "dropped_steps": 2.0}))
+    assert rows(path) == [*({**row, "parallel/bytes_per_step": ""} for row in newest[:2]), newest[2]]
+
+
 def test_rows_wait_for_the_flush(folder: RunFolder) -> None:
     record = Record(folder, flush_s=3600.0)
     record(iteration(1), ended(5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from paceline import A3C, APPO, IMPALA
 from paceline.errors import CheckpointError, ConfigError
 from paceline.train import checkpoint
+from paceline.train.build import build
 from paceline.train.config import TrainConfig
 from paceline.train.run import Run, train
 
@@ -31,6 +33,13 @@ SMALL: dict[str, Any] = {
 
 def config(algo: str, **settings: Any) -> TrainConfig:
     return TrainConfig.from_flat(**{"algo": algo, **SMALL, **settings})
+
+
+def test_a3c_reserves_nothing_that_only_a_learning_driver_needs() -> None:
+    with closing(build(config("a3c", num_workers=0))) as training:
+        held = {field.name for field in training.arena.fields}
+    assert {"live", "0/reward", "learning/reward"} <= held
+    assert held.isdisjoint({"samples", "order", "grads", "terms", "snapshots"})
 
 
 @pytest.mark.parametrize("algo", ALGOS)

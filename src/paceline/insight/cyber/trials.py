@@ -9,7 +9,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -38,7 +38,7 @@ class Trained:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
+class Trial(Trained):
     """One workflow, what was expected of it, and what came of it."""
 
     number: int
@@ -49,13 +49,6 @@ class Trial:
     deviation: float | None
     upper: float | None
     """The bound that it was chosen by."""
-    reward: float
-    compliance: float | None
-    fixes: float | None
-    episodes: int
-    steps: int
-    wall_s: float
-    stop_reason: str
     folder: str
     """Of its run, inside the search's."""
 
@@ -65,7 +58,10 @@ class Trial:
         return self.stop_reason.startswith("callback")
 
 
-COLUMNS = tuple(item.name for item in fields(Trial))
+_TRAINED = tuple(item.name for item in fields(Trained))
+_OWN = tuple(item.name for item in fields(Trial) if item.name not in _TRAINED)
+COLUMNS = (*_OWN[:-1], *_TRAINED, _OWN[-1])
+"""Of search.csv: what was tried, what came of it, and where."""
 
 
 def write_trials(folder: Path, trials: Sequence[Trial], about: Mapping[str, Any]) -> None:
@@ -73,10 +69,11 @@ def write_trials(folder: Path, trials: Sequence[Trial], about: Mapping[str, Any]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for trial in trials:
-        writer.writerow(["" if value is None else value for value in asdict(trial).values()])
+    rows = [{name: getattr(trial, name) for name in COLUMNS} for trial in trials]
+    for row in rows:
+        writer.writerow(["" if value is None else value for value in row.values()])
     write_atomic(folder / CSV, text.getvalue())
-    write_atomic(folder / JSON, to_json({**about, "trials": [asdict(trial) for trial in trials]}))
+    write_atomic(folder / JSON, to_json({**about, "trials": rows}))
 
 
 def read_trials(folder: Path) -> list[Trial]:

@@ -1,0 +1,177 @@
+"""Learning alone, by several settings in turns: one crew of workers without envs, and one batch for all of them.
+
+    training: a rollout, weights ──copied──► arena of the probe ──► setting in turn: learner ──► shards ──► crew
+
+The workers, the driver's own hand and the learner are those of a real training. The learning rate is too small to
+move a weight, so that every update does the same work.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import psutil
+
+from paceline.algos.ppo import PPOLearner
+from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient, WorkersGradients
+from paceline.algos.settings import PPOConfig
+from paceline.algos.targets import GAETargets
+from paceline.insight.learner_settings import LearnerSetting, LearnerSpeeds, alternatives
+from paceline.insight.windows import window
+from paceline.measure.clock import Clock
+from paceline.memory.shards import Shards
+from paceline.memory.shared import Arena, Field
+from paceline.memory.slot_copies import copy_rollout
+from paceline.ops.adam import FlatAdam
+from paceline.runtime import threads
+from paceline.runtime.inline import InlineRuntime
+from paceline.runtime.process import ProcessRuntime
+from paceline.runtime.protocol import Runtime, Share
+from paceline.train.program import PRELOAD, WorkerProgram
+from paceline.train.training import Training
+
+STANDSTILL = 1e-12
+"""A learning rate."""
+LOOK_S = 0.3
+"""How long to look at what other programs take."""
+
+
+def nothing_to_try(training: Training) -> str | None:
+    """Why learning alone would say nothing about this training; None where it does."""
+    settings = training.config.training
+    if not isinstance(settings, PPOConfig):
+        return f"{training.config.run.algo} has no gradients that workers share"
+    if settings.pipeline:
+        return "in a pipeline envs are stepped while it learns, and learning alone is another thing"
+    if training.config.parallel.runtime == "ray":
+        return "on a cluster the driver computes gradients alone"
+    if training.device.type != "cpu":
+        return f"a learner on {training.device.type} computes minibatches whole"
+    return "with compile each setting has to be compiled first" if training.compiled else None
+
+
+@dataclass(frozen=True, slots=True)
+class GradOnly:
+    """A worker's program that only computes gradients, by whichever setting has its turn."""
+
+    program: WorkerProgram
+    training: PPOConfig
+    settings: tuple[LearnerSetting, ...]
+
+    def fields(self, weights: int, workers: int) -> list[Field]:
+        """What the probe's arena holds."""
+        return [*self.program.fields(weights, workers), Field.of("turn", (1,), np.int64)]
+
+    def __call__(self, arena: Arena, share: Share) -> GradOnlyJob:  # noqa: ARG002 - any worker computes any shard
+        """Build the networks inside the worker."""
+        gradients = {
+            count: self.program.gradient_of(arena.__getitem__, replace(self.training, learner_threads=count))
+            for count in {setting.learner_threads for setting in self.settings}
+        }
+        return GradOnlyJob(self, arena, gradients)
+
+
+class GradOnlyJob:
+    """The role GRAD, and no envs."""
+
+    def __init__(self, plan: GradOnly, arena: Arena, gradients: dict[int, PPOGradient]) -> None:
+        slots, self._turn = plan.program.slots(arena), arena["turn"]
+        self._sharded = [
+            ShardedGradient(gradients[setting.learner_threads], slots, Shards(arena, setting.grad_shards))
+            for setting in plan.settings
+        ]
+
+    def work(self, shard: int) -> None:
+        """One shard of a minibatch."""
+        self._sharded[self._turn[0]](shard)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class LearnerProbe:
+    """Measures the settings of a training's learner beside it. Owns workers and memory: close it.
+
+    Args:
+        training: Has collected a rollout; `nothing_to_try` has found nothing. It is only read.
+    """
+
+    def __init__(self, training: Training) -> None:
+        config, program, workers = training.config.training, training.program, training.runtime.num_workers
+        if not isinstance(config, PPOConfig):
+            raise TypeError(f"{type(config).__name__}: nothing_to_try says why")
+        weights, rows = len(training.weights.vector), training.config.shard_rows(1)
+        cores = threads.core_budget()
+        current = LearnerSetting(program.shards, config.learner_threads)
+        hands = min(cores, workers + 1)
+        self.settings = alternatives(current, rows=rows, weights=weights, hands=hands, cores=cores)
+        most = max(setting.grad_shards for setting in self.settings)
+        still = replace(config, learning_rate=STANDSTILL)
+        plan = GradOnly(replace(program, shards=most, central=None, league=None), still, self.settings)
+        self._others_share = psutil.cpu_percent(interval=LOOK_S) / 100  # the training rests
+        with ExitStack() as undo:
+            arena = Arena.create(plan.fields(weights, workers))
+            undo.callback(arena.close)
+            for name in ("weights", *(field.name for field in program.norms())):
+                arena[name][...] = training.arena[name]
+            slots = plan.program.slots(arena)
+            copy_rollout(program.slots(training.arena), into=slots)
+            self._batch, self._turn = slots.trajectory(0), arena["turn"]
+            runtime = _crew(plan, arena, workers, training)
+            undo.callback(runtime.close)
+            self._learners = [_learner(plan, setting, arena, runtime) for setting in self.settings]
+            self.close = undo.pop_all().close
+        self._rates: list[list[float]] = [[] for _ in self.settings]
+        for number in range(len(self.settings)):
+            self._update(number)  # loads kernels, touches every page
+
+    def round(self, window_s: float) -> None:
+        """A window of each setting, all together about so long."""
+        for number, rates in enumerate(self._rates):
+            rates.append(window(partial(self._update, number), window_s / len(self._rates)))
+
+    def speeds(self) -> LearnerSpeeds:
+        """What was measured so far."""
+        return LearnerSpeeds(dict(zip(self.settings, map(tuple, self._rates), strict=True)), self._others_share)
+
+    def _update(self, number: int) -> int:
+        """Learn from the batch; returns the updates."""
+        self._turn[0], learner = number, self._learners[number]
+        before = learner.n_updates
+        learner.update(self._batch, 0.0)
+        return learner.n_updates - before
+
+
+def _crew(plan: GradOnly, arena: Arena, workers: int, training: Training) -> Runtime:
+    groups, env = plan.program.shape.groups, training.config.env
+    if workers == 0:
+        return InlineRuntime(plan, arena, groups)
+    return ProcessRuntime(
+        plan,
+        arena,
+        groups,
+        workers,
+        start_method=training.config.parallel.start_method,
+        preload=PRELOAD,
+        start_timeout_s=env.start_timeout_s,
+        step_timeout_s=env.env_timeout_s,
+        hand=plan(arena, Share(0, 0, groups)).work,
+    )
+
+
+def _learner(plan: GradOnly, setting: LearnerSetting, arena: Arena, runtime: Runtime) -> PPOLearner:
+    weights = plan.program.weights(arena)
+    return PPOLearner(
+        weights.vector,
+        weights,
+        WorkersGradients(runtime.work, Shards(arena, setting.grad_shards)),
+        Shards(arena),
+        GAETargets(plan.training.gamma, plan.training.gae_lambda),
+        FlatAdam(weights.vector),
+        plan.training,
+        seed=plan.program.seed,
+        clock=Clock(),
+    )

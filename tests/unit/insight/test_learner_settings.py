@@ -1,0 +1,100 @@
+"""What measured speeds say about `grad_shards` and `learner_threads`: pure functions of numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.insight.learner_settings import PAGE, LearnerSetting, LearnerSpeeds, alternatives
+
+CURRENT, OTHER = LearnerSetting(2, 1), LearnerSetting(4, 1)
+
+
+def speeds(**others: list[float]) -> LearnerSpeeds:
+    """The current setting at 10 updates a second, and others by name."""
+    named = {"four": OTHER, "whole": LearnerSetting(1, 1), "threads": LearnerSetting(1, 2)}
+    rounds = len(next(iter(others.values())))
+    return LearnerSpeeds({CURRENT: (10.0,) * rounds, **{named[name]: tuple(each) for name, each in others.items()}})
+
+
+def test_the_fastest_is_named_in_one_line() -> None:
+    found = speeds(four=[13.0, 13.5, 12.5, 13.0, 13.0], whole=[11.0, 11.2, 11.1, 11.0, 10.9])
+    best = found.faster()
+    assert best is not None
+    assert best.setting == OTHER
+    assert best.ratio == pytest.approx(1.3)
+    assert found.hint(0.37) == (
+        "grad_shards 4 would learn 1.30 ± 0.00 times as fast as grad_shards 2 here; learning takes 37 % of the time. "
+        f"It changes the result (see {PAGE}): --grad-shards 4"
+    )
+
+
+def test_both_settings_are_named_where_both_differ() -> None:
+    hint = speeds(threads=[15.0, 15.0, 15.0]).hint(1.0)
+    assert hint is not None
+    assert "grad_shards 1 with learner_threads 2 would learn" in hint
+    assert "as fast as grad_shards 2 with learner_threads 1 here" in hint
+    assert hint.endswith("--grad-shards 1 --learner-threads 2")
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        pytest.param([13.0, 13.0], id="too few rounds"),
+        pytest.param([10.4, 10.4, 10.4, 10.4, 10.4], id="too little to be worth it"),
+        pytest.param([12.0, 10.1, 16.0, 10.1, 14.0], id="within the noise"),
+        pytest.param([13.0, 13.0, 13.0, 13.0, 9.9], id="slower in one round"),
+        pytest.param([7.0, 7.0, 7.0, 7.0, 7.0], id="slower"),
+    ],
+)
+def test_nothing_is_said_of_what_may_be_chance(rates: list[float]) -> None:
+    assert speeds(four=rates).faster() is None
+    assert speeds(four=rates).hint(0.5) is None
+
+
+def test_a_machine_that_changes_pace_between_rounds_is_no_noise() -> None:
+    found = LearnerSpeeds({CURRENT: (10.0, 20.0, 5.0), OTHER: (13.0, 26.0, 6.5)})
+    assert found.speedup(OTHER) == pytest.approx((1.3, 0.0))
+
+
+def test_other_programs_are_mentioned() -> None:
+    rates = {CURRENT: (10.0,) * 3, OTHER: (13.0,) * 3}
+    assert "other programs had 60 % of the cores" in (LearnerSpeeds(rates, others_share=0.6).hint(0.5) or "")
+    assert "other programs" not in (LearnerSpeeds(rates, others_share=0.05).hint(0.5) or "")
+
+
+def test_the_json_has_what_was_measured_and_what_follows() -> None:
+    found = speeds(four=[13.0, 13.0, 13.0]).json(0.25)
+    assert found["current"] == {"grad_shards": 2, "learner_threads": 1}
+    assert found["faster"] == {"grad_shards": 4, "learner_threads": 1}
+    assert found["learn_share"] == 0.25
+    assert [one["updates_per_s"] for one in found["settings"]] == [10.0, 13.0]
+    assert found["settings"][1]["speedup"] == pytest.approx(1.3)
+    assert speeds(four=[10.0, 10.0, 10.0]).json(0.25)["faster"] is None
+
+
+def pairs(current: LearnerSetting = CURRENT, **sizes: int) -> list[tuple[int, int]]:
+    sizes = {"rows": 1024, "weights": 10_000, "hands": 2, "cores": 2, **sizes}
+    return [(one.grad_shards, one.learner_threads) for one in alternatives(current, **sizes)]
+
+
+def test_what_is_tried_on_two_cores() -> None:
+    assert pairs() == [(2, 1), (1, 1), (1, 2), (4, 1), (8, 1)]
+
+
+def test_shards_that_do_not_divide_the_minibatch_are_not_tried() -> None:
+    assert [count for count, _ in pairs(rows=6)] == [2, 1, 1]
+
+
+def test_threads_need_no_more_than_the_cores() -> None:
+    assert all(threads == 1 for _, threads in pairs(cores=1, hands=1))
+    many = pairs(LearnerSetting(4, 1), cores=8, hands=8)
+    assert {(4, 2), (1, 8)} <= set(many)
+    assert (4, 4) not in many
+
+
+def test_large_networks_are_not_given_more_memory_for_it() -> None:
+    assert max(count for count, _ in pairs(weights=100_000_000)) == 2
+
+
+def test_what_the_config_says_is_always_measured() -> None:
+    assert pairs(LearnerSetting(3, 5))[0] == (3, 5)
