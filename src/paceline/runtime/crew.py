@@ -26,15 +26,15 @@ from paceline.errors import PacelineError, WorkerLost
 from paceline.memory.lines import BEAT
 from paceline.memory.shared import Arena
 from paceline.runtime.forkserver import StartMethod
-from paceline.runtime.freight import Did, Freight, Held, pack, unpack
+from paceline.runtime.freight import Did, Freight, Held, pack, unload
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share, shares
 
 SLICE_S = 0.005
 """How long to listen to workers that do what was posted before looking into the inbox again."""
 
-Loads = Mapping[str, tuple[Hashable, NDArray[np.uint8]]]
-"""What to tell workers, by name: which it is, and its bytes."""
+Loads = Mapping[str, tuple[Hashable, Sequence[NDArray[Any]]]]
+"""What to tell workers, by name: which it is, and its arrays."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,9 +234,9 @@ class Crew:
         self._runtime.post(worker, command, *args)
 
     def _take_in(self, loads: Loads, crew: Sequence[Share]) -> None:
-        for name, (token, buffer) in loads.items():
+        for name, (token, parts) in loads.items():
             if token is None or self._known.get(name) != token:
-                unpack(buffer, self._freight.down(name, self._arena, self._held, crew))
+                unload(parts, self._freight.down(name, self._arena, self._held, crew))
                 self._known[name] = token
 
     def _parcel(

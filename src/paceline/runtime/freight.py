@@ -21,6 +21,7 @@ from paceline.runtime.protocol import Program, Share
 
 Views = Iterable[NDArray[Any]]
 """Arrays to read from or to write into, made one by one."""
+DISAGREE = "arrived, and other ones were expected. Are versions the same?"
 
 
 class Held(NamedTuple):
@@ -91,14 +92,12 @@ class Freight(Protocol):
         """The driver has posted this: note what its workers would, if they saw its arena."""
 
 
-def pack(views: Views, into: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-    """All of them as one buffer: `into`, if that has the right size."""
-    parts = list(views)
-    size, at = sum(part.nbytes for part in parts), 0
-    buffer = into if into is not None and len(into) == size else np.empty(size, np.uint8)
+def pack(views: Views) -> NDArray[np.uint8]:
+    """All of them as one buffer."""
+    parts, at = list(views), 0
+    buffer = np.empty(sum(part.nbytes for part in parts), np.uint8)
     for part in parts:
-        flat = _piece(buffer, at, part)
-        flat[...] = part
+        _piece(buffer, at, part)[...] = part
         at += part.nbytes
     return buffer
 
@@ -118,7 +117,24 @@ def unpack(buffer: NDArray[np.uint8], views: Views) -> None:
     else:
         if at == len(buffer):
             return
-    raise ValueError(f"freight: {len(buffer)} bytes arrived, and other ones were expected. Are versions the same?")
+    raise ValueError(f"freight: {len(buffer)} bytes {DISAGREE}")
+
+
+def unload(parts: Sequence[NDArray[Any]], views: Views) -> None:
+    """Write arrays into them, one by one.
+
+    Raises:
+        ValueError: The two ends disagree on what travels.
+    """
+    left = list(reversed(parts))
+    for view in views:
+        if not left or left[-1].shape != view.shape:
+            break
+        view[...] = left.pop()
+    else:
+        if not left:
+            return
+    raise ValueError(f"freight: arrays of {sum(part.nbytes for part in parts)} bytes {DISAGREE}")
 
 
 def _piece(buffer: NDArray[np.uint8], at: int, like: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Room on the nodes of a Ray cluster: the connection, a placement group, and an actor on each node.
+"""Room on the nodes of a Ray cluster: a placement group, and an actor on each node.
 
     driver ── placement group ── bundle 0: W CPUs of one node ── actor
                               ── bundle 1: W CPUs of another ── actor
@@ -8,45 +8,22 @@ The group keeps its place: when a node is lost, Ray gives its bundle to the next
 
 from __future__ import annotations
 
-import logging
-import os
-import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from paceline.errors import ConfigError, MissingExtra, WorkerError
-from paceline.runtime import threads
+from paceline.errors import ConfigError, WorkerError
+from paceline.runtime.ray_connection import connect, require_ray
 from paceline.runtime.ray_node import RayNode, versions
 
-CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 5.0
 POLL_S = 0.5
-LOOPBACK = "127.0.0.1"
-LOG = logging.getLogger("paceline")
 FEW_BYTES = 64 * 1024
 """Ray itself sends arguments of up to 100 kB with the call."""
-LOCAL_STORE_BYTES = 200 * 2**20
-"""Object store of a Ray that is started here: nothing stays in it for longer than a rollout."""
-
-
-def require_ray() -> Any:
-    """The package.
-
-    Raises:
-        MissingExtra: It is not installed.
-    """
-    if find_spec("ray") is None:
-        raise MissingExtra("--runtime ray", "ray")
-    import ray
-
-    return ray
 
 
 @dataclass(slots=True)
@@ -95,7 +72,7 @@ class RayCluster:
         self._group: Any = None
         self._owned = not self._ray.is_initialized()
         if self._owned:
-            _connect(self._ray, address, workers_per_node)
+            connect(self._ray, address, workers_per_node)
         try:
             self.nodes, self.workers = _room(self._alive(), nodes, workers_per_node, groups)
             self._group = self._reserve(timeout_s)
@@ -154,9 +131,10 @@ class RayCluster:
         """A value for all nodes: a reference to it, which calls take in its place."""
         return self._ray.put(value)
 
-    def put_bytes(self, buffer: NDArray[np.uint8]) -> Any:
-        """The same for bytes; few of them go along with each call, which is quicker than having them fetched."""
-        return buffer.copy() if buffer.nbytes <= FEW_BYTES else self._ray.put(buffer)
+    def put_parts(self, parts: Sequence[NDArray[Any]]) -> Any:
+        """The same for arrays, as they are now; few bytes go along with each call: quicker than having them fetched."""
+        few = sum(part.nbytes for part in parts) <= FEW_BYTES
+        return [part.copy() for part in parts] if few else self._ray.put(list(parts))
 
     def get(self, reference: Any) -> Any:
         """What it stands for; waits."""
@@ -205,68 +183,6 @@ class RayCluster:
                     f"the Ray cluster in {timeout_s:g} s. See `ray status`, or ask for less."
                 )
         return group
-
-
-def _connect(ray: Any, address: str | None, workers: int | None) -> None:
-    quietly: dict[str, Any] = {"logging_level": logging.ERROR, "namespace": "paceline"}
-    if address is None:
-        # Of this machine and for this run alone. CPUs are counted, not pinned.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        with _loopback(ray):
-            ray.init(
-                address="local",
-                num_cpus=max(threads.core_budget(), workers or 1),
-                include_dashboard=False,
-                object_store_memory=LOCAL_STORE_BYTES,
-                _node_ip_address=LOOPBACK,
-                **quietly,
-            )
-        if (address := ray.util.get_node_ip_address()) != LOOPBACK:
-            LOG.warning(
-                "ray: listens on %s, and perhaps on all addresses of this machine; a firewall may help", address
-            )
-        return
-    if address != "auto":
-        _knock(address)
-    try:
-        ray.init(address=address, **quietly)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConfigError(
-            f"ray_address={address!r}: no Ray cluster could be joined there ({error}). The driver has to run on one "
-            "of its nodes: start one with `ray start --head` (or `ray start --address HEAD:6379`), or leave the "
-            "address out."
-        ) from error
-
-
-@contextmanager
-def _loopback(ray: Any) -> Iterator[None]:
-    """Have a Ray that is started inside listen on the loopback address.
-
-    Ray takes that address for a mistake and listens on all, except where it thinks that clusters are not supported.
-    """
-    constants, name = ray._private.ray_constants, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-    supported, variable = constants.ENABLE_RAY_CLUSTER, os.environ.get(name)
-    constants.ENABLE_RAY_CLUSTER, os.environ[name] = False, "0"  # here, and in what it starts
-    try:
-        yield
-    finally:
-        constants.ENABLE_RAY_CLUSTER = supported
-        if variable is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = variable
-
-
-def _knock(address: str) -> None:
-    """Ray itself would wait for minutes."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
-    except OSError as error:
-        raise ConfigError(
-            f"ray_address={address!r}: nobody answers there ({error}). Start the cluster with `ray start --head`, or "
-            "leave the address out."
-        ) from error
 
 
 def _room(alive: Sequence[dict[str, Any]], nodes: int | None, workers: int | None, groups: int) -> tuple[int, int]:

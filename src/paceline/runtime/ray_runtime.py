@@ -12,21 +12,21 @@ is lost takes its workers with it: each is reported dead, and finds a new home w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import cloudpickle
-import numpy as np
-from numpy.typing import NDArray
 
 from paceline.errors import ConfigError, WorkerDied, WorkerError
 from paceline.memory.shared import Arena
 from paceline.runtime.crew import CrewOrder, Said
 from paceline.runtime.forkserver import StartMethod
-from paceline.runtime.freight import Did, Freight, pack, unpack
+from paceline.runtime.freight import Did, Freight, unpack
 from paceline.runtime.protocol import Share
 from paceline.runtime.ray_cluster import RayCluster
+from paceline.runtime.ray_dispatch import Dispatch
 from paceline.runtime.ray_fleet import POLL_S, Fleet, HostedCrew, OnNodeLoss
 
 HEAR_S = 10.0
@@ -67,25 +67,24 @@ class RayRuntime:
             on_node_loss: Whether the nodes that are left take over, or a new one is waited for.
         """
         self.num_workers, self.nodes = cluster.nodes * cluster.workers, cluster.nodes
-        self.bytes_up = self.bytes_down = 0
-        """Moved so far: from nodes, and to them."""
-        self._freight, self._arena, self._cluster, self._hand = freight, arena, cluster, hand
+        self.bytes_up = 0
+        """Moved from nodes so far."""
+        self._freight, self._arena, self._hand = freight, arena, hand
         self._asked, self._commands = NOTHING, 0
         self._results: dict[int, Any] = {}
         self._posted: list[deque[tuple[str, tuple[Any, ...]]]] = [deque() for _ in range(self.num_workers)]
-        self._told: dict[str, tuple[Hashable, Any, int]] = {}  # token, bytes to send and their number, of each load
-        self._buffers: dict[str, NDArray[np.uint8]] = {}  # where each is packed: fresh memory would take longer
+        self._dispatch = Dispatch(freight, arena, cluster)
         self._closed = False
-        self._fleet: Fleet | None = None
-        try:
-            order = partial(
-                CrewOrder,
-                start_method=start_method,
-                preload=tuple(preload),
-                start_timeout_s=start_timeout_s,
-                step_timeout_s=step_timeout_s,
-            )
-            self._fleet = Fleet(
+        order = partial(
+            CrewOrder,
+            start_method=start_method,
+            preload=tuple(preload),
+            start_timeout_s=start_timeout_s,
+            step_timeout_s=step_timeout_s,
+        )
+        with ExitStack() as undo:
+            undo.callback(cluster.close)
+            self.fleet = Fleet(
                 cluster,
                 groups,
                 cluster.put(_packed(freight)),
@@ -94,17 +93,9 @@ class RayRuntime:
                 step_timeout_s=step_timeout_s,
                 on_node_loss=on_node_loss,
             )
-            self._fleet.launch()
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def fleet(self) -> Fleet:
-        """Who is where."""
-        if self._fleet is None:
-            raise WorkerError("ray: the runtime has no nodes.")
-        return self._fleet
+            undo.callback(self.fleet.close)
+            self.fleet.launch()
+            undo.pop_all()
 
     def run(self, command: str, *args: Any) -> list[Any]:
         """Both halves."""
@@ -160,8 +151,9 @@ class RayRuntime:
         for crew in busy:
             if crew.hearing is None:
                 crew.hearing = crew.node.actor.hear.options(concurrency_group="hear").remote(crew.key, HEAR_S)
-            if news := self._loads(crew, "collect", only_news=True):
-                crew.node.actor.renew.remote(crew.key, *news)
+            names, *news = self._dispatch.due(crew, "collect", self._commands, only_news=True)
+            if names:
+                crew.node.actor.renew.remote(crew.key, names, *news)
         hearing = {crew.hearing: crew for crew in busy}
         answers: list[tuple[int, Any]] = []
         for reference in fleet.wait(list(hearing), timeout_s, [crew.node for crew in busy]):
@@ -219,13 +211,9 @@ class RayRuntime:
 
     def close(self) -> None:
         """End all actors. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._fleet is not None:
-            self._fleet.close()
-        else:
-            self._cluster.close()
+        if not self._closed:
+            self._closed = True
+            self.fleet.close()
 
     def _begin(self, crew: HostedCrew) -> None:
         """Have a crew do what was asked; or go on with it, where a worker of it was replaced."""
@@ -241,34 +229,9 @@ class RayRuntime:
         """Have a crew, or one worker of it, do a command; it is told first what it has to know."""
         mine = crew.shares if worker is None else [crew.share(worker)]
         who = () if worker is None else (worker - crew.first,)
-        loads = self._loads(crew, command) or ((),)
+        due = self._dispatch.due(crew, command, self._commands)
         trimmed = self._freight.trimmed(command, args, mine)
-        return getattr(crew.node.actor, method).remote(crew.key, *who, command, trimmed, *loads)
-
-    def _loads(self, crew: HostedCrew, command: str, *, only_news: bool = False) -> tuple[Any, ...]:
-        """Names with tokens, then the bytes, of what a crew has to be told before a command; empty if nothing.
-
-        Args:
-            crew: Whom.
-            command: Before what.
-            only_news: Leave out what is always told.
-        """
-        names, buffers = [], []
-        for load in self._freight.loads(command):
-            token = self._freight.token(load, self._arena, self._commands)
-            if only_news if token is None else crew.tokens.get(load) == token:
-                continue
-            told = self._told.get(load)
-            if told is None or told[0] != token or token is None:
-                buffer = self._buffers[load] = pack(
-                    self._freight.down(load, self._arena, None, ()), self._buffers.get(load)
-                )
-                told = self._told[load] = token, self._cluster.put_bytes(buffer), buffer.nbytes
-            crew.tokens[load] = token
-            self.bytes_down += told[2]
-            names.append((load, token))
-            buffers.append(told[1])
-        return (tuple(names), *buffers) if names else ()
+        return getattr(crew.node.actor, method).remote(crew.key, *who, command, trimmed, *due)
 
     def _take_in(self, said: Said, did: Did, mine: Sequence[Share]) -> None:
         """Put what has arrived where it belongs."""

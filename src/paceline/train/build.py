@@ -36,7 +36,7 @@ from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.runtime import threads
 from paceline.runtime.protocol import Runtime, shares
-from paceline.runtime.ray_cluster import require_ray
+from paceline.runtime.ray_connection import require_ray
 from paceline.runtime.ray_runtime import RayRuntime
 from paceline.runtime.watchdog import watched
 from paceline.spec import Shaping

@@ -105,8 +105,8 @@ class LoopbackCluster:
         answer.set_result(pickle.loads(pickle.dumps(value)))
         return answer
 
-    def put_bytes(self, buffer: Any) -> Future[Any]:
-        return self.put(buffer)
+    def put_parts(self, parts: Any) -> Future[Any]:
+        return self.put(parts)
 
     def get(self, reference: Future[Any]) -> Any:
         return reference.result()

@@ -15,7 +15,7 @@ from tests.unit.runtime.loopback import LoopbackCluster
 
 from paceline.errors import WorkerError
 from paceline.measure.record import Summary
-from paceline.runtime.freight import pack, unpack
+from paceline.runtime.freight import pack, unload, unpack
 from paceline.runtime.ray_fleet import Fleet
 from paceline.train.config import TrainConfig
 from paceline.train.run import Run
@@ -83,6 +83,15 @@ def test_what_is_packed_is_unpacked_also_where_sizes_travel_along() -> None:
     for wrong in (parcel[:-1], np.append(parcel, parcel[:1])):
         with pytest.raises(ValueError, match="freight"):
             unpack(wrong, views(here))
+
+
+def test_arrays_are_written_where_they_belong_if_they_are_those_expected() -> None:
+    there, here = [np.array([3]), np.arange(4.0)], [np.array([0]), np.zeros(4)]
+    unload(there, iter(here))
+    assert [array.tolist() for array in here] == [[3], [0, 1, 2, 3]]
+    for wrong in (there[:1], [*there, there[0]], [there[0], np.array([1.0])]):
+        with pytest.raises(ValueError, match="freight"):
+            unload(wrong, iter(here))
 
 
 @pytest.mark.parametrize(("case", "pipeline"), [(CASE, False), ("Dict observations, action masks", True)])

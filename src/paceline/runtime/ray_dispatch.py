@@ -1,0 +1,52 @@
+"""What nodes have to be told: put into the object store once, and taken from there by all of them.
+
+driver's arena --one copy--> object store --> node 0 --one copy--> its arena
+                                          ==> node 1 --one copy--> its arena
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from paceline.memory.shared import Arena
+from paceline.runtime.freight import Freight
+from paceline.runtime.ray_cluster import RayCluster
+from paceline.runtime.ray_fleet import HostedCrew
+
+
+class Dispatch:
+    """The driver's end of `Freight.down`.
+
+    Args:
+        freight: What there is to tell.
+        arena: Where it stands.
+        cluster: Whose object store.
+    """
+
+    def __init__(self, freight: Freight, arena: Arena, cluster: RayCluster) -> None:
+        self._freight, self._arena, self._cluster = freight, arena, cluster
+        self._sent: dict[str, tuple[Hashable, Any]] = {}  # of each load the newest: its token, and what to send
+
+    def due(self, crew: HostedCrew, command: str, commands: int, *, only_news: bool = False) -> tuple[Any, ...]:
+        """Names with tokens of what a crew has to be told before a command, then each of these loads.
+
+        Args:
+            crew: Whom.
+            command: Before what.
+            commands: How many were started.
+            only_news: Leave out what is always told.
+        """
+        names, parcels = [], []
+        for load in self._freight.loads(command):
+            token = self._freight.token(load, self._arena, commands)
+            if only_news if token is None else crew.tokens.get(load) == token:
+                continue
+            sent = self._sent.get(load)
+            if sent is None or token is None or sent[0] != token:
+                parts = list(self._freight.down(load, self._arena, None, ()))
+                sent = self._sent[load] = token, self._cluster.put_parts(parts)
+            crew.tokens[load] = token
+            names.append((load, token))
+            parcels.append(sent[1])
+        return tuple(names), *parcels
