@@ -195,7 +195,7 @@ def test_with_a_hand_of_its_own_the_driver_does_what_a_dead_worker_had_claimed()
 @pytest.mark.parametrize("kind", ["forkserver", SLOW_SPAWN, "fork"])
 def test_a_dead_worker_is_replaced_and_what_the_others_said_is_kept(kind: str) -> None:
     with running(kind, workers=3) as it:
-        before = it.runtime.pids()
+        before, open_before = it.runtime.pids(), psutil.Process().num_fds()
         os.kill(before[1], signal.SIGKILL)
         it.runtime.start("note", 7)
         with pytest.raises(WorkerDied, match="SIGKILL") as caught:
@@ -203,6 +203,7 @@ def test_a_dead_worker_is_replaced_and_what_the_others_said_is_kept(kind: str) -
         assert caught.value.worker == 1
         assert it.runtime.respawn(1, "echo", "first") == ("first",)
         assert it.runtime.finish() == [1, 1, 1]
+        assert psutil.Process().num_fds() == open_before, "also while the error, and so the old one, is remembered"
         after = it.runtime.pids()
         assert (after[0], after[2]) == (before[0], before[2])
         assert after[1] != before[1]

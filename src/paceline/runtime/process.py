@@ -221,6 +221,7 @@ class ProcessRuntime:
         if self._bells is not None:
             self._bells.forget(worker)
         new = self._workers[worker] = self._new(old.share)
+        old.let_go()
         self._watch()
         self._gather([new], "start", {})
         first: dict[int, Any] = {}

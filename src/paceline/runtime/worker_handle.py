@@ -165,6 +165,11 @@ class WorkerHandle:
         if self._stacks is not None:
             self._stacks.close()
 
+    def let_go(self) -> None:
+        """Close what multiprocessing keeps of one that has ended, too, and do not leave it to the garbage collector."""
+        with suppress(ValueError):  # not even a kill has ended it yet
+            self.process.close()
+
 
 def first_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
     """Those that have said something or ended by then; empty if none has."""
