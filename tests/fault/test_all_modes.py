@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from tests.fault.modes import FAULT, MODES, config
+from tests.fault.modes import ASYNC, EXACT, FAULT, MODES, config
 
 from paceline.errors import EnvError, LearnerError, PacelineError, WorkerError
 from paceline.train import checkpoint
@@ -44,6 +44,14 @@ def test_a_step_that_raises_is_one_error_with_all_that_is_needed(mode: str) -> N
     assert ("Its traceback:" in text) == (mode != "sequential")
 
 
+@pytest.mark.parametrize("mode", PLAIN)
+def test_a_reset_that_raises_says_reset(mode: str) -> None:
+    kwargs = {"mode": "raise_reset", "env_index": 1, "at_episode": 3, "episode_length": 4}
+    text = failure(config(mode, env_kwargs=kwargs), EnvError if mode == "sequential" else WorkerError)
+    assert "env 1 (seed 5, episode 3) raised in reset: RuntimeError: fault in reset, as asked" in text
+    assert ("worker 0 (pid " in text) == (mode != "sequential")
+
+
 @pytest.mark.parametrize(
     ("mode", "what"), [*((mode, "nan_obs") for mode in PLAIN), ("sequential", "nan_reward"), ("dqn", "nan_reward")]
 )
@@ -72,9 +80,10 @@ def test_numbers_that_are_none_may_be_replaced(mode: str, tmp_path: Path) -> Non
     assert "1 numbers that are not finite, the last in env 6; 0 stands" in (tmp_path / "run" / "train.log").read_text()
 
 
-def test_with_a_warning_updates_that_suffer_are_left_out_and_counted() -> None:
+@pytest.mark.parametrize("mode", PLAIN)
+def test_with_a_warning_updates_that_suffer_are_left_out_and_counted(mode: str) -> None:
     kwargs = {"mode": "nan_obs", "env_index": 6, "at_episode": 1}
-    with Run(config("parallel", env_kwargs=kwargs, on_nan="warn", n_epochs=2, batch_size=64)) as run:
+    with Run(config(mode, env_kwargs=kwargs, on_nan="warn")) as run:
         summary = run.go()
         assert np.isfinite(run.training.weights.vector.numpy()).all()
     assert summary.finished
@@ -103,10 +112,11 @@ def test_a_signal_ends_at_a_safe_point_with_a_checkpoint_that_goes_on(mode: str,
     again = settings.merge(resume=True)
     with Run(again, folder=open_folder(again)) as run:
         assert run.training.tracker.steps == summary.steps
+        assert any("began a new episode" in note for note in run.notes) == (mode in ASYNC), "what is not as it was"
         assert run.go(steps=500).steps > summary.steps
 
 
-@pytest.mark.parametrize("mode", ["parallel", "pipeline", "impala", "dqn-async"])
+@pytest.mark.parametrize("mode", PLAIN)
 def test_a_learner_that_raises_leaves_nobody_waiting(mode: str) -> None:
     with Run(config(mode, env_kwargs={})) as run:
         pids = run.training.runtime.pids()
@@ -120,8 +130,9 @@ def test_a_learner_that_raises_leaves_nobody_waiting(mode: str) -> None:
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
 
 
-def test_all_workers_may_die_at_once() -> None:
-    with Run(config("parallel")) as run:
+@pytest.mark.parametrize("mode", [*EXACT, *ASYNC])
+def test_all_workers_may_die_at_once(mode: str) -> None:
+    with Run(config(mode)) as run:
         for pid in run.training.runtime.pids():
             os.kill(pid, signal.SIGKILL)
         summary = run.go()

@@ -58,6 +58,35 @@ def test_where_nobody_waits_a_hung_worker_is_replaced_too(mode: str, how: str, t
     assert notes == [], "all was told"
 
 
+CRASHES = {"exit": "it left with exit code 7", "sys_exit": "SystemExit: 3", "segfault": "killed by SIGSEGV"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "how"),
+    [
+        ("parallel", "segfault"),
+        ("threads", "exit"),
+        ("pipeline", "exit"),
+        ("dqn", "sys_exit"),
+        ("impala", "segfault"),
+        ("a3c", "sys_exit"),
+        ("dqn-async", "exit"),
+    ],
+)
+def test_a_worker_brought_down_by_its_env_is_replaced(mode: str, how: str, tmp_path: Path) -> None:
+    kwargs = {"mode": how, "once": str(tmp_path / "happened"), **HANG}
+    found = go(config(mode, env_kwargs=kwargs, output_dir=tmp_path / "run"))
+    assert found.finished
+    assert found.restarts == 1
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert CRASHES[how] in log
+    assert ("Segmentation fault" in log) == (how == "segfault"), "the dump"
+    assert ('fault.py", line' in log) == (how != "exit"), "its stack"
+    if mode in EXACT:
+        expected = go(config(mode))
+        assert (found.weights_sha256, found.strayed) == (expected.weights_sha256, 0)
+
+
 def test_a_stopped_worker_is_replaced() -> None:
     with Run(config("parallel", env_timeout_s=1.0)) as run:
         os.kill(run.training.runtime.pids()[0], signal.SIGSTOP)

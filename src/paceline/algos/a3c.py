@@ -24,6 +24,9 @@ from paceline.memory.weights import LiveWeights, Weights
 from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.optimiser import Optimiser
 
+SKIPPED = "skipped"
+"""What a worker calls the updates that it has left out, among its statistics of a slot."""
+
 
 class A3CLearner:
     """The driver's part: it learns nothing itself."""
@@ -55,7 +58,7 @@ class A3CLearner:
         self._live, self._weights, self._optimiser = live, weights, optimiser
         self._said, self._progress, self._clock, self._obs_norm = said, progress, clock, obs_norm
         live.vector.copy_(weights.vector)
-        self.bad = BadUpdates()  # none here: workers have their own, and one with too many in a row ends the run
+        self.bad = BadUpdates()  # a sum: workers have their own, and one with too many in a row ends the run
 
     @property
     def version(self) -> int:
@@ -71,6 +74,7 @@ class A3CLearner:
                 self._obs_norm.update({name: leaf[:-1].numpy() for name, leaf in batch.obs.items()}, valid)
             self._weights.publish(self._live.vector)
         said = self._said()
+        self.bad.count += sum(int(one.pop(SKIPPED)) for one in said)
         means = {name: float(np.mean([one[name] for one in said])) for name in said[0]}
         return {**means, "n_updates": float(self.version)}
 

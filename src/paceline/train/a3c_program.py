@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from paceline.algos.a3c import SKIPPED
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import ShardedGradient, WorkersGradients
 from paceline.algos.settings import A3CConfig
@@ -70,7 +71,9 @@ class A3CJob:
         times = self._collector.collect(step, into)
         began = perf_counter()
         copy_columns(self._sets[into], self._columns, into=self._learning, at=0)
+        skipped = self._learner.bad.count
         stats = self._learner.update(self._learning.trajectory(version), float(self._progress[0]))
+        stats[SKIPPED] = float(self._learner.bad.count - skipped)
         return Collected(
             into=into,
             version=version,

@@ -185,16 +185,19 @@ def test_require_match_names_every_difference(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["pathlib.Path.write_bytes", "os.fsync", "os.replace"])
-def test_a_save_that_fails_leaves_the_previous_one(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=repr)
+def test_a_save_that_fails_leaves_the_previous_one(
+    call: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = saved(tmp_path / "one", steps=1)
 
-    def full(*args: Any, **kwargs: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def fails(*args: Any, **kwargs: Any) -> None:
+        raise error
 
-    monkeypatch.setattr(call, full)
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr(call, fails)
+    with pytest.raises(type(error)):
         saved(path, steps=2)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(type(error)):
         saved(tmp_path / "two")
     monkeypatch.undo()
     assert checkpoint.load(path).meta == {"steps": 1}
