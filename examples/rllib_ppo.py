@@ -50,7 +50,10 @@ def main() -> None:
 
     # Called in every actor: an env is made there, from the same words as by `paceline train`.
     register_env(NAME, lambda config: EnvRecipe(source=config["env"], kwargs=dict(config["kwargs"])).make())
-    where: dict[str, Any] = {"address": arguments.address} if arguments.address else {"include_dashboard": False}
+    # Without an address Ray would join whatever cluster runs on this machine.
+    where: dict[str, Any] = {"address": arguments.address or "local"}
+    if not arguments.address:
+        where["include_dashboard"] = False
     ray.init(logging_level="ERROR", **where)
     algorithm = settings(arguments).build_algo()
     try:

@@ -75,7 +75,7 @@ def main() -> None:
     """Build the algorithm, and obey."""
     task, stream = begin()
     register_env("bench", lambda _: Floats(task.env_maker()()) if task.image else task.env_maker()())
-    ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     algorithm = config(task).build_algo()
     gate = task.gate(stream, library=f"ray {ray.__version__}")
     steps = 0

@@ -178,18 +178,20 @@ class Fleet:
                     crew.node.actor.shut.remote(crew.key)
                     self._abandon(crew, f"moves to {coming.name}, which has joined.")
 
+    def await_answer(self, crew: HostedCrew, reference: Any) -> Said | None:
+        """Wait for an answer while the node is alive; see `answer`."""
+        while not self.wait([reference], POLL_S, [crew.node]):
+            pass
+        return self.answer(crew, reference)
+
     def answer(self, crew: HostedCrew, reference: Any) -> Said | None:
-        """What a crew answers; None if it is lost, or one of its workers died.
+        """What a crew answers, once it is there; None if it is lost, or one of its workers died.
 
         Raises:
             WorkerError: Something failed there.
         """
-        try:
-            said: Said = self._cluster.get(reference)
-        except self._cluster.lost as error:
-            self._lose(crew.node, error)
-            return None
-        return said if self._sound(crew, said) else None
+        said: Said | None = self._get(crew, reference)
+        return said if said is not None and self._sound(crew, said) else None
 
     def heard(self, crew: HostedCrew, reference: Any) -> list[Said]:
         """The good of what a crew has heard.
@@ -197,11 +199,7 @@ class Fleet:
         Raises:
             WorkerError: Something failed there.
         """
-        try:
-            heard: list[Said] = self._cluster.get(reference)
-        except self._cluster.lost as error:
-            self._lose(crew.node, error)
-            return []
+        heard: list[Said] = self._get(crew, reference) or []
         return [said for said in heard if self._sound(crew, said)]
 
     def wait(self, references: list[Any], timeout_s: float, nodes: Sequence[Node]) -> list[Any]:
@@ -239,9 +237,7 @@ class Fleet:
         for crew, reference in opening:
             for share in crew.shares:
                 self.home[share.worker] = crew
-            while not self.wait([reference], POLL_S, [crew.node]):
-                pass
-            self.answer(crew, reference)
+            self.await_answer(crew, reference)
 
     def _node(self, bundle: int) -> Node | None:
         """The node of a bundle, started anew if need be; None if the others are to take over."""
@@ -288,6 +284,14 @@ class Fleet:
         self._cluster.kill(node)
         for crew in [crew for crew in self.crews if crew.node is node]:
             self._abandon(crew, f"{node.name} was lost ({type(error).__name__}).")
+
+    def _get(self, crew: HostedCrew, reference: Any) -> Any:
+        """What a reference stands for; None if the node is lost."""
+        try:
+            return self._cluster.get(reference)
+        except self._cluster.lost as error:
+            self._lose(crew.node, error)
+            return None
 
     def _sound(self, crew: HostedCrew, said: Said) -> bool:
         match said.kind:

@@ -174,9 +174,7 @@ class RayRuntime:
         self._posted[worker].clear()
         crew = fleet.home[worker] or fleet.settle(worker)
         reference = self._call(crew, "tell" if worker in crew.new else "respawn", command, args, worker)
-        while not fleet.wait([reference], POLL_S, [crew.node]):
-            pass
-        said = fleet.answer(crew, reference)
+        said = fleet.await_answer(crew, reference)
         crew.new.discard(worker)  # whatever came of it: the next attempt is a new process
         if said is None:
             raise WorkerDied(fleet.lost.get(worker, f"{crew.name}: another worker died."), worker)
