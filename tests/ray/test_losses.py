@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.fault import modes, test_starts
 from tests.golden import test_same_weights as ppo
 from tests.ray.conftest import CPUS, ours
 from tests.ray.test_same_weights import RAY, of_ppo, on
@@ -269,3 +270,10 @@ def test_more_than_there_is_cannot_be_had(cluster: Any, flags: dict[str, int], t
 
     with pytest.raises(ConfigError, match=text), Run(of_ppo("CartPole", **RAY, **flags)):
         pass
+
+
+def test_a_worker_that_is_killed_while_it_starts_is_replaced_on_its_node(cluster: Any, tmp_path: Path) -> None:
+    env = test_starts.flawed(tmp_path, test_starts.killed)
+    found = test_starts.go(modes.config("parallel", env, num_workers="auto", **on(1, 2)))
+    assert (found.restarts, found.strayed) == (2, 0)
+    assert found.weights_sha256 == test_starts.go(modes.config("parallel", env)).weights_sha256
