@@ -32,11 +32,12 @@ class Puppets:
         self.script: deque[Any] = deque()
         self.respawned: list[int] = []
 
-    def run(self, command: str) -> None:
-        assert command == "reset"
-
-    def post(self, worker: int, command: str, step: int, into: int) -> None:
-        self.orders[worker].append((step, into))
+    def post(self, worker: int, command: str, *args: int) -> None:
+        if command == "reset":
+            self.answers.append((worker, None))
+        else:
+            step, into = args
+            self.orders[worker].append((step, into))
 
     def begin(self, worker: int, version: int) -> None:
         """The worker begins its next slot."""
