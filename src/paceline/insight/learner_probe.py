@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 
 import numpy as np
 import psutil
@@ -19,7 +20,7 @@ from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient, WorkersGradients
 from paceline.algos.settings import PPOConfig
 from paceline.algos.targets import GAETargets
-from paceline.insight.learner_settings import LearnerSetting, LearnerSpeeds, alternatives
+from paceline.insight.learner_settings import TURN_S, LearnerSetting, LearnerSpeeds, alternatives, turn_size
 from paceline.insight.windows import window
 from paceline.measure.clock import Clock
 from paceline.memory.shards import Shards
@@ -37,6 +38,8 @@ STANDSTILL = 1e-12
 """A learning rate."""
 LOOK_S = 0.3
 """How long to look at what other programs take."""
+PASSES = 3
+"""Pieces of a setting's window."""
 
 
 def nothing_to_try(training: Training) -> str | None:
@@ -119,19 +122,42 @@ class LearnerProbe:
                 arena[name][...] = training.arena[name]
             slots = plan.program.slots(arena)
             copy_rollout(program.slots(training.arena), into=slots)
-            self._batch, self._turn = slots.trajectory(0), arena["turn"]
+            self._batch, self._turn, self._valid = slots.trajectory(0), arena["turn"], slots.array("valid").reshape(-1)
             runtime = _crew(plan, arena, workers, training)
             undo.callback(runtime.close)
-            self._learners = [_learner(plan, setting, arena, runtime) for setting in self.settings]
+            self._rates: list[list[float]] = [[] for _ in self.settings]
+            self._shorten(plan, arena, runtime, rows)
             self.close = undo.pop_all().close
-        self._rates: list[list[float]] = [[] for _ in self.settings]
+
+    def _shorten(self, plan: GradOnly, arena: Arena, runtime: Runtime, rows: int) -> None:
+        """Have a turn learn from as much of the rollout as is learned from in a moment."""
+        valid, n_epochs = np.flatnonzero(self._valid), plan.training.n_epochs
+
+        def turns_of(epochs: int, minibatches: int) -> None:
+            self._valid[valid[minibatches * rows :]] = False
+            short = replace(plan, training=replace(plan.training, n_epochs=epochs))
+            self._learners = [_learner(short, setting, arena, runtime) for setting in self.settings]
+
+        turns_of(1, 1)
         for number in range(len(self.settings)):
             self._update(number)  # loads kernels, touches every page
+        seconds = 1.0 / window(partial(self._update, 0), TURN_S)
+        self._valid[valid] = True
+        turns_of(*turn_size(seconds, -(-len(valid) // rows), n_epochs))
 
     def round(self, window_s: float) -> None:
-        """A window of each setting, all together about so long."""
-        for number, rates in enumerate(self._rates):
-            rates.append(window(partial(self._update, number), window_s / len(self._rates)))
+        """A window of each setting, all together about so long: in short pieces, so that noise hits all alike."""
+        began, each_s = perf_counter(), window_s / (PASSES * len(self.settings))
+        passes: list[list[float]] = []
+        while not passes or (len(passes) < PASSES and perf_counter() - began < window_s):
+            passes.append([self._piece(number, each_s) for number in range(len(self.settings))])
+        for rates, rate in zip(self._rates, np.mean(passes, axis=0), strict=True):
+            rates.append(float(rate))
+
+    def _piece(self, number: int, seconds: float) -> float:
+        """Updates per second of one setting."""
+        self._update(number)  # wakes everybody: the first after another setting is slower
+        return window(partial(self._update, number), seconds)
 
     def speeds(self) -> LearnerSpeeds:
         """What was measured so far."""

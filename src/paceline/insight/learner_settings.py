@@ -24,6 +24,8 @@ LEAST_GAIN = 0.05
 """What is said to be faster must be so by this much at least."""
 NOISE = 2.0
 """And by this many times the spread of its ratios."""
+TURN_S = 0.2
+"""The least that is measured at a time, where a minibatch does not take longer."""
 QUIET = 0.1
 """Other programs that have more of the cores than this are mentioned."""
 PAGE = "docs/how-to/choose-workers-and-envs.md"
@@ -60,6 +62,18 @@ def alternatives(
         pairs += [(count, each) for each in _doublings(cores) if min(count, hands) * each <= cores]
     others = sorted({LearnerSetting(*pair) for pair in pairs} - {current}, key=lambda one: tuple(asdict(one).values()))
     return current, *others
+
+
+def turn_size(minibatch_s: float, minibatches: int, n_epochs: int) -> tuple[int, int]:
+    """Epochs and minibatches of a turn: as in training, or as many as fit into `TURN_S`.
+
+    Args:
+        minibatch_s: What one takes.
+        minibatches: Of an epoch of training.
+        n_epochs: Of training.
+    """
+    most = max(1, int(TURN_S / minibatch_s))
+    return max(1, min(n_epochs, most // minibatches)), min(minibatches, most)
 
 
 def _words(settings: dict[str, int]) -> str:

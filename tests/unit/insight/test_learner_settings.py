@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.insight.learner_settings import PAGE, LearnerSetting, LearnerSpeeds, alternatives
+from paceline.insight.learner_settings import PAGE, LearnerSetting, LearnerSpeeds, alternatives, turn_size
 
 CURRENT, OTHER = LearnerSetting(2, 1), LearnerSetting(4, 1)
 
@@ -94,6 +94,15 @@ def test_threads_need_no_more_than_the_cores() -> None:
 
 def test_large_networks_are_not_given_more_memory_for_it() -> None:
     assert max(count for count, _ in pairs(weights=100_000_000)) == 2
+
+
+@pytest.mark.parametrize(
+    ("minibatch_s", "expected"),
+    [(0.001, (4, 4)), (0.024, (2, 4)), (0.09, (1, 2)), (5.0, (1, 1))],
+    ids=["as in training", "fewer epochs", "part of an epoch", "one minibatch at least"],
+)
+def test_what_is_learned_in_a_turn_is_short(minibatch_s: float, expected: tuple[int, int]) -> None:
+    assert turn_size(minibatch_s, minibatches=4, n_epochs=4) == expected
 
 
 def test_what_the_config_says_is_always_measured() -> None:

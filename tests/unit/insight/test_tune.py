@@ -10,6 +10,7 @@ import pytest
 
 from paceline.cli import tune as command
 from paceline.errors import ConfigError
+from paceline.insight import learner_probe
 from paceline.insight.learner_probe import LearnerProbe
 from paceline.insight.windows import iterate
 from paceline.train.build import build
@@ -45,6 +46,16 @@ def test_the_training_is_only_read() -> None:
             probe.round(0.01)
             assert all(rate > 0 for rates in probe.speeds().updates_per_s.values() for rate in rates)
         assert {name: value.tobytes() for name, value in training.state().items()} == before
+
+
+def test_a_turn_learns_from_part_of_the_rollout_where_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner_probe, "turn_size", lambda *_: (1, 3))
+    config = TrainConfig.from_flat(env="CartPole-v1", n_envs=8, n_steps=16, batch_size=32, num_workers=0)
+    with closing(build(config)) as training:
+        training.rollouts.reset()
+        iterate(training)
+        with closing(LearnerProbe(training)) as probe:
+            assert [probe._update(number) for number in range(len(probe.settings))] == [3] * len(probe.settings)
 
 
 @pytest.mark.parametrize(
