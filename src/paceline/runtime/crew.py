@@ -3,8 +3,8 @@
     driver  --command, weights-->  crew  --command-->  workers          the same process runtime as on one machine
             <--one buffer--------        <--index----
 
-Nothing here knows how messages travel. One thread does all that touches the workers; whoever has something to ask puts
-it into the inbox and waits.
+Nothing here knows how messages travel. Whoever asks does what is asked, until something is posted: from then on one
+thread does all that touches the workers, and listens to them; whoever has something to ask puts it into the inbox.
 """
 
 from __future__ import annotations
@@ -98,10 +98,9 @@ class Crew:
         except BaseException:
             self._arena.close()
             raise
-        self._thread = threading.Thread(target=self._serve, name="paceline-crew", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
-    # What the driver asks for. Each of these may be called from any thread.
+    # What the driver asks for, one after another; only `hear`, `beats` and `pids` may be called meanwhile.
 
     def do(self, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
         """Have all workers do a command, and wait for them."""
@@ -121,11 +120,11 @@ class Crew:
 
     def post(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> None:
         """Have one worker do a command after what was posted to it before. Does not wait."""
-        self._inbox.put((None, lambda: self._post(worker, command, args, loads)))
+        self._note(lambda: self._post(worker, command, args, loads))
 
     def renew(self, loads: Loads) -> None:
         """Tell workers something, whatever they are at. Does not wait."""
-        self._inbox.put((None, lambda: self._take_in(loads, self._shares)))
+        self._note(lambda: self._take_in(loads, self._shares))
 
     def hear(self, timeout_s: float) -> list[Said]:
         """What was said to what was posted; waits so long for something."""
@@ -145,17 +144,31 @@ class Crew:
 
     def close(self) -> None:
         """End the workers."""
-        self._inbox.put(None)
-        self._thread.join(10.0)
+        if self._thread is not None:
+            self._inbox.put(None)
+            self._thread.join(10.0)
         self._runtime.close()
         self._arena.close()
 
-    # What the crew's own thread does.
+    def _note(self, what: Callable[[], None]) -> None:
+        """Have it done in its turn, by a thread that listens to workers from now on."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="paceline-crew", daemon=True)
+            self._thread.start()
+        self._inbox.put((None, what))
 
     def _ask(self, what: Callable[[], Said]) -> Said:
+        """Have it done, and wait: right here while nobody listens, since every change of threads takes time."""
+        if self._thread is None:
+            try:
+                return what()
+            except Exception as error:
+                return failure(error)
         answer: Future[Said] = Future()
         self._inbox.put((answer, what))
         return answer.result()
+
+    # What is done to workers.
 
     def _serve(self) -> None:
         while True:

@@ -143,7 +143,7 @@ class RayCluster:
     def ready(self, references: Sequence[Any], timeout_s: float) -> list[Any]:
         """Those that are there by then: at least one, or none."""
         found, _ = self._ray.wait(list(references), timeout=timeout_s)
-        if found:
+        if found and len(references) > 1:
             found, _ = self._ray.wait(list(references), num_returns=len(references), timeout=0)
         return list(found)
 

@@ -6,13 +6,22 @@ driver's arena --one copy--> object store --> node 0 --one copy--> its arena
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
 
 from paceline.memory.shared import Arena
 from paceline.runtime.freight import Freight
 from paceline.runtime.ray_cluster import RayCluster
 from paceline.runtime.ray_fleet import HostedCrew
+
+
+class Due(NamedTuple):
+    """What to tell."""
+
+    names: Sequence[tuple[str, Hashable]]
+    """Of each load, with its token."""
+    loads: Sequence[Any]
+    """Arrays, or a reference to them."""
 
 
 class Dispatch:
@@ -28,8 +37,8 @@ class Dispatch:
         self._freight, self._arena, self._cluster = freight, arena, cluster
         self._sent: dict[str, tuple[Hashable, Any]] = {}  # of each load the newest: its token, and what to send
 
-    def due(self, crew: HostedCrew, command: str, commands: int, *, only_news: bool = False) -> tuple[Any, ...]:
-        """Names with tokens of what a crew has to be told before a command, then each of these loads.
+    def due(self, crew: HostedCrew, command: str, commands: int, *, only_news: bool = False) -> Due:
+        """What a crew has to be told before a command.
 
         Args:
             crew: Whom.
@@ -37,7 +46,8 @@ class Dispatch:
             commands: How many were started.
             only_news: Leave out what is always told.
         """
-        names, parcels = [], []
+        names: list[tuple[str, Hashable]] = []
+        loads = []
         for load in self._freight.loads(command):
             token = self._freight.token(load, self._arena, commands)
             if only_news if token is None else crew.tokens.get(load) == token:
@@ -48,5 +58,5 @@ class Dispatch:
                 sent = self._sent[load] = token, self._cluster.put_parts(parts)
             crew.tokens[load] = token
             names.append((load, token))
-            parcels.append(sent[1])
-        return tuple(names), *parcels
+            loads.append(sent[1])
+        return Due(names, loads)

@@ -10,13 +10,30 @@ import platform
 import socket
 from collections.abc import Hashable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, NamedTuple
 
 from paceline.runtime.crew import Crew, CrewOrder, Loads, Said, failure
 from paceline.runtime.worker import set_title
 
-Tokens = Sequence[tuple[str, Hashable]]
-"""Name and token of each load; their bytes follow as arguments of their own, so that Ray fetches them."""
+
+class Call(NamedTuple):
+    """What is asked of a crew, in one argument: Ray pickles each by itself.
+
+    Loads follow as arguments of their own, so that Ray fetches them.
+    """
+
+    key: int
+    """Which crew."""
+    names: Sequence[tuple[str, Hashable]]
+    """Name and token of each load."""
+    command: str = ""
+    args: tuple[Any, ...] = ()
+    worker: int = 0
+    """Of this crew, where one is asked."""
+
+    def named(self, loads: Sequence[Any]) -> Loads:
+        """The loads by name, with their tokens."""
+        return {name: (token, load) for (name, token), load in zip(self.names, loads, strict=True)}
 
 
 class RayNode:
@@ -50,31 +67,29 @@ class RayNode:
         if (crew := self._crews.pop(key, None)) is not None:
             crew.close()
 
-    def do(self, key: int, command: str, args: tuple[Any, ...], tokens: Tokens, *buffers: Any) -> Said:
+    def do(self, call: Call, *loads: Any) -> Said:
         """`Crew.do`."""
-        return self._crews[key].do(command, args, _loads(tokens, buffers))
+        return self._crews[call.key].do(call.command, call.args, call.named(loads))
 
     def finish(self, key: int) -> Said:
         """`Crew.finish`."""
         return self._crews[key].finish()
 
-    def respawn(
-        self, key: int, worker: int, command: str, args: tuple[Any, ...], tokens: Tokens, *buffers: Any
-    ) -> Said:
+    def respawn(self, call: Call, *loads: Any) -> Said:
         """`Crew.respawn`."""
-        return self._crews[key].respawn(worker, command, args, _loads(tokens, buffers))
+        return self._crews[call.key].respawn(call.worker, call.command, call.args, call.named(loads))
 
-    def tell(self, key: int, worker: int, command: str, args: tuple[Any, ...], tokens: Tokens, *buffers: Any) -> Said:
+    def tell(self, call: Call, *loads: Any) -> Said:
         """`Crew.tell`."""
-        return self._crews[key].tell(worker, command, args, _loads(tokens, buffers))
+        return self._crews[call.key].tell(call.worker, call.command, call.args, call.named(loads))
 
-    def post(self, key: int, worker: int, command: str, args: tuple[Any, ...], tokens: Tokens, *buffers: Any) -> None:
+    def post(self, call: Call, *loads: Any) -> None:
         """`Crew.post`."""
-        self._crews[key].post(worker, command, args, _loads(tokens, buffers))
+        self._crews[call.key].post(call.worker, call.command, call.args, call.named(loads))
 
-    def renew(self, key: int, tokens: Tokens, *buffers: Any) -> None:
+    def renew(self, call: Call, *loads: Any) -> None:
         """`Crew.renew`."""
-        self._crews[key].renew(_loads(tokens, buffers))
+        self._crews[call.key].renew(call.named(loads))
 
     def hear(self, key: int, timeout_s: float) -> list[Said]:
         """`Crew.hear`."""
@@ -94,7 +109,3 @@ def versions() -> dict[str, str]:
     except PackageNotFoundError:  # a checkout on the path
         ours = "not installed"
     return {"Python": platform.python_version(), "paceline": ours}
-
-
-def _loads(tokens: Tokens, buffers: Sequence[Any]) -> Loads:
-    return {name: (token, buffer) for (name, token), buffer in zip(tokens, buffers, strict=True)}

@@ -28,6 +28,7 @@ from paceline.runtime.protocol import Share
 from paceline.runtime.ray_cluster import RayCluster
 from paceline.runtime.ray_dispatch import Dispatch
 from paceline.runtime.ray_fleet import POLL_S, Fleet, HostedCrew, OnNodeLoss
+from paceline.runtime.ray_node import Call
 
 HEAR_S = 10.0
 """How long a node listens before it says that nothing was said."""
@@ -151,9 +152,9 @@ class RayRuntime:
         for crew in busy:
             if crew.hearing is None:
                 crew.hearing = crew.node.actor.hear.options(concurrency_group="hear").remote(crew.key, HEAR_S)
-            names, *news = self._dispatch.due(crew, "collect", self._commands, only_news=True)
-            if names:
-                crew.node.actor.renew.remote(crew.key, names, *news)
+            news = self._dispatch.due(crew, "collect", self._commands, only_news=True)
+            if news.names:
+                crew.node.actor.renew.remote(Call(crew.key, news.names), *news.loads)
         hearing = {crew.hearing: crew for crew in busy}
         answers: list[tuple[int, Any]] = []
         for reference in fleet.wait(list(hearing), timeout_s, [crew.node for crew in busy]):
@@ -226,10 +227,10 @@ class RayRuntime:
     ) -> Any:
         """Have a crew, or one worker of it, do a command; it is told first what it has to know."""
         mine = crew.shares if worker is None else [crew.share(worker)]
-        who = () if worker is None else (worker - crew.first,)
         due = self._dispatch.due(crew, command, self._commands)
         trimmed = self._freight.trimmed(command, args, mine)
-        return getattr(crew.node.actor, method).remote(crew.key, *who, command, trimmed, *due)
+        call = Call(crew.key, due.names, command, trimmed, 0 if worker is None else worker - crew.first)
+        return getattr(crew.node.actor, method).remote(call, *due.loads)
 
     def _take_in(self, said: Said, did: Did, mine: Sequence[Share]) -> None:
         """Put what has arrived where it belongs."""

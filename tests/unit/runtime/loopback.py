@@ -71,7 +71,7 @@ class LoopbackActor:
             for answer in self._open:
                 if not answer.done():
                     answer.set_exception(Gone("killed"))
-            self._node.close()
+            self._threads.setdefault("", ThreadPoolExecutor(1)).submit(self._node.close).result()
             for threads in self._threads.values():
                 threads.shutdown(wait=False)
 
