@@ -40,7 +40,7 @@ class Window:
     seconds: float
     cores: float
     """CPU time of all its processes, by the time of the window."""
-    said: Mapping[str, float] = field(default_factory=dict)
+    said: Mapping[str, Any] = field(default_factory=dict)
     """All that it said of it."""
 
     @property

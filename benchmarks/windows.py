@@ -45,7 +45,7 @@ class Windows:
         *,
         rest: Callable[[], object] = lambda: None,
         wake: Callable[[], object] = lambda: None,
-        more: Callable[[], dict[str, float]] = dict,
+        more: Callable[[], dict[str, Any]] = dict,
         **about: Any,
     ) -> None:
         self._stream, self._rest, self._wake, self._more = stream, rest, wake, more

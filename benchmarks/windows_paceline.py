@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
 from importlib import metadata
+from time import perf_counter
 from typing import Any, TextIO
 
 # As the command line does, before numpy and torch are loaded.
@@ -30,12 +32,14 @@ class WindowBudget:
     def __init__(self, training: Training, stream: TextIO) -> None:
         library = f"paceline {metadata.version('paceline')}"
         self._training, self._head_start, self._learn_s = training, 0, 0.0
+        self._marks: list[float] = []
         self._windows = Windows(
             stream, wake=self._wake, more=self._more, library=library, threads=torch.get_num_threads()
         )
 
     def spent(self) -> bool:
         """Whether there are no more windows."""
+        self._marks.append(perf_counter())
         return not self._windows.go_on(self._training.tracker.steps - self._head_start)
 
     def progress(self) -> float:
@@ -53,9 +57,11 @@ class WindowBudget:
                 rollouts._receive(1.0)
         self._head_start += self._training.tracker.steps - before
         self._learn_s = self._clock_learn_s()
+        self._marks = [perf_counter()]
 
-    def _more(self) -> dict[str, float]:
-        return {"learn_s": self._clock_learn_s() - self._learn_s}
+    def _more(self) -> dict[str, Any]:
+        laps_s = [after - before for before, after in itertools.pairwise(self._marks)]
+        return {"learn_s": self._clock_learn_s() - self._learn_s, "laps_s": laps_s}
 
     def _clock_learn_s(self) -> float:
         return self._training.clock.snapshot().seconds.get("learn", 0.0)
