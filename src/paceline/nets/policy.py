@@ -118,6 +118,8 @@ def _construct(
             cls, name = source, getattr(source, "__qualname__", repr(source))
     try:
         module = cls(spec.observation_space, spec.action_space, spec.action.param_size)
+    except ConfigError:  # it says itself what it wants
+        raise
     except Exception as exc:
         raise ConfigError(
             f"policy {name!r}: {name}(observation_space, action_space, param_size={spec.action.param_size}) "
