@@ -27,6 +27,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import numpy as np  # noqa: E402
 import peer_venvs  # noqa: E402
+import psutil  # noqa: E402
 import ray  # noqa: E402
 import results  # noqa: E402
 from contestants import Contestant  # noqa: E402
@@ -154,6 +155,13 @@ class Reader:
         """Nothing to let go of."""
 
 
+def settle(limit_s: float = 30.0) -> None:
+    """Wait until the spare processes are up that Ray starts when an actor has taken one."""
+    deadline = perf_counter() + limit_s
+    while psutil.cpu_percent(interval=1.0) > results.BUSY_PERCENT and perf_counter() < deadline:
+        pass
+
+
 def broadcast(size: int, rounds: int) -> dict[str, list[float]]:
     """Milliseconds from the driver's vector until the workers of both nodes have it; and of a bare round trip.
 
@@ -165,6 +173,7 @@ def broadcast(size: int, rounds: int) -> dict[str, list[float]]:
     runtime = RayRuntime(freight, arena, NODES, room)
     found: dict[str, list[float]] = {"first": [], "read": [], "answer": []}
     fresh = STORE_BYTES // (4 * size) + 1
+    settle()
     try:
         for number in range(fresh + rounds):
             arena["weights"][:] = number + 1
