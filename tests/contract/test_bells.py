@@ -12,7 +12,7 @@ from tests.jobs import GROUPS, Answering, fields
 from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena
 from paceline.runtime import signals
-from paceline.runtime.bells import BOX_BYTES, Linger, bell_fields
+from paceline.runtime.bells import BOX_BYTES, SKIP, Linger, LookOut, bell_fields
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Bells
 
@@ -70,6 +70,22 @@ def test_letters_of_any_size_arrive_and_do_not_linger(kind: str) -> None:
             assert ask(bells, letter) == [letter[::-1]] * len(bells.rings)
 
 
+def test_a_long_letter_does_not_keep_the_driver_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    letter = b"ab" * BOX_BYTES
+    with serving("forkserver") as (_, bells):
+        bells.ring(0, letter)
+        bells.ring(1, b"!hold")
+        assert bells.wait([0], at_least=1, timeout_s=30.0, doing="step") == [0]
+        looks: list[float] = []
+        real = signals.Watch.wait
+        monkeypatch.setattr(signals.Watch, "wait", lambda self, s: looks.append(s) or real(self, s))  # type: ignore[func-returns-value]
+        assert bells.wait([0, 1], at_least=2, timeout_s=0.1, doing="step") == [0]
+        assert len(looks) < 10
+        assert bells.letter(0) == letter[::-1]
+        bells.ring(0, b"!free")
+        assert bells.wait([0, 1], at_least=2, timeout_s=30.0, doing="step") == [0, 1]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_commands_are_obeyed_between_servings(kind: str) -> None:
     with serving(kind) as (runtime, bells):
@@ -125,6 +141,20 @@ def test_lingering_saves_the_signals(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(20):
             ask(bells, b"")
         assert sum(runtime.bells.signals) < sum(bells.rings)
+
+
+def test_a_look_out_in_vain_is_followed_by_rings_without() -> None:
+    look_out = LookOut(1e-9)
+    looked = []
+    for _ in range(2 * SKIP + 2):
+        looked.append(look_out.due())
+        if looked[-1]:
+            look_out.until(lambda: False)
+    assert looked == [True, *[False] * SKIP] * 2
+    look_out.due()
+    look_out.until(lambda: True)
+    assert look_out.due(), "it was not in vain"
+    assert not LookOut(0.0).due()
 
 
 def test_pipes_do_where_there_is_no_eventfd(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,23 +1,169 @@
-"""A thread that owns envs: it constructs, resets, steps and closes them, and nobody else does."""
+"""Threads that own envs: each constructs, resets, steps and closes its own, and nobody else does.
+
+    one thread is given something   through its inbox
+    all do their share              in a march: one system call wakes them, and the last one done wakes the caller
+
+Handing out one inbox after another, the caller holds the interpreter lock while those that it has woken already queue
+for it. Those that march are woken by the kernel, while nobody holds it (docs/adr/0011-threads-for-waiting-envs.md).
+"""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
-from queue import SimpleQueue
+from collections.abc import Callable, Sequence
+from functools import partial
+from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import Any, TypeAlias
+
+from paceline.envs.one_core import OneCore, roaming
 
 Outcome: TypeAlias = tuple[Any, BaseException | None]
 """What a call returned, or raised."""
+Job: TypeAlias = Callable[[], None]
+"""A share of the work. It must not raise."""
+
+CAN_MARCH = hasattr(os, "eventfd")
+"""Elsewhere the inboxes have to do."""
+LOOK_EVERY = 64
+"""Rounds between two looks at whether the threads may stay on one core."""
+CLOSE_TIMEOUT_S = 2.0
+"""How long the end waits for the threads, all together: less than a worker has to end."""
 
 
-class EnvThread(threading.Thread):
+class Team:
+    """Owners of envs: threads, and the caller, who is the last one.
+
+    Args:
+        count: Owners, the caller among them.
+        name: What the threads are called.
+        place: A number that neighbours on the same machine do not share, for the core to begin on.
+    """
+
+    def __init__(self, count: int, name: str, place: int = 0) -> None:
+        self.count, self._core = count, OneCore(place)
+        self._threads = [_Thread(f"{name}-{number}") for number in range(count - 1)]
+        self._round, self._settled, self._marching = _Round(0, ()), True, False
+        # Two gates in turn, so that a quick thread cannot pass one of them twice before a slow one has passed.
+        gates = 2 if CAN_MARCH and count > 1 else 0
+        self._gates = [os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC) for _ in range(gates)]
+
+    def ask(self, owner: int, job: Callable[[], Any]) -> Outcome:
+        """Have an owner do something, and wait for it.
+
+        Raises:
+            TimeoutError: An env of the same thread hangs.
+        """
+        if owner == self.count - 1:
+            return outcome_of(job)
+        if self._threads[owner].stuck:
+            raise TimeoutError("an env of the same thread hangs; both are left behind")
+        self._settle()
+        return self._post(owner, job).get()
+
+    def all(self, jobs: Sequence[Job | None], late_s: float = -1.0, late: Job | None = None) -> None:
+        """Have every owner do its job at the same time; blocks until the slowest is done.
+
+        Args:
+            jobs: One for each owner; None for one that has nothing to do.
+            late_s: How often to call `late`, which says who is waited for. Negative for never.
+            late: Called again and again where others are at their jobs for that long after the caller's own.
+        """
+        *theirs, own = jobs
+        self._settle()
+        self._settled = False
+        if self._gates and None not in theirs:
+            self._march(jobs)
+        else:
+            self._halt()
+            self._round = _Round(self._round.number, jobs)
+            for owner, job in enumerate(theirs):
+                if job is not None:
+                    self._threads[owner].inbox.put(partial(self._round.do, owner))
+        if own is not None:
+            own()
+        while not self._round.wait(late_s):
+            if late is not None:
+                late()
+        self._settled = True
+
+    def look_for_stuck(self) -> None:
+        """Before the end: threads that do not answer within `CLOSE_TIMEOUT_S` are not asked for anything more."""
+        self._settled = True  # as far as it ever will be
+        deadline = perf_counter() + CLOSE_TIMEOUT_S
+        for thread, answer in [(thread, self._post(i, _nothing)) for i, thread in enumerate(self._threads)]:
+            try:
+                answer.get(timeout=max(0.0, deadline - perf_counter()))
+            except Empty:
+                thread.stuck = True
+
+    def end(self) -> None:
+        """End the threads; their envs are closed. What is asked from now on the caller does. May be called twice."""
+        self._halt()
+        for thread in self._threads:
+            thread.inbox.put(None)
+        for thread in self._threads:
+            thread.join(0.0 if thread.stuck else CLOSE_TIMEOUT_S)
+        if not any(thread.is_alive() for thread in self._threads):
+            for gate in self._gates:
+                os.close(gate)
+        self._threads, self._gates, self.count = [], [], 1
+
+    def _settle(self) -> None:
+        """After a call that was interrupted: wait for those that are still at it."""
+        if not self._settled:
+            self._round.wait()
+            self._settled = True
+
+    def _post(self, owner: int, job: Callable[[], Any]) -> SimpleQueue[Outcome]:
+        """Have a thread do something; where the outcome will be."""
+        self._halt()
+        answer: SimpleQueue[Outcome] = SimpleQueue()
+        self._threads[owner].inbox.put(lambda: answer.put(outcome_of(partial(roaming, job))))
+        return answer
+
+    def _march(self, jobs: Sequence[Job | None]) -> None:
+        """Wake all threads for their jobs at once."""
+        if not self._marching:
+            for owner, thread in enumerate(self._threads):
+                thread.inbox.put(partial(self._in_step, owner, self._round.number))
+            self._marching = True
+        self._round = _Round(self._round.number + 1, jobs)
+        if self._round.number % LOOK_EVERY == 1:
+            self._core.look(self._threads)
+        self._open()
+
+    def _halt(self) -> None:
+        """Have the threads look into their inboxes again."""
+        if self._marching:
+            self._marching = False
+            self._round = _Round(self._round.number + 1, ())
+            self._open()
+
+    def _open(self) -> None:
+        os.eventfd_write(self._gates[self._round.number % 2], len(self._threads))
+
+    def _in_step(self, owner: int, passed: int) -> None:
+        """In a thread: do one's share whenever the gate opens, until there is none."""
+        gates = self._gates
+        while True:
+            passed += 1
+            os.read(gates[passed % 2], 8)
+            now = self._round
+            if now.number != passed:
+                continue  # the caller was interrupted, and has had all halt since
+            if not now.jobs:
+                return
+            now.do(owner)
+
+
+class _Thread(threading.Thread):
     """Does what its inbox says until that is None. A daemon: an env that hangs does not keep the process."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self.inbox: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
-        self.done: SimpleQueue[None] = SimpleQueue()
         self.stuck = False
         self.start()
 
@@ -26,21 +172,35 @@ class EnvThread(threading.Thread):
         while (job := self.inbox.get()) is not None:
             job()
 
-    def post(self, job: Callable[[], Any]) -> SimpleQueue[Outcome]:
-        """Have something done; where the outcome will be."""
-        answer: SimpleQueue[Outcome] = SimpleQueue()
-        self.inbox.put(lambda: answer.put(outcome_of(job)))
-        return answer
 
-    def ask(self, job: Callable[[], Any]) -> Outcome:
-        """Have something done, and wait for it.
+class _Round:
+    """Jobs done at the same time, the caller's last."""
 
-        Raises:
-            TimeoutError: The thread is stuck.
-        """
-        if self.stuck:
-            raise TimeoutError("an env of the same thread hangs; both are left behind")
-        return self.post(job).get()
+    __slots__ = ("_all_in", "_count", "_left", "jobs", "number")
+
+    def __init__(self, number: int, jobs: Sequence[Job | None]) -> None:
+        self.number, self.jobs = number, jobs
+        self._left = sum(job is not None for job in jobs[:-1])
+        self._count, self._all_in = threading.Lock(), threading.Lock()
+        if self._left:
+            self._all_in.acquire()
+
+    def do(self, owner: int) -> None:
+        """In a thread: do one's job, and wake the caller if it was the last."""
+        try:
+            job = self.jobs[owner]
+            if job is not None:
+                job()
+        finally:
+            with self._count:
+                self._left -= 1
+                last = self._left == 0
+            if last:
+                self._all_in.release()
+
+    def wait(self, timeout_s: float = -1.0) -> bool:
+        """Until all threads are done, or for so long; whether they are. True once only."""
+        return self._all_in.acquire(timeout=timeout_s)
 
 
 def outcome_of(job: Callable[[], Any]) -> Outcome:
@@ -56,3 +216,7 @@ def result_of(outcome: Outcome) -> Any:
     if outcome[1] is not None:
         raise outcome[1]
     return outcome[0]
+
+
+def _nothing() -> None:
+    pass

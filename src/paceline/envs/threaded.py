@@ -1,6 +1,6 @@
 """Envs that wait rather than compute, stepped at the same time by threads of one worker.
 
-    1. the caller puts a job into every thread's inbox, and takes a share of the envs itself
+    1. the caller wakes the threads, and takes a share of the envs itself
     2. every thread steps its own envs, and resets those that ended; the outcome stays in the env's `_Ahead`
     3. when all are done, `SingleEnvs` walks over the envs as ever, and finds each step taken already
 
@@ -13,18 +13,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from functools import partial
-from queue import Empty, SimpleQueue
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline.envs.block import ActionMap, Finals, History, Watch
-from paceline.envs.env_thread import EnvThread, Outcome, outcome_of, result_of
+from paceline.envs.env_thread import Job, Outcome, Team, outcome_of, result_of
 from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import Env, EnvMaker
+from paceline.envs.one_core import roaming
 from paceline.envs.seeding import episode_seed
 from paceline.memory.lines import Line, Marks
 from paceline.memory.rows import Row
@@ -32,8 +31,6 @@ from paceline.spec import EnvSpec
 
 LONG_S = 0.5
 """Waits beyond this are worth a note of who is waited for."""
-CLOSE_TIMEOUT_S = 2.0
-"""How long `close` waits for the threads, all together: less than a worker has to end."""
 
 
 class ThreadedEnvs:
@@ -65,8 +62,8 @@ class ThreadedEnvs:
         self.episode = episode
         self._marks, self._n = Marks(line, first_env), n
         self._actions = ActionMap(spec)
-        self._threads = [EnvThread(f"envs-{first_env}-{number}") for number in range(min(threads, n) - 1)]
-        owners = [*(thread.ask for thread in self._threads), outcome_of]
+        owners = min(threads, n)
+        team = self._team = Team(owners, f"envs-{first_env}", first_env // n)
         made: list[_Ahead] = []
 
         class Recipe:
@@ -74,7 +71,8 @@ class ThreadedEnvs:
 
             def make(self, *, who: str = "env") -> Any:
                 i = len(made)
-                made.append(_Ahead(owners[i * len(owners) // n], partial(recipe.make, who=who), partial(seed_of, i)))
+                ask = partial(team.ask, i * owners // n)
+                made.append(_Ahead(ask, partial(recipe.make, who=who), partial(seed_of, i)))
                 return made[-1]
 
         def seed_of(i: int, later: int) -> int:
@@ -83,11 +81,12 @@ class ThreadedEnvs:
         try:
             self._envs = SingleEnvs(Recipe(), spec, seed=seed, first_env=first_env, n=n, episode=episode, line=line)
         except BaseException:
-            self._end_threads()
+            self._team.end()
             raise
         self._ahead: list[Any] = made
-        self._step_jobs = self._jobs(owners, _Ahead.step_ahead)
-        self._reset_jobs = self._jobs(owners, _Ahead.reset_ahead)
+        shares = [[env for i, env in enumerate(made) if i * owners // n == owner] for owner in range(owners)]
+        self._step_jobs: list[Job] = [partial(_each, share, _Ahead.step_ahead) for share in shares]
+        self._reset_jobs: list[Job] = [partial(_each, share, _Ahead.reset_ahead) for share in shares]
 
     def reset(self, row: Row) -> None:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
@@ -121,50 +120,21 @@ class ThreadedEnvs:
 
     def close(self) -> None:
         """Close the envs and end the threads. May be called twice, and while a thread is still stepping."""
-        deadline = perf_counter() + CLOSE_TIMEOUT_S
-        for thread, answer in [(thread, thread.post(_nothing)) for thread in self._threads]:
-            try:
-                answer.get(timeout=max(0.0, deadline - perf_counter()))
-            except Empty:
-                thread.stuck = True
+        self._team.look_for_stuck()
         self._envs.close()
-        self._end_threads()
+        self._team.end()
 
-    def _jobs(self, owners: Sequence[Any], do: Callable[[_Ahead], None]) -> list[Callable[[], None]]:
-        """One job per owner: its share of the envs, and a sign to the caller, who needs none from himself."""
-        signs = [*(thread.done for thread in self._threads), None]
-        shares = [[env for env in self._ahead if env.owner is owner] for owner in owners]
-        return [partial(_each, share, do, sign) for share, sign in zip(shares, signs, strict=True)]
-
-    def _all(self, jobs: Sequence[Callable[[], None]]) -> None:
+    def _all(self, jobs: Sequence[Job]) -> None:
         """Have every thread do its job, and do the caller's, at the same time."""
-        for thread, job in zip(self._threads, jobs, strict=False):
-            thread.inbox.put(job)
         self._marks.at(0, self._n)
-        jobs[-1]()
-        # Backwards: who began last mostly ends last, so that the caller wakes up once.
-        for number in reversed(range(len(self._threads))):
-            self._wait_for(number)
+        self._team.all(jobs, LONG_S, self._name_the_slow)
         self._marks.end()
 
-    def _wait_for(self, number: int) -> None:
-        """Wait for one thread. If that takes long, its envs are named, or the one that it is at."""
-        done = self._threads[number].done
-        try:
-            done.get(timeout=LONG_S)
-        except Empty:
-            owner = self._threads[number].ask
-            mine = [i for i, env in enumerate(self._ahead) if env.owner == owner]
-            at = [i for i in mine if self._ahead[i].busy]
-            self._marks.at(*(at[0], 1) if at else (mine[0], len(mine)))
-            done.get()
-
-    def _end_threads(self) -> None:
-        for thread in self._threads:
-            thread.inbox.put(None)
-        for thread in self._threads:
-            thread.join(0.0 if thread.stuck else CLOSE_TIMEOUT_S)
-        self._threads = []
+    def _name_the_slow(self) -> None:
+        """Say which env is waited for."""
+        busy = [i for i, env in enumerate(self._ahead) if env.busy]
+        if busy:
+            self._marks.at(busy[0])
 
 
 class _Ahead:
@@ -197,7 +167,7 @@ class _Ahead:
     def reset_ahead(self, later: int = 0) -> None:
         """In its thread: begin an episode."""
         seed = self._seed_of(later)
-        self._begun = (seed, outcome_of(partial(self.env.reset, seed=seed)))
+        self._begun = (seed, outcome_of(partial(roaming, self.env.reset, seed=seed)))
 
     def step(self, action: Any) -> Any:
         """As the env's own; in its thread now, where it was not stepped ahead."""
@@ -229,13 +199,11 @@ class _Ahead:
         return _itself, (self.env,)
 
 
-def _each(envs: Sequence[_Ahead], do: Callable[[_Ahead], None], done: SimpleQueue[None] | None) -> None:
+def _each(envs: Sequence[_Ahead], do: Callable[[_Ahead], None]) -> None:
     for env in envs:
         env.busy = True
         do(env)
         env.busy = False
-    if done is not None:
-        done.put(None)
 
 
 def _either(terminated: Any, truncated: Any) -> bool:
@@ -244,10 +212,6 @@ def _either(terminated: Any, truncated: Any) -> bool:
         return bool(terminated or truncated)
     except Exception:
         return False
-
-
-def _nothing() -> None:
-    pass
 
 
 def _itself(env: Env) -> Env:

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from paceline.errors import WorkerDied
 from paceline.memory.shared import Arena, Field
 from paceline.runtime.fences import fence, in_order
-from paceline.runtime.signals import Signal, Watch, new_signal
+from paceline.runtime.signals import Signal, Watch, descriptor, new_signal
 
 RUNG, DONE, ASLEEP, REST, SENT, REPLIED = range(6)
 """A line's numbers: rings, answers, whether a signal is needed, whether to stop serving, and the letters' sizes."""
@@ -35,6 +36,10 @@ WANTED = 0
 
 BOX_BYTES = 1 << 20
 """A longer letter takes the pipe."""
+LINGER_S = 5e-4
+"""To be woken takes a tenth of this. Those who look out give way to whoever wants their core."""
+SKIP = 15
+"""After a look-out in vain so many are left out: where rings are further apart, hardly any time is lost to it."""
 LOOK_S = 1.0
 """How often a wait looks at heartbeats, and at least how often it looks for the dead when others are always ready."""
 
@@ -66,12 +71,45 @@ class Linger:
     """How long to look out for a number before going to sleep, in seconds. Only worth it where cores are idle."""
 
     worker_s: float = 0.0
+    """For the next ring."""
     driver_s: float = 0.0
+    """For answers."""
 
     @classmethod
     def fitting(cls, workers: int, cores: int) -> Linger:
-        """Where the driver has a core of its own, nobody is in the way of anybody."""
-        return cls(0.0005, 0.0005) if cores > workers else cls()
+        """Where the driver has a core of its own, nobody is in the way of anybody.
+
+        Where it has none it must not take that of a worker which is still at work; but whoever has answered has a core
+        to itself, and gives way to the driver.
+        """
+        return cls(LINGER_S if cores >= workers else 0.0, LINGER_S if cores > workers else 0.0)
+
+
+class LookOut:
+    """Looks out for something before going to sleep; not every time, where it was in vain.
+
+    Args:
+        most_s: For how long; 0 for never.
+    """
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s, self._skip = most_s, 0
+
+    def due(self) -> bool:
+        """Whether it is worth it this time; to be asked once each time."""
+        if self._skip:
+            self._skip -= 1
+            return False
+        return self._most_s > 0.0
+
+    def until(self, there: Callable[[], bool]) -> None:
+        """Returns when it is there, or when that takes too long."""
+        end = perf_counter() + self._most_s
+        while not there():
+            if perf_counter() >= end:
+                self._skip = SKIP
+                return
+            _give_way()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +126,8 @@ class WorkerBell:
         everyone, driver = [each.data for each in lines[:-1]], lines[-1].data
         line = everyone[worker]
         inbox, outbox = (box.data for box in arena["letters"][worker])
-        watch = Watch([self.bell.waitable, conn])
-        while self._rung(line, watch, conn):
+        watch, look_out = Watch([self.bell.waitable, conn]), LookOut(self.linger_s)
+        while self._rung(line, watch, look_out, conn):
             in_order()
             reply = answer(_read(line[SENT], inbox, conn))
             line[REPLIED] = _write(reply, outbox)
@@ -102,9 +140,10 @@ class WorkerBell:
             if len(reply) > BOX_BYTES:
                 conn.send_bytes(reply)
 
-    def _rung(self, line: memoryview, watch: Watch, conn: Connection) -> bool:
+    def _rung(self, line: memoryview, watch: Watch, look_out: LookOut, conn: Connection) -> bool:
         """Wait for the bell; False to stop serving."""
-        _linger(lambda: line[RUNG] == line[DONE], self.linger_s)
+        if line[RUNG] == line[DONE] and look_out.due():
+            look_out.until(lambda: line[RUNG] != line[DONE])
         while line[RUNG] == line[DONE]:
             line[ASLEEP] = 1
             fence()
@@ -140,6 +179,8 @@ class ProcessBells:
         self._boxes = [[box.data for box in boxes] for boxes in arena["letters"]]
         self._bells, self._done = [new_signal() for _ in range(workers)], new_signal()
         self._linger, self._look_at = linger, 0.0
+        self._look_out = LookOut(linger.driver_s)
+        self._long: dict[int, bytes] = {}  # letters that came by pipe, until they are read
         self._handles: Sequence[Listening] = ()
 
     def theirs(self, worker: int) -> WorkerBell:
@@ -149,6 +190,7 @@ class ProcessBells:
     def forget(self, worker: int) -> None:
         """It is replaced: the new one has heard nothing."""
         self._lines[worker][:] = np.zeros(8, np.int64).data
+        self._long.pop(worker, None)
 
     def watch(
         self, handles: Sequence[Listening], begin: Callable[[int], None], check: Callable[[list[int], str], None]
@@ -163,6 +205,7 @@ class ProcessBells:
         self._handles, self._begin, self._check = handles, begin, check
         ends = [end for handle in handles for end in (handle.conn, handle.handles[1])]
         self._watch = Watch([self._done.waitable, *ends])
+        self._only_done = {descriptor(self._done.waitable)}
 
     def ring(self, worker: int, letter: bytes = b"") -> None:
         """Have a worker answer. It must have answered before, and nobody may touch what it is to read until it has."""
@@ -189,7 +232,8 @@ class ProcessBells:
         """Those that have answered, when so many have, or by then. See `Bells.wait`."""
         if len(answered := self.answered(workers)) >= at_least and perf_counter() < self._look_at:
             return answered
-        _linger(lambda: len(self.answered(workers)) < at_least, self._linger.driver_s)
+        if self._look_out.due():
+            self._look_out.until(lambda: len(self.answered(workers)) >= at_least)
         end = perf_counter() + timeout_s
         idle = len(set(_idle(self._lines)).difference(workers))
         while True:
@@ -198,9 +242,11 @@ class ProcessBells:
             enough = len(self.answered(workers)) >= at_least
             ready = self._watch.wait(0.0 if enough else max(0.0, min(LOOK_S, end - perf_counter())))
             self._own[ASLEEP] = 0
-            self._done.clear()
+            if ready:
+                self._done.clear()
+            if ready != self._only_done:
+                self._find_failures(ready, doing)
             answered = self.answered(workers)
-            self._find_failures(ready, doing)
             now = perf_counter()
             if now >= self._look_at:
                 self._look_at = now + LOOK_S
@@ -210,6 +256,8 @@ class ProcessBells:
 
     def letter(self, worker: int) -> bytes:
         """What a worker answered; to be read once, and before it is rung again."""
+        if worker in self._long:
+            return self._long.pop(worker)
         return _read(self._lines[worker][REPLIED], self._boxes[worker][1], self._handles[worker].conn)
 
     def rest(self) -> None:
@@ -231,21 +279,27 @@ class ProcessBells:
             conn, sentinel = handle.handles
             if conn in ready and not self.answered([worker]):
                 handle.receive(doing)
+            elif conn in ready and worker not in self._long and self._lines[worker][REPLIED] > BOX_BYTES:
+                # Taken in at once: left in the pipe, it would wake every further wait.
+                with suppress(EOFError, ConnectionResetError):
+                    self._long[worker] = handle.conn.recv_bytes()
+                    continue
             elif sentinel not in ready:
                 continue
             raise handle.died(doing)
 
 
+def _give_way() -> None:
+    """Let whoever else wants this core have it."""
+    if hasattr(os, "sched_yield"):
+        os.sched_yield()
+    else:
+        sleep(0.0)
+
+
 def _idle(lines: Sequence[memoryview]) -> list[int]:
     """Workers that have answered all their rings."""
     return [worker for worker, line in enumerate(lines) if line[DONE] == line[RUNG]]
-
-
-def _linger(waiting: Callable[[], bool], seconds: float) -> None:
-    if seconds > 0.0 and waiting():
-        end = perf_counter() + seconds
-        while waiting() and perf_counter() < end:
-            os.sched_yield()
 
 
 def _write(letter: bytes, box: memoryview) -> int:

@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import select
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from multiprocessing import connection, context, reduction
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
@@ -49,8 +48,10 @@ class EventSignal:
 
     def clear(self) -> None:
         """As if it had not been set."""
-        with suppress(BlockingIOError):
+        try:
             os.eventfd_read(self._fd)
+        except BlockingIOError:
+            return  # `suppress` takes its time, and this is on the path of every step
 
     def close(self) -> None:
         """Let go of it. Idempotent."""
@@ -116,7 +117,12 @@ class Watch:
         if self._poll is not None:
             return {fd for fd, _ in self._poll.poll(1000.0 * timeout_s)}
         ready = connection.wait(self._things, timeout_s)
-        return {thing if isinstance(thing, int) else thing.fileno() for thing in ready}
+        return {descriptor(thing) for thing in ready}
+
+
+def descriptor(thing: Any) -> int:
+    """What the system calls it."""
+    return thing if isinstance(thing, int) else int(thing.fileno())
 
 
 def _event_signal(fd: Any) -> EventSignal:

@@ -14,6 +14,7 @@ from time import perf_counter
 import numpy as np
 
 from paceline.envs.make_block import MOST_THREADS, EnvThreads
+from paceline.envs.one_core import CAN_BIND
 from paceline.vector.channel import Channel
 from paceline.vector.trial import StepCost
 
@@ -102,7 +103,9 @@ def hand_over_s(channel: Channel) -> float:
 def predict(cost: StepCost, num_envs: int, workers: int, threads: int, cores: int) -> float:
     """Seconds of a step of all envs with so many workers (0: in this process), if handing over cost nothing."""
     busiest = -(-num_envs // max(1, workers))
-    wall = _row(cost, busiest, threads)
+    # Threads that are kept on a core take turns there, whichever worker they belong to.
+    in_turn = -(-num_envs // min(cores, max(1, workers))) if CAN_BIND else busiest
+    wall = _row(cost, busiest, threads, in_turn)
     if workers == 0:
         return wall
     # More workers than cores share them: no step can be faster than its arithmetic.
@@ -114,10 +117,10 @@ def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.3g} ms"
 
 
-def _row(cost: StepCost, envs: int, threads: int) -> float:
-    """Seconds of one process for a step of its envs."""
+def _row(cost: StepCost, envs: int, threads: int, in_turn: int) -> float:
+    """Seconds of one process for a step of its envs, where so many threads take turns."""
     together = min(threads, envs)
     if together == 1:
         return envs * (cost.wall_s + PER_ENV_S)
     rounds = -(-envs // together)
-    return rounds * cost.wall_s + envs * max(PER_THREAD_S, cost.cpu_s)
+    return rounds * cost.wall_s + in_turn * max(PER_THREAD_S, cost.cpu_s)

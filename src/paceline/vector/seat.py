@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from paceline.envs.extras import READ
 from paceline.envs.make import Env, describe
+from paceline.envs.one_core import roaming
 from paceline.errors import EnvError
 from paceline.vector.leaves import ObsWriter
 
@@ -86,7 +87,7 @@ class Seat:
                 if self._ended and self._same_step:
                     # The env may write its next observation into the same array.
                     final = {"final_obs": copy.deepcopy(obs), "final_info": info}
-                    obs, info = self.env.reset()
+                    obs, info = roaming(self.env.reset)
                     info = self._put_extras(info) if self._extras else info
                     self._ended = False
                     self.infos = (final, info)
@@ -108,7 +109,7 @@ class Seat:
         """
         at = self.at
         try:
-            obs, info = self.env.reset(**how)
+            obs, info = roaming(self.env.reset, **how)
             self._reward[at], self._terminated[at], self._truncated[at] = 0.0, False, False
             self._ended = self._flagged = False
             self._steps = 0

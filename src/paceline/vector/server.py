@@ -128,7 +128,7 @@ class EnvServer:
             memory["heartbeat"][share.worker].data,
             self._news,
         )
-        self._crew = Crew(n, _threads(program, first, n), f"envs-{first}")
+        self._crew = Crew(n, _threads(program, first, n), first)
         self._seats: list[Seat] = []
         try:
             for at in range(n):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from tests.unit.envs.test_group import histories_of
 from tests.unit.envs.toys import ReusingEnv, SpaceEnv, Walk, advance, blank_row, play, single
 
-from paceline.envs import threaded as module
+from paceline.envs import env_thread, one_core
+from paceline.envs import threaded as threaded_envs
 from paceline.envs.group import Finals, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.threaded import ThreadedEnvs
@@ -282,10 +284,52 @@ def test_one_env_given_twice_is_refused() -> None:
     assert not ours()
 
 
+def interrupt(block: ThreadedEnvs, spec: EnvSpec, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Step, and give up as Ctrl-C would while an env hangs."""
+
+    def late() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threaded_envs, "LONG_S", 0.01)
+        patch.setattr(block, "_name_the_slow", late)
+        with pytest.raises(KeyboardInterrupt):
+            block.step(np.zeros(n, np.int64), blank_row(spec, n), blank_row(spec, n))
+
+
+@pytest.mark.parametrize("marching", [True, False])
+def test_a_step_that_was_interrupted_is_waited_for(marching: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(env_thread, "CAN_MARCH", marching and env_thread.CAN_MARCH)
+    free = threading.Event()
+    made: list[Counting] = []
+
+    class Counting(SpaceEnv):
+        steps = 0
+
+        def step(self, action: Any) -> Any:
+            if len(made) > 1 and self is made[1]:
+                assert free.wait(20.0)
+            self.steps += 1
+            return super().step(action)
+
+    def make() -> gym.Env[Any, Any]:
+        made.append(Counting())
+        return made[-1]
+
+    block, spec, _ = threaded(make)
+    block.reset(blank_row(spec, N))
+    interrupt(block, spec, N, monkeypatch)
+    free.set()
+    play(block, spec, N, 2)
+    assert [env.steps for env in made[1:]] == [3] * N
+    block.close()
+    assert not ours()
+
+
 def test_close_does_not_wait_for_an_env_that_hangs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "CLOSE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(env_thread, "CLOSE_TIMEOUT_S", 0.1)
     free = threading.Event()
     made: list[SpaceEnv] = []
 
@@ -301,7 +345,7 @@ def test_close_does_not_wait_for_an_env_that_hangs(
 
     block, spec, _ = threaded(make, n=3, threads=3)
     block.reset(blank_row(spec, 3))
-    block._threads[0].inbox.put(block._step_jobs[0])  # as if Ctrl-C had come while it was under way
+    interrupt(block, spec, 3, monkeypatch)
     with caplog.at_level(logging.WARNING):
         block.close()
     assert "env 0 raised in close: TimeoutError: an env of the same thread hangs" in caplog.text
@@ -310,3 +354,42 @@ def test_close_does_not_wait_for_an_env_that_hangs(
     for thread in ours():
         thread.join(5.0)
     assert not ours()
+
+
+@pytest.mark.skipif(not one_core.CAN_BIND, reason="threads have no cores of their own here")
+@pytest.mark.parametrize("children", [False, True])
+def test_threads_stay_on_one_core_and_what_a_reset_starts_does_not(
+    children: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_core, "_has_children", lambda: children)
+    monkeypatch.setattr(env_thread, "LOOK_EVERY", 2)
+    free = os.sched_getaffinity(0)
+    if len(free) < 2:
+        pytest.skip("there is but one core")
+
+    class Where(SpaceEnv):
+        stepped: frozenset[int] = frozenset()
+        begun: frozenset[int] = frozenset()
+
+        def step(self, action: Any) -> Any:
+            self.stepped = frozenset(os.sched_getaffinity(0))
+            return super().step(action)
+
+        def reset(self, **kwargs: Any) -> Any:
+            self.begun = frozenset(os.sched_getaffinity(0))
+            return super().reset(**kwargs)
+
+    made: list[Where] = []
+
+    def make() -> gym.Env[Any, Any]:
+        made.append(Where(length=3))
+        return made[-1]
+
+    block, spec, _ = threaded(make)
+    play(block, spec, N, 7)
+    envs = made[1:]
+    assert [env.begun for env in envs] == [free] * N
+    assert envs[-1].stepped == free, "the caller's"
+    assert len({env.stepped for env in envs[:-1]}) == 1
+    assert len(envs[0].stepped) == (len(free) if children else 1)
+    block.close()

@@ -28,9 +28,13 @@ def test_workers_where_they_pay(cost: StepCost, n: int, cores: int, workers: int
     assert ("one process" in choice.why) == (workers == 0)
 
 
-def test_envs_that_wait_get_threads_and_more_workers_than_cores() -> None:
+@pytest.mark.parametrize("bound", [True, False])
+def test_envs_that_wait_get_threads_and_more_workers_than_cores_unless_those_stay_on_one(
+    bound: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paceline.vector.choose.CAN_BIND", bound)
     choice = choose(WAITING, 32, "auto", 2)
-    assert choice.num_workers > 2
+    assert (choice.num_workers == 2) == bound
     assert choice.env_threads != 1
     assert choose(WAITING, 32, 1, 2).env_threads == 1
 
