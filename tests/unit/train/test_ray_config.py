@@ -95,7 +95,9 @@ def test_without_the_extra_the_command_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr("paceline.runtime.ray_connection.find_spec", lambda name: None if name == "ray" else found(name))
+    monkeypatch.setattr(
+        "paceline.runtime.ray_connection.find_spec", lambda name: None if name == "ray" else found(name)
+    )
     code = main(["train", "ppo", "--env", "CartPole-v1", "--runtime", "ray", "--output-dir", str(tmp_path / "run")])
     assert code == 2
     assert "--runtime ray needs an extra: pip install 'paceline[ray]'" in capsys.readouterr().err
