@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -36,6 +37,8 @@ HERE = Path(__file__).parent
 RESULT = HERE.parent / "results" / "chaos.json"
 STALL_S = 60.0
 """No life may go without progress for longer: start-up, the deadline for hangs, waits between replacements."""
+DISK_MB = 512
+"""All runs lie on a disk of this size, where this user may mount one."""
 COMMON = (
     "--env", "chaos_env:ChaosEnv", "--n-envs", "8", "--group-size", "2", "--num-workers", "2", "--env-threads", "1",
     "--seed", "3", "--env-timeout-s", "4", "--start-timeout-s", "30", "--max-restarts", "30", "--n-eval-episodes", "0",
@@ -160,8 +163,27 @@ def order(what: str) -> Fault:
     return give
 
 
+def small_disk(folder: Path) -> bool:
+    """Make the folder a small disk of its own; whether this user may."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "paceline-chaos", str(folder)]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
 def full_disk(life: Life, chance: random.Random) -> bool:
-    """Nothing can be written for a while."""
+    """A file takes all that is left of the disk for a while; where the disk is not ours to fill, a limit stands in."""
+    folder = life.run.parent
+    if not folder.is_mount():
+        return _nothing_written(life, chance)
+    with tempfile.TemporaryFile(dir=folder) as ballast:
+        life.disk = True
+        for _ in range(3):  # the run may take or give back some meanwhile
+            with suppress(OSError):
+                os.posix_fallocate(ballast.fileno(), os.fstat(ballast.fileno()).st_size, shutil.disk_usage(folder).free)
+        time.sleep(chance.uniform(0.5, 2.5))
+    return True
+
+
+def _nothing_written(life: Life, chance: random.Random) -> bool:
     try:
         soft, hard = resource.prlimit(life.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(life.process.pid, resource.RLIMIT_FSIZE, (0, hard))
@@ -364,6 +386,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the runs")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="paceline-chaos-"))
+    own_disk = small_disk(folder)
     chaos = Chaos(folder, given.seed, given.steps, given.pause)
     began = perf_counter()
     deadline, turn, told = began + 60 * given.minutes, 0, 0
@@ -380,6 +403,7 @@ def main() -> int:
     mean = chaos.learns() if chaos.sessions["ppo"] else None
     result: dict[str, Any] = {
         "command": f"python benchmarks/faults/chaos.py --minutes {given.minutes:g} --seed {given.seed}",
+        "full_disks": f"a tmpfs of {DISK_MB} MB" if own_disk else "RLIMIT_FSIZE",
         "minutes": round((perf_counter() - began) / 60, 1),
         "faults": sum(chaos.counts.values()),
         "by_kind": dict(chaos.counts.most_common()),
@@ -400,6 +424,8 @@ def main() -> int:
     if given.keep or chaos.broken:
         print(f"runs are kept in {folder}")
     else:
+        if own_disk:
+            subprocess.run(["umount", str(folder)], check=True)
         shutil.rmtree(folder, ignore_errors=True)
     return 1 if chaos.broken else 0
 
