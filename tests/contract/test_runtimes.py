@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -195,6 +196,7 @@ def test_with_a_hand_of_its_own_the_driver_does_what_a_dead_worker_had_claimed()
 @pytest.mark.parametrize("kind", ["forkserver", SLOW_SPAWN, "fork"])
 def test_a_dead_worker_is_replaced_and_what_the_others_said_is_kept(kind: str) -> None:
     with running(kind, workers=3) as it:
+        gc.collect()  # what earlier tests left to it
         before, open_before = it.runtime.pids(), psutil.Process().num_fds()
         os.kill(before[1], signal.SIGKILL)
         it.runtime.start("note", 7)

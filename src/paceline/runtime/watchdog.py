@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter
 from types import FrameType
 
@@ -33,6 +33,8 @@ STOPPED_S = 1.0
 """If the watchdog itself comes so much too late, the whole process was stopped, as by Ctrl-Z."""
 
 _log = logging.getLogger(__name__)
+_on_duty: set[Watchdog] = set()
+"""The process has one timer for all of them."""
 
 
 class Watchdog:
@@ -62,6 +64,8 @@ class Watchdog:
         self._verdict = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        _on_duty.add(self)
+        self._arm()  # here: the thread may never get to run
         self._thread.start()
 
     @contextmanager
@@ -88,20 +92,27 @@ class Watchdog:
         self._thread.join(1.0)
 
     def _watch(self) -> None:
-        armed_s, shortest_s = -1e9, min(self._start_s, self._step_s)
-        longest_s = max(self._start_s, self._step_s)
-        pause_s, looked = min(1.0, shortest_s / 4), perf_counter()
+        pause_s = min(1.0, self._start_s / 4, self._step_s / 4)
+        looked = armed_s = perf_counter()
         while not self._ended.wait(pause_s):
             now = perf_counter()
             if now - looked > 2 * pause_s + STOPPED_S:
                 self._moved = now
             looked = now
-            if now - armed_s > longest_s / 2 and sys.stderr is not None:
-                # Put off for as long as this thread gets to run.
-                faulthandler.dump_traceback_later(1.5 * longest_s, repeat=True, file=sys.__stderr__ or sys.stderr)
+            if now - armed_s > max(self._start_s, self._step_s) / 2:
+                self._arm()  # puts it off for as long as this thread gets to run
                 armed_s = now
             self._look(now)
+        _on_duty.discard(self)
         faulthandler.cancel_dump_traceback_later()
+        for other in list(_on_duty):
+            other._arm()
+
+    def _arm(self) -> None:
+        longest_s = max(self._start_s, self._step_s)
+        # There may be no stderr, or one that is no file of the system's.
+        with suppress(RuntimeError, OSError, ValueError, AttributeError):
+            faulthandler.dump_traceback_later(1.5 * longest_s, repeat=True, file=sys.__stderr__ or sys.stderr)
 
     def _look(self, now: float) -> None:
         command, beat = self._command, int(self._line[BEAT])
