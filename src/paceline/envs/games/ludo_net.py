@@ -122,11 +122,11 @@ class LudoNet(nn.Module):
         rolls = captures | (landing == _HOME)
         passes = ~rolls & ~playable.any(1)
 
-        pairs = self._pairs[_PLACES * mine[:, :, None] + theirs[:, None]]  # [L, 4, 4]
+        pairs = self._pairs.to(obs.device)[_PLACES * mine[:, :, None] + theirs[:, None]]  # [L, 4, 4]
         endangered = ((pairs >= _CHASED) & (pairs < _CHASED + _DIE)).any(2)
         in_reach = ((pairs >= _CHASING) & (pairs < _CHASING + _DIE)).any(1)
         sets = (endangered, in_reach, mine == _YARD, theirs == _YARD, mine == _HOME, theirs == _HOME)
-        many = torch.stack(sets, 1).sum(2) + torch.arange(_MANY, _COLUMNS, 5)  # [L, 6]
+        many = torch.stack(sets, 1).sum(2) + torch.arange(_MANY, _COLUMNS, 5, device=obs.device)
 
         column = torch.cat(
             (
