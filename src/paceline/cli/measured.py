@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 
-def ticker(command: str) -> Any:
+def ticker(command: str) -> Callable[[str], None]:
     """Says on stderr what a command is doing."""
     notes = Console(stderr=True, highlight=False)
     return lambda text: notes.print(f"{command}: {text}", style="dim")

@@ -44,7 +44,7 @@ class Team:
     def __init__(self, count: int, name: str, place: int = 0) -> None:
         self.count, self._core = count, OneCore(place)
         self._threads = [_Thread(f"{name}-{number}") for number in range(count - 1)]
-        self._round, self._settled, self._marching = _Round(0, ()), True, False
+        self._round, self._marching = _Round(0, ()), False
         # Two gates in turn, so that a quick thread cannot pass one of them twice before a slow one has passed.
         gates = 2 if CAN_MARCH and count > 1 else 0
         self._gates = [os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC) for _ in range(gates)]
@@ -72,7 +72,6 @@ class Team:
         """
         *theirs, own = jobs
         self._settle()
-        self._settled = False
         if self._gates and None not in theirs:
             self._march(jobs)
         else:
@@ -86,11 +85,10 @@ class Team:
         while not self._round.wait(late_s):
             if late is not None:
                 late()
-        self._settled = True
 
     def look_for_stuck(self) -> None:
         """Before the end: threads that do not answer within `CLOSE_TIMEOUT_S` are not asked for anything more."""
-        self._settled = True  # as far as it ever will be
+        self._round = _Round(self._round.number, ())  # nobody waits for those that are still at theirs
         deadline = perf_counter() + CLOSE_TIMEOUT_S
         for thread, answer in [(thread, self._post(i, _nothing)) for i, thread in enumerate(self._threads)]:
             try:
@@ -112,9 +110,8 @@ class Team:
 
     def _settle(self) -> None:
         """After a call that was interrupted: wait for those that are still at it."""
-        if not self._settled:
+        if self._round.left:
             self._round.wait()
-            self._settled = True
 
     def _post(self, owner: int, job: Callable[[], Any]) -> SimpleQueue[Outcome]:
         """Have a thread do something; where the outcome will be."""
@@ -176,13 +173,13 @@ class _Thread(threading.Thread):
 class _Round:
     """Jobs done at the same time, the caller's last."""
 
-    __slots__ = ("_all_in", "_count", "_left", "jobs", "number")
+    __slots__ = ("_all_in", "_count", "jobs", "left", "number")
 
     def __init__(self, number: int, jobs: Sequence[Job | None]) -> None:
         self.number, self.jobs = number, jobs
-        self._left = sum(job is not None for job in jobs[:-1])
+        self.left = sum(job is not None for job in jobs[:-1])
         self._count, self._all_in = threading.Lock(), threading.Lock()
-        if self._left:
+        if self.left:
             self._all_in.acquire()
 
     def do(self, owner: int) -> None:
@@ -193,8 +190,8 @@ class _Round:
                 job()
         finally:
             with self._count:
-                self._left -= 1
-                last = self._left == 0
+                self.left -= 1
+                last = self.left == 0
             if last:
                 self._all_in.release()
 

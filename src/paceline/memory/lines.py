@@ -27,6 +27,11 @@ Line: TypeAlias = NDArray[np.int64] | None
 """One worker's; None for envs without a worker."""
 
 
+def spare() -> NDArray[np.int64]:
+    """A line of one's own, that no driver looks at."""
+    return np.zeros(8, np.int64)
+
+
 class Marks:
     """Notes in a worker's line which env is at work, so that a hang or a crash has a name.
 
@@ -37,7 +42,7 @@ class Marks:
 
     def __init__(self, line: Line, first: int) -> None:
         # A memoryview: to note an env costs 27 nanoseconds, through numpy it would be 51.
-        self._line: memoryview = (np.zeros(8, np.int64) if line is None else line).data
+        self._line: memoryview = (spare() if line is None else line).data
         self._first = first
 
     def begin(self) -> memoryview:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.errors import EnvHung
-from paceline.memory.lines import BEAT, envs_of
+from paceline.memory.lines import BEAT, envs_of, spare
 from paceline.runtime.worker_handle import STARTING
 
 ON_WORKERS = "On workers (--num-workers 1) a hung env is replaced."
@@ -155,7 +155,7 @@ def watched(
     Raises:
         EnvHung: It stood still for too long; the stack is in the log.
     """
-    dog = Watchdog(np.zeros(8, np.int64) if line is None else line, *timeouts_s, who=who, remedy=remedy)
+    dog = Watchdog(spare() if line is None else line, *timeouts_s, who=who, remedy=remedy)
     try:
         with dog.over(command):
             yield

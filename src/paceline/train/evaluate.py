@@ -15,7 +15,7 @@ from paceline.envs.block import ActionMap
 from paceline.envs.make import EnvRecipe
 from paceline.envs.seeding import episode_seed
 from paceline.errors import EnvError, EnvHung, PacelineError
-from paceline.memory.lines import BEAT
+from paceline.memory.lines import BEAT, spare
 from paceline.nets.actor import actor_for
 from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.distributions import ActionHead, head_for
@@ -124,7 +124,7 @@ class Evaluator:
         self._recipe = recipe
         self._env: gym.Env[Any, Any] | None = None
         self._predict, self._seed, self._max_steps = predictor, seed, max_steps
-        self._timeouts_s, self._line = timeouts_s, np.zeros(8, np.int64)
+        self._timeouts_s, self._line = timeouts_s, spare()
 
     def evaluate(
         self, episodes: int, *, deterministic: bool = True, watch: Callable[[Any, bool], None] | None = None

@@ -102,7 +102,7 @@ class Layout:
         return asdict(self)
 
 
-def measure(program: WorkerProgram, weights: int, timeouts_s: tuple[float, float] = (120.0, 60.0)) -> Cost:
+def measure(program: WorkerProgram, weights: int, timeouts_s: tuple[float, float]) -> Cost:
     """Run the real collector of one group, and the real forward of all, for about a second.
 
     Raises:

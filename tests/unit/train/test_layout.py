@@ -165,7 +165,7 @@ def program(**settings: Any) -> tuple[WorkerProgram, int]:
 def test_measuring_tells_work_from_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "CALIBRATION_S", 0.2)
     for kwargs, waits in (({"cpu_ms": 2.0}, False), ({"cpu_ms": 0.0, "sleep_ms": 2.0}, True)):
-        cost = layouts.measure(*program(env="paceline/Busy-v0", env_kwargs=kwargs))
+        cost = layouts.measure(*program(env="paceline/Busy-v0", env_kwargs=kwargs), timeouts_s=(60.0, 60.0))
         assert cost.env_s > 2 * 2e-3 * 0.9, "two envs of 2 ms a row"
         # Other programs on the machine make work look like waiting, never the other way round.
         assert (cost.env_cpu_s < 0.5 * cost.env_s) if waits else (cost.env_cpu_s > 2 * 2e-3 * 0.9)
@@ -178,14 +178,17 @@ def test_measuring_leaves_the_program_as_it_was(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(layouts, "CALIBRATION_S", 0.01)
     made, weights = program(env="CartPole-v1")
     before = made.shape
-    layouts.measure(made, weights)
+    layouts.measure(made, weights, (60.0, 60.0))
     assert made.shape is before
     assert (before.n_steps, before.groups) == (16, 8)
 
 
 def test_threads_are_not_tried_where_they_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "CALIBRATION_S", 0.05)
-    cost = layouts.measure(*program(env="paceline/Busy-v0", env_kwargs={"cpu_ms": 0, "sleep_ms": 1}, env_threads=1))
+    cost = layouts.measure(
+        *program(env="paceline/Busy-v0", env_kwargs={"cpu_ms": 0, "sleep_ms": 1}, env_threads=1),
+        timeouts_s=(60.0, 60.0),
+    )
     assert cost.threaded_s is None
     assert not cost.threads_pay
 
@@ -201,7 +204,7 @@ class Holds(Busy):
 @pytest.mark.alone
 def test_waiting_with_the_interpreter_lock_held_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "CALIBRATION_S", 0.05)
-    cost = layouts.measure(*program(env=lambda: Holds(cpu_ms=0)))
+    cost = layouts.measure(*program(env=lambda: Holds(cpu_ms=0)), timeouts_s=(60.0, 60.0))
     assert cost.waits
     assert not cost.threads_pay
 
