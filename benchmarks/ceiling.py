@@ -5,9 +5,11 @@
 Two sequential trainings at once share nothing and never wait: together they are as fast as any parallel program could
 be on this machine in these minutes. What the parallel training reaches is judged by that, not by the number of cores.
 
-A program that learns from whole batches also waits for the slower of its two cores, again and again, and no two cores
-of a shared host are equally fast at all times. What that alone costs is computed from the same two trainings: each
-iteration of the one is put beside one of the other, and both count as long as the longer.
+A parallel training does something else than two trainings, though. Each of its workers steps half of the envs and
+computes half of each minibatch, in calls that cost about as much as for the whole; and it learns from whole batches,
+so each rollout and each minibatch takes as long as the slower of two cores takes, and no two cores of a shared
+host are equally fast at all times. Two sequential trainings of half the size show both, with nothing of ours between
+them: every part of the one is put beside the same part of the other, and both count as long as the longer.
 """
 
 from __future__ import annotations
@@ -19,13 +21,21 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import results
-from contestants import Contestant
+from contestants import Contestant, Window
 from sb3_ppo import SETTINGS
 
 HERE = Path(__file__).parent
 WORKERS = 2
+HALF: dict[str, Any] = {
+    "n_envs": SETTINGS["n_envs"] // WORKERS,
+    "batch_size": SETTINGS["batch_size"] // WORKERS,
+    "ours": {"grad_shards": 1},
+    "parts": True,
+}
+"""What one of two workers does: half the envs, and of each minibatch one shard."""
 
 
 def main() -> None:
@@ -37,66 +47,76 @@ def main() -> None:
     window_s, rounds = (0.2, 1) if args.quick else (args.window_s, args.rounds)
     before = results.Calm.now()
     with ExitStack() as stack, ThreadPoolExecutor(WORKERS) as pool:
-        alone = [stack.enter_context(_training(number, 0)) for number in range(WORKERS)]
-        parallel = stack.enter_context(_training(WORKERS, WORKERS))
-        for contestant in (*alone, parallel):
+        alone = [stack.enter_context(_training(f"alone-{number}")) for number in range(WORKERS)]
+        halves = [stack.enter_context(_training(f"half-{number}", **HALF)) for number in range(WORKERS)]
+        parallel = stack.enter_context(_training("parallel", ours={"num_workers": WORKERS}))
+        for contestant in (*alone, *halves, parallel):
             contestant.answer()
             contestant.window(0.0)  # one iteration: loads kernels, touches every page
 
-        together: list[float] = []
+        def at_once(contestants: list[Contestant]) -> list[Window]:
+            return list(pool.map(lambda one: one.window(window_s), contestants))
 
-        def rates(contestants: list[Contestant]) -> list[float]:
-            return [window.rate for window in pool.map(lambda one: one.window(window_s), contestants)]
+        def rate(contestants: list[Contestant]) -> float:
+            return sum(window.rate for window in at_once(contestants))
 
-        def at_once() -> float:
-            windows = list(pool.map(lambda one: one.window(window_s), alone))
-            together.append(in_step([window.said["laps_s"] for window in windows]))
-            return sum(window.rate for window in windows)
+        in_step: list[float] = []
+
+        def rate_of_halves() -> float:
+            windows = at_once(halves)
+            apart = sum(window.rate for window in windows)
+            in_step.append(apart * share_in_step([(one.said["laps_s"], one.said["parts_s"]) for one in windows]))
+            return apart
 
         found = results.in_turns(
             {
-                "one sequential training": lambda: rates(alone[:1])[0],
-                f"{WORKERS} sequential trainings at once": at_once,
-                f"one training on {WORKERS} workers": lambda: rates([parallel])[0],
+                "one sequential training": lambda: rate(alone[:1]),
+                f"{WORKERS} sequential trainings at once": lambda: rate(alone),
+                f"{WORKERS} of half the size at once": rate_of_halves,
+                f"one training on {WORKERS} workers": lambda: rate([parallel]),
             },
             rounds,
         )
-    one, apart, _ = found.values()
-    found[f"{WORKERS} at once that wait for each other after every iteration"] = [
-        rate * share for rate, share in zip(apart, together, strict=True)
-    ]
+    one, apart, of_halves, on_workers = found.values()
+    names = list(found)
+    shown = {
+        **dict(zip(names[:3], (one, apart, of_halves), strict=True)),
+        "the same, if they waited for each other after every rollout and minibatch": in_step,
+        names[3]: on_workers,
+    }
     rows = []
-    for name, values in found.items():
-        cells = (results.median_spread(values), results.ratio(values, one), results.ratio(values, apart))
+    for name, values in shown.items():
+        cells = (results.median_spread(values), results.ratio(values, one), results.ratio(values, in_step))
         rows.append([name, f"{cells[0][0]:,.0f}", *(results.shown(*cell) for cell in cells[1:])])
     body = (
         f"PPO on CartPole-v1, {SETTINGS['n_envs']} envs: {rounds} windows of {window_s:g} s each, in turns:\n\n"
-        + results.table(["", "steps/s", "times one", "times the ceiling"], rows)
+        + results.table(["", "steps/s", "times one", "times two halves that wait"], rows)
     )
     results.publish(
         "ceiling",
         "What two cores are worth",
         body,
-        {"steps_per_s": found},
+        {"steps_per_s": shown},
         results.conditions(before),
         keep=not args.quick,
     )
 
 
-def in_step(laps_s: Sequence[Sequence[float]]) -> float:
-    """What is left of their speed if each lap of one lasts as long as the longest that is run beside it.
+def share_in_step(trainings: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:
+    """What is left of their speed if each part of one lasts as long as the longest that is done beside it.
 
     Args:
-        laps_s: Of each, one lap after another.
+        trainings: Of each the seconds of its iterations, and of all the parts in them, in order.
     """
-    beside = list(zip(*laps_s, strict=False))
-    return sum(map(sum, beside)) / (len(laps_s) * sum(map(max, beside)))
+    beside = list(zip(*(parts for _, parts in trainings), strict=False))
+    lost_s = sum(max(parts) - sum(parts) / len(parts) for parts in beside) / len(beside)
+    apart_s = sum(sum(laps) / len(parts) for laps, parts in trainings) / len(trainings)
+    return apart_s / (apart_s + lost_s)
 
 
-def _training(number: int, workers: int) -> Contestant:
-    settings = {**SETTINGS, "ours": {"num_workers": workers}}
-    command = [sys.executable, str(HERE / "windows_paceline.py"), json.dumps(settings)]
-    return Contestant(command, log=results.LOGS / f"ceiling-{number}.log", path=[HERE])
+def _training(name: str, **settings: Any) -> Contestant:
+    command = [sys.executable, str(HERE / "windows_paceline.py"), json.dumps({**SETTINGS, **settings})]
+    return Contestant(command, log=results.LOGS / f"ceiling-{name}.log", path=[HERE])
 
 
 if __name__ == "__main__":
