@@ -3,8 +3,8 @@
     make bench-vector
     python benchmarks/vector.py --workloads cartpole --envs 32 --rounds 1 --window-s 1
 
-Each is at work in a process of its own, which is stopped while the others have their windows. `bare` is what the cores
-are worth where a step is computing: one process for each, in a plain loop over its envs.
+Each is at work in a process of its own, which is stopped while the others have their windows. The bare loops
+(peers/bare_loops.py) show what the cores are worth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import peer_venvs
 import results
 import vector_report
 from contestants import Contestant, ContestantFailed
-from vector_report import BARE, CONTENDERS, WORKLOADS
+from vector_report import BARE, CONTENDERS, IN_STEP, LIMITS, WORKLOADS
 
 HERE = Path(__file__).parent
 OWN = [HERE / "peers", HERE, HERE.parent / "src"]
@@ -64,8 +64,8 @@ def measure(workload: str, n_envs: int, contenders: list[str], rounds: int, wind
     with ExitStack() as stack:
         alive: dict[str, Contestant] = {}
         for name in contenders:
-            if name == BARE and workload != "busy":
-                continue  # where a step computes, it is the limit; elsewhere it says nothing
+            if name in (BARE, IN_STEP) and name not in LIMITS.get(workload, ()):
+                continue
             contestant = stack.enter_context(_start(name, workload, n_envs))
             try:
                 layouts[name] = contestant.answer()["layout"]

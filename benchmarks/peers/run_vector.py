@@ -6,16 +6,15 @@ python run_vector.py '{"contender": "gymnasium-async", "workload": "cartpole", "
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from bare_loops import bare, in_step
 from busy_env import BusyEnv
 from image_env import ImageEnv
 from windows import Windows, answers
@@ -69,46 +68,12 @@ def pufferlib_mp(make: Callable[[], Any], n: int) -> Built:
     return vec.step, vec.close, f"{workers} processes"
 
 
-def bare(make: Callable[[], Any], n: int) -> Built:
-    """What the cores are worth: one process for each, in a plain loop over its envs, that tells nobody anything."""
-    cores = len(os.sched_getaffinity(0))
-    context = multiprocessing.get_context("fork")
-    ends = []
-    for _ in range(cores):
-        ours, theirs = context.Pipe()
-        context.Process(target=_bare_loop, args=(theirs, make, n // cores), daemon=True).start()
-        ends.append(ours)
-
-    def step(seconds: float) -> int:
-        for end in ends:
-            end.send(seconds)
-        return sum(end.recv() for end in ends)
-
-    return step, lambda: None, f"{cores} processes"
-
-
-def _bare_loop(pipe: Any, make: Callable[[], Any], n: int) -> None:
-    envs = [make() for _ in range(n)]
-    for env in envs:
-        env.reset(seed=0)
-    while True:
-        end, steps = perf_counter() + pipe.recv(), 0
-        while perf_counter() < end:
-            for env in envs:
-                _, _, terminated, truncated, _ = env.step(0)
-                if terminated or truncated:
-                    env.reset()
-            steps += n
-        pipe.send(steps)
-
-
 CONTENDERS: dict[str, Callable[[Callable[[], Any], int], Built]] = {
     "paceline": paceline,
     "gymnasium-async": gymnasium_async,
     "gymnasium-async-pipes": partial(gymnasium_async, shared_memory=False),
     "sb3-subproc": sb3_subproc,
     "pufferlib-mp": pufferlib_mp,
-    "bare": bare,
 }
 
 
@@ -116,18 +81,22 @@ def main() -> None:
     """Build, then step while asked to."""
     stream, settings = answers(), json.loads(sys.argv[1])
     name, workload, n = settings["contender"], settings["workload"], int(settings["n_envs"])
+    steps = 0
+    if name.startswith("bare"):
+        make = ENVS[workload]
+        run, layout = bare(make, n) if name == "bare" else in_step(make, n, waits=workload == "sleep")
+        windows = Windows(stream, library=name, layout=layout)
+        while windows.go_on(steps):
+            steps += run()
+        return
     step, close, layout = CONTENDERS[name](ENVS[workload], n)
-    windows, steps = Windows(stream, library=name, layout=layout), 0
-    if name == "bare":
-        while windows.go_on(steps):
-            steps += step(0.25)
-    else:
-        # Drawn before: drawing them is no part of any vector env.
-        batches = np.random.default_rng(0).integers(0, ACTIONS[workload], (256, n))
-        while windows.go_on(steps):
-            for batch in batches[: max(1, 512 // n)]:
-                step(batch)
-                steps += n
+    windows = Windows(stream, library=name, layout=layout)
+    # Drawn before: drawing them is no part of any vector env.
+    batches = np.random.default_rng(0).integers(0, ACTIONS[workload], (256, n))
+    while windows.go_on(steps):
+        for batch in batches[: max(1, 512 // n)]:
+            step(batch)
+            steps += n
     close()
 
 
