@@ -72,19 +72,22 @@ class Team:
         """
         *theirs, own = jobs
         self._settle()
-        if self._gates and None not in theirs:
-            self._march(jobs)
-        else:
-            self._halt()
-            self._round = _Round(self._round.number, jobs)
-            for owner, job in enumerate(theirs):
-                if job is not None:
-                    self._threads[owner].inbox.put(partial(self._round.do, owner))
-        if own is not None:
-            own()
-        while not self._round.wait(late_s):
-            if late is not None:
-                late()
+        try:
+            if self._gates and None not in theirs:
+                self._march(jobs)
+            else:
+                self._halt()
+                self._round = _Round(self._round.number, jobs)
+                for owner, job in enumerate(theirs):
+                    if job is not None:
+                        self._threads[owner].inbox.put(partial(self._round.do, owner))
+            if own is not None:
+                own()
+            while not self._round.wait(late_s):
+                if late is not None:
+                    late()
+        finally:
+            self._core.leave()
 
     def look_for_stuck(self) -> None:
         """Before the end: threads that do not answer within `CLOSE_TIMEOUT_S` are not asked for anything more."""
@@ -129,6 +132,7 @@ class Team:
         self._round = _Round(self._round.number + 1, jobs)
         if self._round.number % LOOK_EVERY == 1:
             self._core.look(self._threads)
+        self._core.enter()
         self._open()
 
     def _halt(self) -> None:

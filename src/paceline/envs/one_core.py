@@ -1,7 +1,7 @@
 """Keeps threads that take turns on one core: to hand the interpreter lock to another core means to wake that.
 
-Only the threads: the process's main thread, and what envs start in their constructor or in `reset`, go where the system
-puts them. Where the system does not know of a thread's cores, nothing happens.
+Only those threads, and the caller while they are at work. What envs start in their constructor or in `reset` goes where
+the system puts it. Where the system does not know of a thread's cores, nothing happens.
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 CAN_BIND = hasattr(os, "sched_setaffinity")
 """Whether threads can be kept on a core."""
+
+_free_cores: WeakKeyDictionary[threading.Thread, set[int]] = WeakKeyDictionary()
+"""Of each thread that is kept on a core: those that it could have."""
 
 
 class OneCore:
@@ -27,6 +31,7 @@ class OneCore:
         self._free = sorted(os.sched_getaffinity(0)) if CAN_BIND else []
         self._place = os.getppid() + place
         self._bound, self._given_up = False, len(self._free) < 2
+        self._caller: threading.Thread | None = None
 
     def look(self, threads: Iterable[threading.Thread]) -> None:
         """Bind them, or let them go for good; to be called every now and then."""
@@ -36,25 +41,47 @@ class OneCore:
         self._given_up = _has_children()
         if self._given_up or not self._bound:
             self._bound = True
-            cores = self._free if self._given_up else [self._free[self._place % len(self._free)]]
-            for number in [thread.native_id for thread in threads if thread.native_id]:
-                with suppress(OSError):
-                    os.sched_setaffinity(number, cores)
+            for thread in threads:
+                if self._given_up:
+                    _let_go(thread)
+                else:
+                    self._keep(thread, set(self._free))
+
+    def enter(self) -> None:
+        """The calling thread is one of them, until it leaves."""
+        if self._bound and not self._given_up:
+            self._caller = threading.current_thread()
+            self._keep(self._caller, os.sched_getaffinity(0))
+
+    def leave(self) -> None:
+        """The thread that entered goes where it could go before."""
+        caller, self._caller = self._caller, None
+        if caller is not None:
+            _let_go(caller)
+
+    def _keep(self, thread: threading.Thread, free: set[int]) -> None:
+        with suppress(OSError):
+            os.sched_setaffinity(thread.native_id or 0, [self._free[self._place % len(self._free)]])
+            _free_cores[thread] = free
 
 
 def roaming(do: Callable[..., Any], **how: Any) -> Any:
     """What a call returns, made free of this thread's core: what it starts would keep to that core too."""
-    main = threading.main_thread()
-    if not CAN_BIND or threading.get_ident() == main.ident or not main.native_id:
+    free = _free_cores.get(threading.current_thread()) if _free_cores else None
+    if free is None:
         return do(**how)
-    free, bound = os.sched_getaffinity(main.native_id), os.sched_getaffinity(0)
-    if free == bound:
-        return do(**how)
+    bound = os.sched_getaffinity(0)
     os.sched_setaffinity(0, free)
     try:
         return do(**how)
     finally:
         os.sched_setaffinity(0, bound)
+
+
+def _let_go(thread: threading.Thread) -> None:
+    if (free := _free_cores.pop(thread, None)) is not None:
+        with suppress(OSError):
+            os.sched_setaffinity(thread.native_id or 0, free)
 
 
 def _has_children() -> bool:

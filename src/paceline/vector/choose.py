@@ -8,6 +8,7 @@ The first comes from a trial of one env; the last is measured on the workers the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -16,6 +17,7 @@ import numpy as np
 from paceline.envs.make_block import MOST_THREADS, EnvThreads
 from paceline.envs.one_core import CAN_BIND
 from paceline.vector.channel import Channel
+from paceline.vector.server import Pretend
 from paceline.vector.trial import StepCost
 
 HAND_OVER_S = 4e-5
@@ -25,13 +27,17 @@ PER_WORKER_S = 1e-5
 """What each of them is reckoned to add to that."""
 PER_ENV_S = 1.5e-6
 """What our own Python adds to an env's step."""
-PER_THREAD_S = 5.5e-5
+PER_THREAD_S = 3.5e-5
 """What an env that is stepped in a thread of its own adds to a step (docs/adr/0011-threads-for-waiting-envs.md)."""
-MARGIN = 0.9
+COLD_S = 1e-4
+"""How much less CPU time an env that waits takes there than in a trial, where it finds its core asleep each time."""
+MARGIN = 0.95
 """Workers must be predicted to take at most this share of one process's time."""
 OWN_S = 2e-5
 """What the main process does itself in a step with workers, while they rest."""
 FEWEST_ROUNDS, ROUNDS_S = 50, 0.1
+PRETEND_S = 2e-3
+"""Longer steps are not acted out: to be woken takes no longer after them."""
 WAITING_PER_CORE = 4
 """Workers per core worth considering where envs wait."""
 
@@ -47,6 +53,8 @@ class Choice:
     """What a step would take in this process."""
     workers_s: float = 0.0
     """What it would take with workers, if handing over cost nothing."""
+    waits: bool = False
+    """Whether that is mostly waiting."""
 
     def pays(self, hand_over_s: float) -> bool:
         """Whether workers are still worth it, now that it is known what handing over costs."""
@@ -83,21 +91,33 @@ def choose(cost: StepCost, num_envs: int, env_threads: EnvThreads, cores: int) -
         why = f"{best} workers: a step should take {_ms(predicted[best])} instead of {_ms(predicted[0])}"
     else:
         why = f"one process: no number of workers is predicted to beat its {_ms(predicted[0])} a step"
-    return Choice(best, threads, f"{why} ({num_envs} envs, {cores} cores)", predicted[0], predicted[best])
+    return Choice(best, threads, f"{why} ({num_envs} envs, {cores} cores)", predicted[0], predicted[best], cost.waits)
 
 
-def hand_over_s(channel: Channel) -> float:
-    """What it costs to wake all workers and hear back, with nothing to do for them."""
-    workers = range(len(channel.shares))
+def hand_over_s(channel: Channel, choice: Choice) -> float:
+    """What it costs to wake all workers and hear back, if they are busy in between for as long as a step takes.
+
+    With nothing to do for them all would still be awake, their code and data at hand: half of what it costs in earnest.
+    """
+    workers, pretend = range(len(channel.shares)), Pretend(min(choice.workers_s, PRETEND_S), choice.waits)
+
+    def acted_out() -> None:
+        for worker in workers:
+            channel.begin(worker, pretend)
+        channel.wait(workers, at_least=len(workers), doing="start")
+
+    # One sleeps longer than one means to.
+    return max(0.0, _median_s(acted_out) - _median_s(pretend)) + OWN_S
+
+
+def _median_s(do: Callable[[], None]) -> float:
     times: list[float] = []
     began = perf_counter()
     while len(times) < FEWEST_ROUNDS or perf_counter() - began < ROUNDS_S:
         start = perf_counter()
-        for worker in workers:
-            channel.begin(worker, None)
-        channel.wait(workers, at_least=len(workers), doing="start")
+        do()
         times.append(perf_counter() - start)
-    return float(np.median(times)) + OWN_S
+    return float(np.median(times))
 
 
 def predict(cost: StepCost, num_envs: int, workers: int, threads: int, cores: int) -> float:
@@ -109,7 +129,7 @@ def predict(cost: StepCost, num_envs: int, workers: int, threads: int, cores: in
     if workers == 0:
         return wall
     # More workers than cores share them: no step can be faster than its arithmetic.
-    cpu = num_envs * (cost.cpu_s + PER_ENV_S) / min(cores, workers)
+    cpu = num_envs * (_warm_s(cost) + PER_ENV_S) / min(cores, workers)
     return max(wall, cpu)
 
 
@@ -123,4 +143,9 @@ def _row(cost: StepCost, envs: int, threads: int, in_turn: int) -> float:
     if together == 1:
         return envs * (cost.wall_s + PER_ENV_S)
     rounds = -(-envs // together)
-    return rounds * cost.wall_s + in_turn * max(PER_THREAD_S, cost.cpu_s)
+    return rounds * cost.wall_s + in_turn * max(PER_THREAD_S, _warm_s(cost))
+
+
+def _warm_s(cost: StepCost) -> float:
+    """CPU time of a step on a core that is awake."""
+    return max(0.0, cost.cpu_s - COLD_S) if cost.waits else cost.cpu_s

@@ -94,7 +94,7 @@ def make_vec(
     with ExitStack() as undo:
         if choice.num_workers > 0:
             channel = undo.enter_context(closing(ProcessChannel(program, choice.num_workers, how)))
-            if num_workers == "auto" and not choice.pays(cost_s := hand_over_s(channel)):
+            if num_workers == "auto" and not choice.pays(cost_s := hand_over_s(channel, choice)):
                 channel.close()
                 choice = choice.without_workers(cost_s)
         if choice.num_workers == 0:

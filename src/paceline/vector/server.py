@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
+from time import perf_counter, sleep
 from typing import Any, TypeAlias
 
 import cloudpickle
@@ -52,13 +53,30 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True)
+class Pretend:
+    """An order to take time, and to touch no env: for whoever wants to know what handing over costs."""
+
+    seconds: float
+    waits: bool
+    """Whether to wait instead of computing."""
+
+    def __call__(self) -> None:
+        """Take it."""
+        if self.waits:
+            sleep(self.seconds)
+        end = perf_counter() + (0.0 if self.waits else self.seconds)
+        while perf_counter() < end:
+            pass
+
+
+@dataclass(frozen=True, slots=True)
 class LooseActions:
     """The parts of the actions of the envs due that have no fixed size; in their order."""
 
     columns: dict[Path, list[Any]]
 
 
-Order: TypeAlias = Reset | LooseActions | None
+Order: TypeAlias = Reset | LooseActions | Pretend | None
 """What a ring says beside the arrays. None: step, with the actions in shared memory."""
 
 
@@ -152,6 +170,9 @@ class EnvServer:
         Raises:
             EnvError: An env raised, or returned what its spaces do not allow.
         """
+        if isinstance(order, Pretend):
+            order()
+            return []
         due = bytes(self._due)
         everyone = due == self._all_due
         seats = self._seats if everyone else [seat for seat in self._seats if due[seat.at]]

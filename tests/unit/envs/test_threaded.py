@@ -389,7 +389,28 @@ def test_threads_stay_on_one_core_and_what_a_reset_starts_does_not(
     play(block, spec, N, 7)
     envs = made[1:]
     assert [env.begun for env in envs] == [free] * N
-    assert envs[-1].stepped == free, "the caller's"
-    assert len({env.stepped for env in envs[:-1]}) == 1
+    assert len({env.stepped for env in envs}) == 1, "the caller's is one of them"
     assert len(envs[0].stepped) == (len(free) if children else 1)
+    assert os.sched_getaffinity(0) == free, "the caller was there for the step only"
     block.close()
+
+
+@pytest.mark.skipif(not one_core.CAN_BIND, reason="threads have no cores of their own here")
+def test_the_caller_has_its_own_cores_back_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_core, "_has_children", lambda: False)
+    free = os.sched_getaffinity(0)
+    if len(free) < 2:
+        pytest.skip("there is but one core")
+    seen: list[set[int]] = []
+
+    def interrupted() -> None:
+        seen.append(os.sched_getaffinity(0))
+        raise KeyboardInterrupt
+
+    team = env_thread.Team(2, "test")
+    with pytest.raises(KeyboardInterrupt):
+        team.all([lambda: None, interrupted])
+    assert len(seen[0]) == 1
+    assert os.sched_getaffinity(0) == free
+    team.all([lambda: None, lambda: None])
+    team.end()

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.vector.toys import SampleEnv
 
 from paceline import make_vec
-from paceline.vector.choose import choose, hand_over_s, predict
+from paceline.vector.choose import Choice, choose, hand_over_s, predict
 from paceline.vector.trial import StepCost, trial
 
 CHEAP, DEAR = StepCost(5e-6, 5e-6), StepCost(1e-3, 1e-3)
@@ -49,7 +49,9 @@ def test_what_handing_over_costs_decides() -> None:
 
 def test_what_handing_over_costs_is_measured_without_touching_an_env() -> None:
     vec = make_vec(SampleEnv, 4, 2, env_threads=1)
-    assert hand_over_s(vec._channel) > 0
+    for waits in (False, True):
+        choice = Choice(2, 1, "", inline_s=2e-3, workers_s=1e-3, waits=waits)
+        assert 0 < hand_over_s(vec._channel, choice) < 0.1
     assert vec.get_attr("length") == (0, 0, 0, 0)
     vec.close()
 
@@ -58,7 +60,7 @@ def test_what_handing_over_costs_is_measured_without_touching_an_env() -> None:
 def test_auto_takes_workers_only_where_they_turn_out_to_pay(pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.vector.make.trial", lambda env: DEAR)
     monkeypatch.setattr("paceline.vector.make.threads.core_budget", lambda: 2)
-    monkeypatch.setattr("paceline.vector.make.hand_over_s", lambda channel: 1e-4 if pays else 1.0)
+    monkeypatch.setattr("paceline.vector.make.hand_over_s", lambda channel, choice: 1e-4 if pays else 1.0)
     vec = make_vec(SampleEnv, 4)
     assert (vec.num_workers, "2 workers:" in vec.why) == ((2, True) if pays else (0, False))
     vec.reset(seed=0)
