@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import PacelineError
@@ -50,3 +51,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'paceline' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+if "gymnasium" in sys.modules:
+    # So that `gymnasium.make` knows our envs. Not loaded for the purpose: `paceline --help` need not wait for it.
+    importlib.import_module("paceline.envs")

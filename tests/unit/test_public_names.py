@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import paceline
 
 PUBLIC = [
@@ -24,3 +27,10 @@ def test_public_names_are_pinned_and_there() -> None:
     names = list(getattr(paceline, "__all__", []))
     assert names == PUBLIC  # ruff keeps them sorted, constants first
     assert [name for name in names if not hasattr(paceline, name)] == []
+
+
+def test_gymnasium_knows_our_envs_after_the_import_and_the_import_alone_loads_nothing() -> None:
+    code = "import gymnasium, paceline; assert 'paceline/NetworkDefence-v0' in gymnasium.registry"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    code = "import sys, paceline; assert not {'gymnasium', 'numpy', 'torch'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
