@@ -25,7 +25,7 @@ from paceline.memory.parts import part, under
 from paceline.memory.replay import Replay
 from paceline.memory.sampling import Sampler
 from paceline.memory.weights import Weights
-from paceline.nets.q_net import QNet
+from paceline.nets.array_net import ArrayNet
 from paceline.ops.adam import FlatAdam
 from paceline.ops.q_learning import bootstrap_targets, loss_and_slope, q_pullback, q_values
 
@@ -40,8 +40,8 @@ class DQNLearner:
 
     def __init__(
         self,
-        net: QNet,
-        target: QNet,
+        net: ArrayNet,
+        target: ArrayNet,
         vectors: tuple[Tensor, Tensor],
         weights: Weights,
         replay: Replay,

@@ -10,7 +10,6 @@ A shard is computed in the same way wherever it is computed, so the weights do n
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from time import perf_counter
 from typing import Protocol
 
@@ -22,11 +21,10 @@ from paceline.algos.settings import Settings
 from paceline.algos.torch_threads import torch_threads
 from paceline.memory.shards import Shards
 from paceline.memory.slots import Samples, Slots
+from paceline.nets.array_net import array_net_for
 from paceline.nets.compiled import CompiledForward
-from paceline.nets.features import policy_input
-from paceline.nets.flat import FlatGradient
 from paceline.nets.normalise import ObsNormaliser
-from paceline.nets.policy import Forward, forward_pullback
+from paceline.nets.policy import Forward
 from paceline.ops.distributions import ActionHead
 from paceline.ops.scores import score
 from paceline.ops.surrogate import surrogate
@@ -55,12 +53,13 @@ class PPOGradient:
         *,
         compiled_rows: int | None = None,
     ) -> None:
-        self._head, self._spec, self._config, self._obs_norm = head, spec, config, obs_norm
-        self._forward: Forward = partial(forward_pullback, policy)
+        self._head, self._config, self._obs_norm = head, config, obs_norm
+        forward: Forward | None = None
         if compiled_rows:
             with torch_threads(config.learner_threads):  # code is made for a number of threads
-                self._forward = CompiledForward(policy, spec, compiled_rows)
-        self.vector = FlatGradient(policy).vector  # [P]
+                forward = CompiledForward(policy, spec, compiled_rows)
+        self._net = array_net_for(policy, spec, threads=config.learner_threads, forward=forward)
+        self.vector = self._net.gradient  # [P]
 
     def __call__(
         self, rows: Samples, scalars: Tensor, index: Tensor, *, mean: float, inv_std: float, total: int
@@ -81,19 +80,18 @@ class PPOGradient:
         if self._obs_norm is not None:
             obs = self._obs_norm.apply_torch(obs)
         old_log_prob, advantage, returns, old_value = scalars[index].numpy().T
-        self.vector.zero_()
         with torch_threads(cfg.learner_threads):
-            params, value, pullback = self._forward(policy_input(self._spec, obs))
+            params, value = self._net(obs, learns=True)
             scored = score(
                 self._head,
-                params.cpu().numpy(),
+                params,
                 rows.action[there].cpu().numpy(),
                 None if rows.mask is None else rows.mask[there].cpu().numpy(),
             )
             loss = surrogate(
                 scored.log_prob,
                 scored.entropy,
-                value.cpu().numpy(),
+                value,
                 old_log_prob=old_log_prob,
                 advantage=(advantage - np.float32(mean)) * np.float32(inv_std),
                 returns=returns,
@@ -104,8 +102,7 @@ class PPOGradient:
                 ent_coef=cfg.ent_coef,
                 vf_coef=cfg.vf_coef,
             )
-            d_params = scored.pullback(loss.d_log_prob, loss.d_entropy)
-            pullback(torch.from_numpy(d_params).to(device), torch.from_numpy(loss.d_value).to(device))
+            self._net.pullback(scored.pullback(loss.d_log_prob, loss.d_entropy), loss.d_value)
         return loss.terms
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,36 +41,44 @@ def _encode_leaf(value: Tensor, leaf: Leaf) -> Tensor:
     return torch.cat(hot, 1).float()
 
 
-def numpy_encoder(leaves: Sequence[Leaf], rows: int) -> Callable[[Leaves], NDArray[np.float32]]:
-    """`encode` for acting: a function from leaves of `rows` rows to float32 `[rows, features]`.
+class NumpyEncoder:
+    """`encode` in numpy: from leaves of N rows to float32 `[N, features]`.
 
-    A single float32 vector is passed through as a view; anything else is written into one
-    buffer, which the next call overwrites.
+    A single float32 vector is passed through as a view; anything else is written into one buffer, which the next call
+    overwrites.
+
+    Args:
+        leaves: Side by side in this order.
     """
-    first = leaves[0]
-    if len(leaves) == 1 and first.dtype == np.float32 and not first.nvec:
-        name, width = first.name, first.features
-        return lambda obs: obs[name].reshape(rows, width)
 
-    buffer = np.zeros((rows, sum(leaf.features for leaf in leaves)), np.float32)
-    index = np.arange(rows)[:, None]
-    plan: list[tuple[Leaf, NDArray[np.float32], NDArray[np.int64]]] = []
-    column = 0
-    for leaf in leaves:
-        part = buffer[:, column : column + leaf.features]
-        # Where digit 0 of each category lies in the part, so that one index write sets all ones.
-        zeros = np.concatenate(([0], np.cumsum(leaf.nvec)[:-1])).astype(np.int64) - leaf.start
-        plan.append((leaf, part, zeros))
-        column += leaf.features
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        first = leaves[0]
+        self._only = first if len(leaves) == 1 and first.dtype == np.float32 and not first.nvec else None
+        self._leaves, self._first = leaves, first.name
+        # Where digit 0 of each category lies among a leaf's columns, so that one index write sets all ones.
+        self._zeros = [
+            np.concatenate(([0], np.cumsum(leaf.nvec)[:-1])).astype(np.int64) - leaf.start for leaf in leaves
+        ]
+        self._make_room(0)
 
-    def encoder(obs: Leaves) -> NDArray[np.float32]:
-        for leaf, part, zeros in plan:
+    def __call__(self, obs: Leaves) -> NDArray[np.float32]:
+        """Rows as floats."""
+        rows = len(obs[self._first])
+        if self._only is not None:
+            return obs[self._first].reshape(rows, self._only.features)
+        if rows != len(self._index):
+            self._make_room(rows)
+        for leaf, part, zeros in zip(self._leaves, self._parts, self._zeros, strict=True):
             value = obs[leaf.name].reshape(rows, -1)
             if leaf.nvec:
                 part[...] = 0.0
-                part[index, value + zeros] = 1.0
+                part[self._index, value + zeros] = 1.0
             else:
                 part[...] = value
-        return buffer
+        return self._buffer
 
-    return encoder
+    def _make_room(self, rows: int) -> None:
+        ends = np.cumsum([leaf.features for leaf in self._leaves]).tolist()
+        self._buffer = np.zeros((rows, ends[-1]), np.float32)
+        self._parts = [self._buffer[:, end - leaf.features : end] for leaf, end in zip(self._leaves, ends, strict=True)]
+        self._index = np.arange(rows)[:, None]

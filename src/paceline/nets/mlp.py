@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from paceline.errors import ConfigError
-from paceline.nets.features import Leaves, encode, leaves_of, numpy_encoder
+from paceline.nets.features import Leaves, NumpyEncoder, encode, leaves_of
 from paceline.spec import EnvSpec
 
 Activation = Literal["tanh", "relu", "elu"]
@@ -124,7 +124,7 @@ class MLPPolicy(nn.Module):
         """
         k, g = groups, group_size
         activate = _ACTIVATIONS[self.activation].numpy
-        encoder = numpy_encoder(self.leaves, k * g)
+        encoder = NumpyEncoder(self.leaves)
         weights = [_view(w) for w in self.weights]
         biases = [_view(b) for b in self.biases]
         policy_weight, policy_bias = _view(self.policy_weight).T, _view(self.policy_bias)
@@ -301,15 +301,30 @@ _ACTIVATIONS: dict[str, _Activation] = {
 }
 
 
-def numpy_activation(name: Activation) -> tuple[Callable[[Floats], object], Callable[[Floats, Floats], Floats]]:
-    """The non-linearity, in place, and the way back: (slope by the result, result) -> slope by what went in."""
+def numpy_activation(name: Activation) -> tuple[Callable[[Floats], object], Callable[[Floats, Floats, Floats], object]]:
+    """The non-linearity, in place, and the way back: (slope, result, scratch) -> slope by what went in, in place."""
     return _ACTIVATIONS[name].numpy, _NUMPY_SLOPES[name]
 
 
-_NUMPY_SLOPES: dict[str, Callable[[Floats, Floats], Floats]] = {
-    "tanh": lambda d, y: d * (np.float32(1.0) - y * y),
-    "relu": lambda d, y: d * (y > 0),
-    "elu": lambda d, y: d * np.minimum(y + np.float32(1.0), np.float32(1.0)),
+_ONE = np.float32(1.0)
+
+
+def _tanh_slope(slope: Floats, y: Floats, scratch: Floats) -> None:
+    np.multiply(y, y, out=scratch)
+    np.subtract(_ONE, scratch, out=scratch)
+    np.multiply(slope, scratch, out=slope)
+
+
+def _elu_slope(slope: Floats, y: Floats, scratch: Floats) -> None:
+    np.add(y, _ONE, out=scratch)
+    np.minimum(scratch, _ONE, out=scratch)
+    np.multiply(slope, scratch, out=slope)
+
+
+_NUMPY_SLOPES: dict[str, Callable[[Floats, Floats, Floats], object]] = {
+    "tanh": _tanh_slope,
+    "relu": lambda slope, y, _: np.multiply(slope, y > 0, out=slope),
+    "elu": _elu_slope,
 }
 
 

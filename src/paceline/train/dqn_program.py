@@ -31,8 +31,8 @@ from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
 from paceline.memory.shared import Arena, Field
 from paceline.memory.weights import Snapshots, Weights
 from paceline.nets.actor import Actor
+from paceline.nets.array_net import array_net_for
 from paceline.nets.flat import bind
-from paceline.nets.q_net import q_net_for
 from paceline.ops.distributions import legal_only
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.ops.q_learning import q_values
@@ -248,9 +248,7 @@ def dqn_parts(
     weights, target_vector = program.weights(arena), vector.clone()
     target = copy.deepcopy(policy)
     bind(target, target_vector)
-    net = partial(
-        q_net_for, spec=spec, rows=training.batch_size, both=training.dueling, threads=training.learner_threads
-    )
+    net = partial(array_net_for, spec=spec, both=training.dueling, threads=training.learner_threads)
     learner = DQNLearner(
         net(policy, learns=True),
         net(target, learns=False),

@@ -7,9 +7,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from paceline.nets.array_net import NumpyMLP, TorchNet, array_net_for
 from paceline.nets.flat import FlatParameters, size_of
 from paceline.nets.mlp import Activation, MLPPolicy
-from paceline.nets.q_net import NumpyMLP, TorchNet, q_net_for
 from paceline.spec import EnvSpec
 
 SPECS = {
@@ -50,7 +50,7 @@ def test_numpy_is_torch(kind: str, activation: Activation, sizes: tuple[int, ...
     params, value = reference(obs, learns=True)
     reference.pullback(slopes[0], slopes[1] if both else np.zeros(ROWS, np.float32))
     expected = reference.gradient.clone()
-    tried = NumpyMLP(policy, ROWS, learns=True, both=both)
+    tried = NumpyMLP(policy, learns=True, both=both)
     found = tried(obs)
     np.testing.assert_allclose(found[0], params, atol=2e-6)
     if both:
@@ -64,14 +64,14 @@ def test_numpy_is_torch(kind: str, activation: Activation, sizes: tuple[int, ...
 def test_which_form_is_taken() -> None:
     policy = network(SPECS["vector"], "relu", (8,))
     spec = SPECS["vector"]
-    assert isinstance(q_net_for(policy, spec, ROWS, learns=False, both=True), NumpyMLP)
-    assert isinstance(q_net_for(policy, spec, ROWS, learns=False, both=True, threads=2), TorchNet)
-    assert isinstance(q_net_for(torch.nn.Linear(5, 3), spec, ROWS, learns=False, both=True), TorchNet)
+    assert isinstance(array_net_for(policy, spec, learns=False, both=True), NumpyMLP)
+    assert isinstance(array_net_for(policy, spec, learns=False, both=True, threads=2), TorchNet)
+    assert isinstance(array_net_for(torch.nn.Linear(5, 3), spec, learns=False, both=True), TorchNet)
 
 
 def test_it_follows_its_parameters() -> None:
     policy = network(SPECS["vector"], "relu", (8,))
-    net = NumpyMLP(policy, ROWS, learns=False, both=True)
+    net = NumpyMLP(policy, learns=False, both=True)
     obs = {"obs": np.ones((ROWS, 5), np.float32)}
     before = net(obs)[0].copy()
     with torch.no_grad():

@@ -1,0 +1,264 @@
+"""Networks as learners see them: arrays in, outputs out, and the way back into a flat gradient.
+
+    obs --net--> params [N, P], value [N]            loss: d_params, d_value
+    gradient <-------- pullback(d_params, d_value)
+
+An MLP's update is mostly calls: torch spends more time on calling itself, and on memory for what it puts out, than on
+the products. The same layers in numpy, on the same parameter memory and into memory of their own that stays,
+take about half of the time (benchmarks/kernels.py).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from paceline.nets.features import NumpyEncoder, policy_input
+from paceline.nets.flat import FlatGradient
+from paceline.nets.mlp import Floats, MLPPolicy, numpy_activation
+from paceline.nets.policy import Forward, forward_pullback
+from paceline.spec import EnvSpec
+
+Obs = Mapping[str, NDArray[Any]] | Mapping[str, Tensor]
+
+
+class ArrayNet(Protocol):
+    """A network that can be asked, and told what was wrong with its last answer."""
+
+    gradient: Tensor
+    """[size of the flat vector] where `pullback` leaves the gradient."""
+
+    def __call__(self, obs: Obs, *, learns: bool = False) -> tuple[Floats, Floats]:
+        """`params` [N, P] and `value` [N]; overwritten by the next call.
+
+        Args:
+            obs: N rows.
+            learns: Whether `pullback` will be asked for.
+        """
+
+    def pullback(self, d_params: Floats, d_value: Floats) -> None:
+        """Leave the gradient, given slopes by what the last call gave, which was one to learn from."""
+
+
+def array_net_for(
+    policy: nn.Module,
+    spec: EnvSpec,
+    *,
+    learns: bool = True,
+    both: bool = True,
+    threads: int = 1,
+    forward: Forward | None = None,
+) -> ArrayNet:
+    """The fastest form of a network here; the same one on every machine.
+
+    Args:
+        policy: Its parameters lie where they will stay.
+        spec: What it sees.
+        learns: Whether it has a gradient.
+        both: Whether the value counts: it is not computed otherwise, where that can be left out.
+        threads: Torch threads of the learner. Numpy has one.
+        forward: In place of the policy's own, where it is compiled.
+    """
+    on_cpu = next(policy.parameters()).device.type == "cpu"
+    if isinstance(policy, MLPPolicy) and on_cpu and threads == 1 and forward is None:
+        return NumpyMLP(policy, learns=learns, both=both)
+    return TorchNet(policy, spec, learns=learns, forward=forward)
+
+
+class TorchNet:
+    """Any network, on any device.
+
+    Args:
+        policy: The network.
+        spec: What it sees.
+        learns: Whether it has a gradient.
+        forward: In place of the policy's own.
+    """
+
+    def __init__(self, policy: nn.Module, spec: EnvSpec, *, learns: bool, forward: Forward | None = None) -> None:
+        self._policy, self._spec = policy, spec
+        self._forward: Forward = forward or partial(forward_pullback, policy)
+        self._device = next(policy.parameters()).device
+        self.gradient = FlatGradient(policy).vector if learns else torch.empty(0)
+        self._back: Callable[[Tensor, Tensor], None] | None = None
+
+    def __call__(self, obs: Obs, *, learns: bool = False) -> tuple[Floats, Floats]:
+        """See `ArrayNet`."""
+        seen = policy_input(self._spec, {name: self._tensor(leaf) for name, leaf in obs.items()})
+        if learns:
+            params, value, self._back = self._forward(seen)
+        else:
+            with torch.no_grad():
+                params, value = self._policy(seen)
+        return params.cpu().numpy(), value.cpu().numpy()
+
+    def pullback(self, d_params: Floats, d_value: Floats) -> None:
+        """See `ArrayNet`."""
+        self.gradient.zero_()
+        if self._back is not None:
+            self._back(self._tensor(d_params), self._tensor(d_value))
+
+    def _tensor(self, array: NDArray[Any] | Tensor) -> Tensor:
+        return torch.as_tensor(array, device=self._device)
+
+
+class NumpyMLP:
+    """An MLP in numpy, layer by layer, both towers or one.
+
+    A layer's outputs lie as `[N, towers * width]`: what is done to each number is one call for both towers,
+    and products see a tower as every second run of columns.
+
+    Args:
+        policy: The network; its parameter memory is used in place.
+        learns: Whether it has a gradient.
+        both: Whether the value tower is computed.
+    """
+
+    def __init__(self, policy: MLPPolicy, *, learns: bool, both: bool) -> None:
+        self._policy, self._towers = policy, 2 if both else 1
+        self._encode = NumpyEncoder(policy.leaves)
+        self._activate, self._slope = numpy_activation(policy.activation)
+        self.gradient = FlatGradient(policy).vector if learns else torch.empty(0)
+        self._weights, self._biases, self._head = _layers(policy, self._towers, lambda parameter: parameter.detach())
+        if learns:
+            self._d_weights, self._d_biases, self._d_head = _layers(policy, self._towers, _gradient)
+        self._log_std = _array(policy.log_std.detach()) if policy.gaussian else None
+        self._outputs = len(self._head[0])
+        self._rows = np.empty((0, 0), np.float32)
+        self._memory = _Memory([len(bias) for bias in self._biases], self._towers, self._outputs, 0)
+        self._at = self._memory
+
+    def __call__(self, obs: Obs, *, learns: bool = False) -> tuple[Floats, Floats]:  # noqa: ARG002 - it costs nothing
+        """See `ArrayNet`."""
+        rows = self._rows = self._encode({name: np.asarray(leaf) for name, leaf in obs.items()})
+        at = self._room_for(len(rows))
+        for i, (weight, bias, flat) in enumerate(zip(self._weights, self._biases, at.hidden, strict=True)):
+            if i == 0:
+                np.matmul(rows, weight, out=flat)
+            else:
+                np.matmul(at.stacks[i - 1], weight, out=at.stacks[i])
+            np.add(flat, bias, out=flat)
+            self._activate(flat)
+        policy_weight, policy_bias, value_weight, value_bias = self._head
+        # As [P, N], handed out transposed: a product with few columns is slow and one with few rows is not.
+        np.matmul(policy_weight, self._top(0).T, out=at.params)
+        np.add(at.params, policy_bias[:, None], out=at.params)
+        if self._towers == 2:
+            np.matmul(self._top(1), value_weight, out=at.value)
+            np.add(at.value, value_bias, out=at.value)
+        if self._log_std is not None:
+            return np.concatenate((at.params.T, np.broadcast_to(self._log_std, at.params.T.shape)), 1), at.value
+        return at.params.T, at.value
+
+    def pullback(self, d_params: Floats, d_value: Floats) -> None:
+        """See `ArrayNet`. What the value tower has is left at zero where it is not computed."""
+        at, ones = self._at, self._at.ones
+        if self._log_std is not None:
+            _array(_gradient(self._policy.log_std))[...] = d_params[:, self._outputs :].sum(0)
+            d_params = d_params[:, : self._outputs]
+        policy_weight, _, value_weight, _ = self._head
+        d_policy_weight, d_policy_bias, d_value_weight, d_value_bias = self._d_head
+        np.matmul(d_params.T, self._top(0), out=d_policy_weight)
+        np.matmul(ones, d_params, out=d_policy_bias)
+        if self._towers == 2:
+            np.matmul(d_value, self._top(1), out=d_value_weight)
+            d_value_bias[...] = d_value.sum()
+        if not self._weights:
+            return
+        top = at.slope_stacks[-1]
+        np.matmul(d_params, policy_weight, out=top[0])
+        if self._towers == 2:
+            np.multiply(d_value[:, None], value_weight, out=top[1])
+        for i in reversed(range(len(self._weights))):
+            slope = at.slopes[i]
+            self._slope(slope, at.hidden[i], at.scratch[i])
+            np.matmul(ones, slope, out=self._d_biases[i])
+            if i == 0:
+                np.matmul(self._rows.T, slope, out=self._d_weights[0])
+            else:
+                np.matmul(at.stacks[i - 1].transpose(0, 2, 1), at.slope_stacks[i], out=self._d_weights[i])
+                np.matmul(at.slope_stacks[i], self._weights[i].transpose(0, 2, 1), out=at.slope_stacks[i - 1])
+
+    def _top(self, tower: int) -> Floats:
+        """What a head is computed from, [N, width]."""
+        return self._at.stacks[-1][tower] if self._weights else self._rows
+
+    def _room_for(self, rows: int) -> _Memory:
+        """Memory for so many rows: the last one's, a part of what there is, or more."""
+        if rows != self._at.rows:
+            if rows > self._memory.rows:
+                self._memory = _Memory([len(bias) for bias in self._biases], self._towers, self._outputs, rows)
+            self._at = self._memory if rows == self._memory.rows else self._memory.first(rows)
+        return self._at
+
+
+class _Memory:
+    """Where a batch's numbers go, layer by layer.
+
+    Args:
+        widths: Of the hidden layers, all towers together.
+        towers: How many share a width.
+        outputs: Of the policy.
+        rows: N.
+    """
+
+    def __init__(self, widths: list[int], towers: int, outputs: int, rows: int) -> None:
+        self._towers, self._outputs = towers, outputs
+        self._blocks = [[np.empty((rows, width), np.float32) for width in widths] for _ in range(2)]
+        shared = np.empty(rows * max(widths, default=0), np.float32)
+        self._blocks.append([shared[: rows * width].reshape(rows, width) for width in widths])
+        self._params, self._value = np.empty(outputs * rows, np.float32), np.empty(rows, np.float32)
+        self._ones = np.ones(rows, np.float32)
+        self._view(rows)
+
+    def first(self, rows: int) -> _Memory:
+        """The same memory for fewer rows."""
+        part = copy.copy(self)
+        part._view(rows)
+        return part
+
+    def _view(self, rows: int) -> None:
+        self.rows = rows
+        self.hidden, self.slopes, self.scratch = ([block[:rows] for block in blocks] for blocks in self._blocks)
+        self.stacks, self.slope_stacks = (
+            [self._by_tower(flat) for flat in blocks] for blocks in (self.hidden, self.slopes)
+        )
+        self.params = self._params[: self._outputs * rows].reshape(self._outputs, rows)
+        self.value, self.ones = self._value[:rows], self._ones[:rows]
+
+    def _by_tower(self, flat: Floats) -> Floats:
+        """`[towers, N, width]`."""
+        rows, width = flat.shape
+        return flat.reshape(rows, self._towers, width // self._towers).transpose(1, 0, 2)
+
+
+def _layers(
+    policy: MLPPolicy, towers: int, of: Callable[[Tensor], Tensor]
+) -> tuple[list[Floats], list[Floats], list[Floats]]:
+    """Weights, biases [towers * out] and the heads; or their gradients: views of parameter memory.
+
+    Weights of the first hidden layer are [in, towers * out], those of others [towers, in, out].
+    """
+    weights = [_array(of(weight)) for weight in policy.weights]
+    # The first layer has its towers in the middle (nets/mlp.py).
+    parts = [w.reshape(len(w), -1)[:, : towers * w.shape[2]] if i == 0 else w[:towers] for i, w in enumerate(weights)]
+    biases = [_array(of(bias)).reshape(-1)[: towers * bias.shape[1]] for bias in policy.biases]
+    return parts, biases, [_array(of(p)) for p in policy._all[-4:]]
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    if parameter.grad is None:
+        raise ValueError("its gradient has no place yet")
+    return parameter.grad
+
+
+def _array(tensor: Tensor) -> Floats:
+    array: Floats = tensor.numpy()
+    return array
