@@ -16,6 +16,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from paceline.nets.array_net import ArrayNet, NumpyMLP, TorchNet
 from paceline.nets.flat import FlatParameters, size_of
 from paceline.nets.mlp import MLPPolicy
 from paceline.ops.distributions import head_for
@@ -38,7 +39,7 @@ def compare(rounds: int, **functions: Callable[[], object]) -> None:
 
 
 def learning() -> None:
-    """Forward and backward of 1024 rows through both towers."""
+    """Forward and backward through both towers: 1024 rows by autograd, and shards of them as learners compute them."""
     spec = EnvSpec.of(spaces.Box(-1, 1, (4,)), spaces.Discrete(2))
     policy = MLPPolicy(spec)
     flat = FlatParameters(policy, torch.zeros(size_of(policy)))
@@ -54,6 +55,19 @@ def learning() -> None:
 
     print("forward + backward, 1024 x 4, 64x64 tanh")
     compare(200, plain_sequential=run_plain, towers=run_towers)
+    by_torch, by_numpy = TorchNet(policy, spec, learns=True), NumpyMLP(policy, learns=True, both=True)
+    for count in (64, 256, 512, 1024):
+        obs = {"obs": rows[:count].numpy()}
+        slopes = np.asfortranarray(d_params[:count].numpy()), d_value[:count].numpy()
+
+        def run(
+            net: ArrayNet, obs: dict[str, np.ndarray] = obs, slopes: tuple[np.ndarray, np.ndarray] = slopes
+        ) -> None:
+            net(obs, learns=True)
+            net.pullback(*slopes)
+
+        print(f"the same as learners compute it, {count} rows")
+        compare(200, torch=partial(run, by_torch), numpy=partial(run, by_numpy))
 
 
 def acting() -> None:

@@ -15,9 +15,8 @@ from paceline.envs.seeding import episode_seed
 from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
-from paceline.nets.features import policy_input
-from paceline.nets.flat import FlatGradient, bind
-from paceline.nets.policy import forward_pullback
+from paceline.nets.array_net import array_net_for
+from paceline.nets.flat import bind
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.ops.returns import gae, next_values
@@ -68,11 +67,11 @@ class Probe:
         self._rows, self._samples = slots.rows(share.first_group, share.groups), slots.samples()
         self._head = head_for(spec.action)
         self._noise = self._head.draw_noise(np.random.default_rng(share.worker), (shape.n_steps, count))
-        acting, self._policy = program.policy.build(spec), program.policy.build(spec)
+        acting, learning = program.policy.build(spec), program.policy.build(spec)
         weights = torch.from_numpy(arena["weights"])
         bind(acting, weights)
-        bind(self._policy, weights, frozen=False)
-        self._gradient = FlatGradient(self._policy).vector
+        bind(learning, weights, frozen=False)
+        self._net = array_net_for(learning, spec)
         self._actor = program.actor(acting, share.groups)
         self._shards, self._shard = Shards(arena), share.worker % program.shards
         steps = shape.n_steps * shape.n_envs
@@ -138,17 +137,17 @@ class Probe:
         """One shard of a minibatch, as it comes from the slots and goes back."""
         index, cfg = self._index, self._program.training
         watch.lap("nothing")
-        obs = policy_input(self._spec, {name: leaf[index] for name, leaf in self._samples.obs.items()})
+        obs = {name: leaf[index] for name, leaf in self._samples.obs.items()}
         action = self._samples.action[index].numpy()
         old_log_prob, advantage, returns, old_value = self._shards.samples[index].numpy().T
         watch.lap("gather")
-        params, value, pullback = forward_pullback(self._policy, obs)
+        params, value = self._net(obs, learns=True)
         watch.lap("learn forward")
-        scored = score(self._head, params.numpy(), action)
+        scored = score(self._head, params, action)
         loss = surrogate(
             scored.log_prob,
             scored.entropy,
-            value.numpy(),
+            value,
             old_log_prob=old_log_prob,
             advantage=advantage,
             returns=returns,
@@ -159,12 +158,11 @@ class Probe:
             ent_coef=cfg.ent_coef,
             vf_coef=cfg.vf_coef,
         )
-        d_params = torch.from_numpy(scored.pullback(loss.d_log_prob, loss.d_entropy))
+        d_params = scored.pullback(loss.d_log_prob, loss.d_entropy)
         watch.lap("loss")
-        self._gradient.zero_()
-        pullback(d_params, torch.from_numpy(loss.d_value))
+        self._net.pullback(d_params, loss.d_value)
         watch.lap("backward")
-        self._shards.grads[self._shard] = self._gradient
+        self._shards.grads[self._shard] = self._net.gradient
         watch.lap("gather")  # what is fetched and put back
 
 

@@ -168,6 +168,7 @@ class WorkersGradients:
 
     def __init__(self, work: Callable[[int], None], shards: Shards) -> None:
         self._work, self._shards = work, shards
+        self._sum = torch.zeros_like(shards.grads[0])
 
     def begin(self) -> None:
         """Nothing to do: workers read the batch where it is."""
@@ -176,7 +177,7 @@ class WorkersGradients:
         """Blocks until all shards are there."""
         self._shards.minibatch = start, stop, mean, inv_std
         self._work(len(self._shards.grads))
-        return self._shards.grads.sum(0), self._shards.terms.sum(0)
+        return torch.sum(self._shards.grads, 0, out=self._sum), self._shards.terms.sum(0)
 
 
 class DeviceGradients:

@@ -77,6 +77,7 @@ def worker_main(order: WorkerOrder) -> None:
     if order.core is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {order.core})
     threads.limit(1)
+    _wait_for_turn()
     job = None
     try:
         job = cloudpickle.loads(order.program)(order.arena, order.share)
@@ -94,6 +95,16 @@ def worker_main(order: WorkerOrder) -> None:
         if job is not None:
             with contextlib.suppress(Exception):
                 job.close()
+
+
+def _wait_for_turn() -> None:
+    """When woken, have whoever woke this worker go on first: usually a driver with others still to wake.
+
+    On its core, a worker that began at once would keep the others waiting for a slice of the scheduler's, about 3 ms.
+    """
+    if hasattr(os, "SCHED_BATCH"):
+        with contextlib.suppress(OSError):  # a sandbox may forbid it, and it is only for speed
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _obey(order: WorkerOrder, job: Any) -> None:

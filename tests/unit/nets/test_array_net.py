@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from paceline.nets.array_net import NumpyMLP, TorchNet, array_net_for
 from paceline.nets.flat import FlatParameters, size_of
@@ -59,6 +62,38 @@ def test_numpy_is_torch(kind: str, activation: Activation, sizes: tuple[int, ...
         tried(obs, learns=True)
         tried.pullback(*slopes)
         torch.testing.assert_close(tried.gradient, expected, atol=2e-5, rtol=1e-4)
+
+
+def test_any_number_of_rows_in_any_order() -> None:
+    spec = SPECS["dict"]
+    rng = np.random.default_rng(2)
+    reference = TorchNet(network(spec, "tanh", (8, 6)), spec, learns=True)
+    tried = NumpyMLP(network(spec, "tanh", (8, 6)), learns=True, both=True)
+    for rows in (5, 9, 3, 9, 1, 20, 4):
+        obs: dict[str, NDArray[Any]] = {
+            "a": rng.integers(0, 4, rows),
+            "b": rng.normal(size=(rows, 2)).astype(np.float32),
+        }
+        slopes = rng.normal(size=(rows, 3)).astype(np.float32), rng.normal(size=rows).astype(np.float32)
+        reference(obs, learns=True)
+        reference.pullback(*slopes)
+        tried(obs, learns=True)
+        tried.pullback(*slopes)
+        torch.testing.assert_close(tried.gradient, reference.gradient, atol=2e-5, rtol=1e-4)
+
+
+def test_numbers_that_are_actions_have_a_deviation_of_their_own() -> None:
+    spec = EnvSpec.of(spaces.Box(-1, 1, (5,), np.float32), spaces.Box(-1, 1, (2,), np.float32))
+    rng = np.random.default_rng(3)
+    obs = {"obs": rng.normal(size=(ROWS, 5)).astype(np.float32)}
+    slopes = rng.normal(size=(ROWS, 4)).astype(np.float32), rng.normal(size=ROWS).astype(np.float32)
+    reference = TorchNet(network(spec, "tanh", (8,)), spec, learns=True)
+    tried = NumpyMLP(network(spec, "tanh", (8,)), learns=True, both=True)
+    expected = reference(obs, learns=True)[0].copy()
+    reference.pullback(*slopes)
+    np.testing.assert_allclose(tried(obs, learns=True)[0], expected, atol=2e-6)
+    tried.pullback(*slopes)
+    torch.testing.assert_close(tried.gradient, reference.gradient, atol=2e-5, rtol=1e-4)
 
 
 def test_which_form_is_taken() -> None:
