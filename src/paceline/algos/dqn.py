@@ -27,6 +27,7 @@ from paceline.memory.sampling import Sampler
 from paceline.memory.weights import Weights
 from paceline.nets.array_net import ArrayNet
 from paceline.ops.adam import FlatAdam
+from paceline.ops.clip import clip_norm
 from paceline.ops.q_learning import bootstrap_targets, loss_and_slope, q_pullback, q_values
 
 STATS = ("mean_q", "td_error", "epsilon", "buffer_size", "samples_per_insert")
@@ -137,11 +138,8 @@ class DQNLearner:
         d_q[self._rows, batch.action] = slope * np.float32(1.0 / len(item))
         self._net.pullback(*q_pullback(d_q, dueling=config.dueling))
         gradient = self._net.gradient
-        norm = float(torch.linalg.vector_norm(gradient))
-        if self.bad.is_bad(norm, self.n_updates):
+        if self.bad.is_bad(clip_norm(gradient, config.max_grad_norm), self.n_updates):
             return 0.0, 0.0, 0.0
-        if norm > config.max_grad_norm:
-            gradient.mul_(config.max_grad_norm / (norm + 1e-6))
         self._optimiser.step(gradient, lr)
         self.n_updates += 1
         self.samples += len(item)

@@ -24,6 +24,7 @@ from paceline.measure.clock import Clock
 from paceline.memory.parts import part, under
 from paceline.memory.shards import Shards
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
+from paceline.ops.clip import clip_norm
 from paceline.ops.optimiser import Optimiser
 from paceline.ops.returns import explained_variance
 from paceline.ops.surrogate import TERMS
@@ -118,9 +119,12 @@ class PPOLearner:
         cuts = [len(rows) * piece // pieces for piece in range(pieces + 1)]
         # One array for all: a small tensor kept per minibatch would pin the heap between their large ones.
         terms, done = torch.empty(cfg.n_epochs * pieces, len(TERMS)), 0
-        for epoch in range(cfg.n_epochs):
+        # The order of minibatches depends on seed and version alone.
+        counter = [0, 0, 0, self.version]
+        shuffle = np.random.Generator(np.random.Philox(key=[self._seed, _MINIBATCHES], counter=counter))
+        for _ in range(cfg.n_epochs):
             order = self._shards.order[: len(rows)]
-            order.copy_(torch.from_numpy(self._stream(self.version, epoch).permutation(rows)))
+            order.copy_(torch.from_numpy(shuffle.permutation(rows)))
             shuffled = advantage[order]
             for start, stop in itertools.pairwise(cuts):
                 terms[done] = self._step(start, stop, shuffled[start:stop], lr)
@@ -139,10 +143,6 @@ class PPOLearner:
         self._gradients.begin()
         return target.advantage.flatten(), target.returns.flatten()
 
-    def _stream(self, version: int, epoch: int) -> np.random.Generator:
-        """The order of minibatches depends on seed, version and epoch alone."""
-        return np.random.Generator(np.random.Philox(key=[self._seed, _MINIBATCHES], counter=[0, 0, epoch, version]))
-
     def _step(self, start: int, stop: int, advantage: Tensor, lr: float) -> Tensor:
         """One optimiser step; returns the terms of the loss."""
         cfg, mean, inv_std = self._config, 0.0, 1.0
@@ -150,11 +150,8 @@ class PPOLearner:
             deviation, centre = torch.std_mean(advantage)
             mean, inv_std = float(centre), 1.0 / (float(deviation) + 1e-8)
         grad, terms = self._gradients(start, stop, mean, inv_std)
-        norm = float(torch.linalg.vector_norm(grad))
-        if self.bad.is_bad(norm, self.n_updates):
+        if self.bad.is_bad(clip_norm(grad, cfg.max_grad_norm), self.n_updates):
             return torch.nan_to_num(terms)
-        if norm > cfg.max_grad_norm > 0:
-            grad.mul_(cfg.max_grad_norm / (norm + 1e-6))
         self._optimiser.step(grad, lr)
         self.n_updates += 1
         return terms
