@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import results
-from peer_table import OURS, PEERS, PIPELINED, WORKLOADS
+from peer_table import LIMIT, LIMIT_SHARE, OURS, PEERS, PIPELINED, WORKLOADS
 
 Found = Mapping[str, Any]
 
@@ -86,6 +86,10 @@ def _verdicts(name: str, measured: Found) -> list[str]:
         if PIPELINED in measured["contestants"]:
             ahead = ratio(measured, PIPELINED, rival)
             verdicts.append(f"With --pipeline {_verdict('the same peer', ahead, target if calm else None)}")
+    if rival is not None and {OURS, LIMIT} <= set(measured["contestants"]):
+        share = ratio(measured, OURS, LIMIT)
+        verdicts.append(_verdict("what the cores give", share, LIMIT_SHARE if calm else None))
+        verdicts.append(f"The cores give {_verdict('the fastest peer', ratio(measured, LIMIT, rival), None)}")
     if {OURS, "paceline-sequential"} <= set(measured["contestants"]):
         own_target = 1.7 if name == "cartpole" and calm else None
         verdicts.append(_verdict("our own sequential", ratio(measured, OURS, "paceline-sequential"), own_target))

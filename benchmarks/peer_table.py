@@ -10,6 +10,10 @@ HERE = Path(__file__).parent
 SCRIPTS = HERE / "peers"
 OURS = "paceline-parallel"
 """Whom the others are compared with."""
+LIMIT = "bare"
+"""The envs alone, on every core: nobody can be faster."""
+LIMIT_SHARE = 0.94
+"""What is claimed of it."""
 PIPELINED = "paceline-pipeline"
 """Learns while it collects, as some of the others do: each batch is one update old."""
 
@@ -134,6 +138,13 @@ PEERS: dict[str, Peer] = {
         venv="paceline",
         variant={"num_workers": 2, "pipeline": True},
         only=("sleep",),
+    ),
+    LIMIT: Peer(
+        label="a bare loop on each core: no policy, no learning",
+        script="run_bare.py",
+        venv="paceline",
+        counted=False,
+        only=("busy",),
     ),
     "sb3-dummy": Peer(label="SB3 Dummy", script="run_sb3.py", venv="sb3", solves=True),
     "sb3-dummy-1": Peer(

@@ -17,6 +17,7 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from paceline.envs.on_time import wake_on_time
 from paceline.envs.one_core import OneCore, roaming
 
 Outcome: TypeAlias = tuple[Any, BaseException | None]
@@ -170,6 +171,7 @@ class _Thread(threading.Thread):
 
     def run(self) -> None:
         """Serve."""
+        wake_on_time()
         while (job := self.inbox.get()) is not None:
             job()
 

@@ -26,6 +26,7 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.envs.on_time import wake_on_time
 from paceline.errors import PacelineError
 from paceline.memory.lines import CLAIM, MEMORY
 from paceline.memory.shared import Arena
@@ -78,6 +79,7 @@ def worker_main(order: WorkerOrder) -> None:
         os.sched_setaffinity(0, {order.core})
     threads.limit(1)
     _wait_for_turn()
+    wake_on_time()
     job = None
     try:
         job = cloudpickle.loads(order.program)(order.arena, order.share)
