@@ -18,6 +18,7 @@ from paceline.memory.slots import Slots
 from paceline.nets.array_net import array_net_for
 from paceline.nets.flat import bind
 from paceline.ops.adam import FlatAdam
+from paceline.ops.clip import clip_norm
 from paceline.ops.distributions import head_for
 from paceline.ops.returns import gae, next_values
 from paceline.ops.scores import score
@@ -174,23 +175,25 @@ class DriverProbe:
         self._config = training.config.training
         vector = training.weights.vector.clone()
         self._adam, self._grads = FlatAdam(vector), torch.randn(training.program.shards, len(vector))
+        self._sum = torch.empty(len(vector))
         self._columns = torch.empty(self._batch.reward.numel(), 4)
         self.minibatch = min(self._config.batch_size or len(self._columns), len(self._columns))
 
     def measure(self, seconds: float) -> dict[str, float]:
         """Seconds per batch, per epoch and per minibatch."""
         watch, passes, began = Stopwatch(), 0, perf_counter()
+        shuffle = np.random.Generator(np.random.Philox(key=0))
         while perf_counter() - began < seconds:
             watch.lap("nothing")
             advantage = self._prepare()
             watch.lap("prepare")
             rows = np.flatnonzero(self._batch.valid.numpy())
-            order = torch.from_numpy(np.random.Generator(np.random.Philox(key=passes)).permutation(rows))
+            order = torch.from_numpy(shuffle.permutation(rows))
             for piece in advantage[order].split(self.minibatch):
                 torch.std_mean(piece)
             watch.lap("order")
-            grad = self._grads.sum(0)
-            grad.mul_(0.5 / float(torch.linalg.vector_norm(grad)))
+            grad = torch.sum(self._grads, 0, out=self._sum)
+            clip_norm(grad, 0.5)
             self._adam.step(grad, 1e-4)
             watch.lap("optimise")
             passes += 1

@@ -10,6 +10,7 @@ own cannot do without these.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import threading
@@ -69,10 +70,11 @@ def _free_loop(pipe: Any, make: Callable[[], Any], n: int, *_: Any) -> None:
     envs = _made(make, n)
     while True:
         end, steps = perf_counter() + pipe.recv(), 0
-        while perf_counter() < end:
-            for env in envs:
-                _step(env)
-            steps += n
+        for env in itertools.cycle(envs):
+            _step(env)
+            steps += 1
+            if perf_counter() >= end:  # after every env: the others wait for whoever is late
+                break
         pipe.send(steps)
 
 
