@@ -93,6 +93,13 @@ def test_work_is_done_between_the_halves_of_a_command(shared: Running) -> None:
     assert shared.runtime.finish() == list(range(shared.jobs))
 
 
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="only Linux has it")
+def test_a_woken_worker_lets_its_driver_wake_the_others_first(shared: Running) -> None:
+    if isinstance(shared.runtime, ProcessRuntime):
+        assert [os.sched_getscheduler(pid) for pid in shared.runtime.pids()] == [os.SCHED_BATCH] * WORKERS
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
 def _work_and_finish(runtime: Runtime) -> None:
     for _ in range(1000):
         runtime.work(4)

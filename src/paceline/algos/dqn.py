@@ -107,7 +107,9 @@ class DQNLearner:
         config, progress = self._config, self._progress
         lr = config.learning_rate * (1.0 - progress if config.lr_schedule == "linear" else 1.0)
         stats = {"learning_rate": lr}
-        with self._clock.phase("learn"), torch_threads(config.learner_threads):
+        # Whatever is not finite shows in the gradient's length, and is dealt with there.
+        quiet = np.errstate(over="ignore", invalid="ignore")
+        with self._clock.phase("learn"), torch_threads(config.learner_threads), quiet:
             stream = np.random.Generator(np.random.Philox(key=[self._seed, _ITEMS], counter=[0, 0, 0, self.version]))
             beta = config.priority_beta + (1.0 - config.priority_beta) * progress
             terms = [self._step(stream, beta, lr) for _ in range(updates)]

@@ -73,7 +73,8 @@ class DQNConfig:
     max_grad_norm: float = 10.0
     """Gradients longer than this are shortened to it."""
     learner_threads: int = 1
-    """Torch threads of the learner. Part of the result: other counts round differently."""
+    """Torch threads of the learner; with one, an MLP is learned in numpy. Part of the result: other counts round
+    differently."""
 
     normalize_advantage: ClassVar[bool] = False
     grad_shards: ClassVar[int | None] = 1

@@ -80,7 +80,8 @@ class PPOGradient:
         if self._obs_norm is not None:
             obs = self._obs_norm.apply_torch(obs)
         old_log_prob, advantage, returns, old_value = scalars[index].numpy().T
-        with torch_threads(cfg.learner_threads):
+        # Whatever is not finite shows in the gradient's length, and is dealt with there.
+        with torch_threads(cfg.learner_threads), np.errstate(over="ignore", invalid="ignore"):
             params, value = self._net(obs, learns=True)
             scored = score(
                 self._head,

@@ -53,7 +53,8 @@ class PPOConfig:
     pipeline: bool = False
     """Collect the next batch while learning from this one. Every batch is then one update old: part of the result."""
     learner_threads: int = 1
-    """Torch threads of the learner. Part of the result: other counts round differently."""
+    """Torch threads of the learner; with one, an MLP is learned in numpy. Part of the result: other counts round
+    differently."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -10,7 +10,7 @@ _SLACK_NS = 1
 
 
 def wake_on_time() -> None:
-    """From now on sleeps of this thread, and of threads that it starts, end when they should.
+    """From now on sleeps of this thread, and of threads and processes that it starts, end when they should.
 
     Linux lets them be 50 microseconds late, so as to wake a core once for several of them: with an env that waits for
     something, that is time lost in every step.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from paceline.errors import EnvError
 from paceline.spec import EnvSpec, Leaf
 
 Leaves = Mapping[str, NDArray[Any]]
@@ -49,36 +50,55 @@ class NumpyEncoder:
 
     Args:
         leaves: Side by side in this order.
+        checks: Refuse categories that a leaf does not have. Acting is spared that: what is acted on is learned from.
     """
 
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
+    def __init__(self, leaves: Sequence[Leaf], *, checks: bool = False) -> None:
         first = leaves[0]
         self._only = first if len(leaves) == 1 and first.dtype == np.float32 and not first.nvec else None
-        self._leaves, self._first = leaves, first.name
+        self._leaves, self._first, self._checks = leaves, first.name, checks
         # Where digit 0 of each category lies among a leaf's columns, so that one index write sets all ones.
-        self._zeros = [
-            np.concatenate(([0], np.cumsum(leaf.nvec)[:-1])).astype(np.int64) - leaf.start for leaf in leaves
-        ]
-        self._make_room(0)
+        self._zeros = [np.cumsum([0, *leaf.nvec])[:-1].astype(np.int64) - leaf.start for leaf in leaves]
+        self._ends = np.cumsum([leaf.features for leaf in leaves]).tolist()
+        self._room = np.zeros((0, self._ends[-1]), np.float32)
+        self._view(0)
 
     def __call__(self, obs: Leaves) -> NDArray[np.float32]:
-        """Rows as floats."""
+        """Rows as floats.
+
+        Raises:
+            EnvError: A category that its space does not have.
+        """
         rows = len(obs[self._first])
         if self._only is not None:
             return obs[self._first].reshape(rows, self._only.features)
-        if rows != len(self._index):
-            self._make_room(rows)
+        if rows != len(self._buffer):
+            self._view(rows)
         for leaf, part, zeros in zip(self._leaves, self._parts, self._zeros, strict=True):
             value = obs[leaf.name].reshape(rows, -1)
-            if leaf.nvec:
-                part[...] = 0.0
-                part[self._index, value + zeros] = 1.0
-            else:
+            if not leaf.nvec:
                 part[...] = value
+                continue
+            if self._checks:
+                _check_categories(leaf, value)
+            part[...] = 0.0
+            part[self._index, value + zeros] = 1.0
         return self._buffer
 
-    def _make_room(self, rows: int) -> None:
-        ends = np.cumsum([leaf.features for leaf in self._leaves]).tolist()
-        self._buffer = np.zeros((rows, ends[-1]), np.float32)
-        self._parts = [self._buffer[:, end - leaf.features : end] for leaf, end in zip(self._leaves, ends, strict=True)]
+    def _view(self, rows: int) -> None:
+        if rows > len(self._room):
+            self._room = np.zeros((rows, self._ends[-1]), np.float32)
+        self._buffer = self._room[:rows]
+        pairs = zip(self._leaves, self._ends, strict=True)
+        self._parts = [self._buffer[:, end - leaf.features : end] for leaf, end in pairs]
         self._index = np.arange(rows)[:, None]
+
+
+def _check_categories(leaf: Leaf, value: NDArray[Any]) -> None:
+    """Refuse what would be taken for another category."""
+    wrong = (value < leaf.start) | (value >= leaf.start + np.array(leaf.nvec))
+    if wrong.any():
+        raise EnvError(
+            f"observation {leaf.name!r}: must be categories from {leaf.start}, {list(leaf.nvec)} of them "
+            f"(got {value[wrong][0]}). Mend the env's observations, or its observation_space."
+        )

@@ -3,9 +3,10 @@
     obs [N, d] --+-- tanh [N, h] -- tanh [N, h] -- params [N, P]
                  +-- tanh [N, h] -- tanh [N, h] -- value  [N]
 
-Both towers are one stack `[2, N, h]`, so each layer is one batched product. Learning goes
-through one hand-written autograd function, which takes three quarters of the time of two `nn.Sequential`
-towers at 1024 rows (benchmarks/kernels.py); acting is numpy on the same parameter memory.
+Both towers are one stack `[2, N, h]`, so each layer is one batched product. Acting is numpy on this module's parameter
+memory (`numpy_actor`), and so is learning on a CPU (nets/array_net.py). What is torch here serves GPUs and learners
+with several threads: one hand-written autograd function, which takes three quarters of the time of two `nn.Sequential`
+towers at 1024 rows (benchmarks/kernels.py).
 """
 
 from __future__ import annotations
@@ -315,6 +316,11 @@ def _tanh_slope(slope: Floats, y: Floats, scratch: Floats) -> None:
     np.multiply(slope, scratch, out=slope)
 
 
+def _relu_slope(slope: Floats, y: Floats, scratch: Floats) -> None:
+    np.sign(y, out=scratch)  # 0 or 1
+    np.multiply(slope, scratch, out=slope)
+
+
 def _elu_slope(slope: Floats, y: Floats, scratch: Floats) -> None:
     np.add(y, _ONE, out=scratch)
     np.minimum(scratch, _ONE, out=scratch)
@@ -323,7 +329,7 @@ def _elu_slope(slope: Floats, y: Floats, scratch: Floats) -> None:
 
 _NUMPY_SLOPES: dict[str, Callable[[Floats, Floats, Floats], object]] = {
     "tanh": _tanh_slope,
-    "relu": lambda slope, y, _: np.multiply(slope, y > 0, out=slope),
+    "relu": _relu_slope,
     "elu": _elu_slope,
 }
 

@@ -103,8 +103,9 @@ def _wait_for_turn() -> None:
     """When woken, have whoever woke this worker go on first: usually a driver with others still to wake.
 
     On its core, a worker that began at once would keep the others waiting for a slice of the scheduler's, about 3 ms.
+    What an env starts is scheduled in the same way. Whoever chose a way for this run (`chrt`) keeps it.
     """
-    if hasattr(os, "SCHED_BATCH"):
+    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
         with contextlib.suppress(OSError):  # a sandbox may forbid it, and it is only for speed
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 

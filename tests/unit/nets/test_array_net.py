@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from paceline.errors import EnvError
 from paceline.nets.array_net import NumpyMLP, TorchNet, array_net_for
 from paceline.nets.flat import FlatParameters, size_of
 from paceline.nets.mlp import Activation, MLPPolicy
+from paceline.nets.policy import forward_pullback
 from paceline.spec import EnvSpec
 
 SPECS = {
@@ -96,12 +99,48 @@ def test_numbers_that_are_actions_have_a_deviation_of_their_own() -> None:
     torch.testing.assert_close(tried.gradient, reference.gradient, atol=2e-5, rtol=1e-4)
 
 
+def test_it_takes_what_ppo_hands_it() -> None:
+    spec = EnvSpec.of(spaces.MultiDiscrete([3, 2]), spaces.Discrete(3))
+    rng = np.random.default_rng(4)
+    obs = {"obs": torch.from_numpy(rng.integers(0, 2, (ROWS, 2)))}
+    slopes = np.asfortranarray(rng.normal(size=(ROWS, 3)), np.float32), rng.normal(size=ROWS).astype(np.float32)
+    reference = TorchNet(network(spec, "elu", (8,)), spec, learns=True)
+    tried = NumpyMLP(network(spec, "elu", (8,)), learns=True, both=True)
+    for net in (reference, tried):
+        net(obs, learns=True)
+        net.pullback(*slopes)
+    torch.testing.assert_close(tried.gradient, reference.gradient, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("wrong", [-1, 4])
+def test_categories_that_a_space_does_not_have_are_refused(wrong: int) -> None:
+    net = NumpyMLP(network(SPECS["dict"], "tanh", (8,)), learns=True, both=True)
+    obs = {"a": np.array([0, wrong]), "b": np.zeros((2, 2), np.float32)}
+    with pytest.raises(EnvError, match=rf"observation 'a': must be categories from 0, \[4\] of them \(got {wrong}\)"):
+        net(obs)
+
+
+def test_the_way_back_is_for_a_call_to_learn_from() -> None:
+    spec = SPECS["vector"]
+    net = TorchNet(network(spec, "tanh", (8,)), spec, learns=True)
+    net({"obs": np.ones((ROWS, 5), np.float32)})
+    with pytest.raises(ValueError, match="learns=True"):
+        net.pullback(np.zeros((ROWS, 3), np.float32), np.zeros(ROWS, np.float32))
+
+
 def test_which_form_is_taken() -> None:
     policy = network(SPECS["vector"], "relu", (8,))
     spec = SPECS["vector"]
     assert isinstance(array_net_for(policy, spec, learns=False, both=True), NumpyMLP)
     assert isinstance(array_net_for(policy, spec, learns=False, both=True, threads=2), TorchNet)
     assert isinstance(array_net_for(torch.nn.Linear(5, 3), spec, learns=False, both=True), TorchNet)
+
+    class Own(MLPPolicy):
+        """May do something else in `forward`."""
+
+    assert isinstance(array_net_for(Own(spec, (8,), "relu"), spec, learns=False), TorchNet)
+    compiled = partial(forward_pullback, policy)
+    assert isinstance(array_net_for(policy, spec, forward=compiled), TorchNet)
 
 
 def test_it_follows_its_parameters() -> None:
