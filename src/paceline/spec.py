@@ -152,6 +152,8 @@ class EnvSpec:
             masked: Whether the env's infos carry `action_mask`; a Dict key of that name counts too.
         """
         action = _action_spec(action_space)
+        if not action.param_size:
+            raise ConfigError(f"action space {action_space}: there is nothing to choose. Give it at least one number.")
         leaves = tuple(_leaves(observation_space))
         in_obs = [leaf for leaf in leaves if leaf.name == MASK_KEY]
         masked = masked or bool(in_obs)

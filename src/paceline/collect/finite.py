@@ -117,6 +117,8 @@ class FiniteEnvs:
     def __init__(self, envs: EnvBlock, on_nan: OnNan, *, first_env: int, line: NDArray[np.int64]) -> None:
         self._envs, self._on_nan, self._first, self._line = envs, on_nan, first_env, line
         self.episode = envs.episode
+        self.ahead = getattr(envs, "ahead", None)
+        """As the block's own, if it has it."""
 
     def reset(self, row: Row) -> None:
         """As the block's own."""

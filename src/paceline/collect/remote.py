@@ -136,14 +136,14 @@ class RemoteActor:
 
 
 class InterleavedCollectors:
-    """Several collectors of one worker: while one waits for its actions, the next steps its envs.
+    """Several collectors of one worker: while one waits for its actions or its envs, the next does something.
 
     Args:
         collectors: One per lane.
-        actors: Theirs.
+        actors: Theirs, where they ask somebody else.
     """
 
-    def __init__(self, collectors: Sequence[RolloutCollector], actors: Sequence[RemoteActor]) -> None:
+    def __init__(self, collectors: Sequence[RolloutCollector], actors: Sequence[RemoteActor] = ()) -> None:
         self._collectors, self._actors = collectors, actors
 
     def connect(self, asker: Asking) -> None:

@@ -69,6 +69,7 @@ class RolloutCollector:
         self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
         self._heartbeat, self._finite = heartbeat, finite
         self._ask, self._rest = getattr(actor, "ask", None), getattr(actor, "rest", None)
+        self._ahead = getattr(envs, "ahead", None)
 
     def reset(self) -> None:
         """Begin every env's first episode."""
@@ -104,7 +105,8 @@ class RolloutCollector:
     def rows(self, step: int, into: int = 0) -> Generator[None, None, float]:
         """The same row by row; returns the seconds that the envs took.
 
-        Where the policy is elsewhere it yields after every question, for somebody to do something else meanwhile.
+        Where the policy is elsewhere it yields after every question, and where envs wait while they step: for somebody
+        to do something else meanwhile.
         """
         (rows, finals_of), actor, sample, envs = self._sets[into], self._actor, self._head.sample, self._envs
         self._begin(step, into)
@@ -119,6 +121,11 @@ class RolloutCollector:
             row.action[...] = action
             row.log_prob[...] = log_prob
             before_step = perf_counter()
+            if self._ahead is not None:
+                self._ahead(action)
+                env_s += perf_counter() - before_step
+                yield
+                before_step = perf_counter()
             finals = envs.step(action, row, after)
             env_s += perf_counter() - before_step
             for i, obs in finals:

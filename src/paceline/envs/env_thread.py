@@ -71,19 +71,31 @@ class Team:
             late_s: How often to call `late`, which says who is waited for. Negative for never.
             late: Called again and again where others are at their jobs for that long after the caller's own.
         """
-        *theirs, own = jobs
-        self._settle()
         try:
-            if self._gates and None not in theirs:
-                self._march(jobs)
-            else:
-                self._halt()
-                self._round = _Round(self._round.number, jobs)
-                for owner, job in enumerate(theirs):
-                    if job is not None:
-                        self._threads[owner].inbox.put(partial(self._round.do, owner))
-            if own is not None:
+            self.begin(jobs)
+            if (own := jobs[-1]) is not None:
                 own()
+        except BaseException:
+            self._core.leave()
+            raise
+        self.finish(late_s, late)
+
+    def begin(self, jobs: Sequence[Job | None]) -> None:
+        """The first half of `all`, without the caller's own job: returns at once."""
+        *theirs, _ = jobs
+        self._settle()
+        if self._gates and None not in theirs:
+            self._march(jobs)
+            return
+        self._halt()
+        self._round = _Round(self._round.number, jobs)
+        for owner, job in enumerate(theirs):
+            if job is not None:
+                self._threads[owner].inbox.put(partial(self._round.do, owner))
+
+    def finish(self, late_s: float = -1.0, late: Job | None = None) -> None:
+        """The second half: waits for the others. To be called once for each `begin`."""
+        try:
             while not self._round.wait(late_s):
                 if late is not None:
                     late()
@@ -103,6 +115,7 @@ class Team:
     def end(self) -> None:
         """End the threads; their envs are closed. What is asked from now on the caller does. May be called twice."""
         self._halt()
+        self._core.leave()
         for thread in self._threads:
             thread.inbox.put(None)
         for thread in self._threads:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter, thread_time
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ def make_block(
     episode: NDArray[np.int64],
     threads: EnvThreads = 1,
     line: Line = None,
+    place: int | None = None,
 ) -> EnvBlock:
     """Make the envs of a worker's groups, by the env's own vector implementation where that pays.
 
@@ -56,6 +57,7 @@ def make_block(
         episode: [groups * group_size] the block keeps the episode numbers here.
         threads: How many envs may be in `step` at once; `auto` tries one env and takes all of them if it waits.
         line: The worker's line of shared memory: the block notes there which env is at work.
+        place: Where there are threads, which core they begin on: see `ThreadedEnvs`.
     """
     if recipe.use_native(group_size):
         return VectorEnvs(
@@ -69,11 +71,18 @@ def make_block(
             line=line,
         )
     first_env, n = first_group * group_size, groups * group_size
+    common: dict[str, Any] = {"seed": seed, "first_env": first_env, "n": n, "episode": episode, "line": line}
+    threads = threads_for(recipe, spec, threads, n, seed=seed)
+    if threads == 1:
+        return SingleEnvs(recipe, spec, **common)
+    return ThreadedEnvs(recipe, spec, threads=threads, place=place, **common)
+
+
+def threads_for(recipe: EnvRecipe, spec: EnvSpec, threads: EnvThreads, n: int, *, seed: int) -> int:
+    """How many of n single envs to step at once; `auto` tries one."""
     if threads == "auto":
         threads = MOST_THREADS if n > 1 and waits(recipe, spec, seed=seed) else 1
-    if min(threads, n) == 1:
-        return SingleEnvs(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode, line=line)
-    return ThreadedEnvs(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode, threads=threads, line=line)
+    return min(threads, n)
 
 
 def waits(recipe: EnvRecipe, spec: EnvSpec, *, seed: int) -> bool:

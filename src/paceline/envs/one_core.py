@@ -19,6 +19,9 @@ CAN_BIND = hasattr(os, "sched_setaffinity")
 _free_cores: WeakKeyDictionary[threading.Thread, set[int]] = WeakKeyDictionary()
 """Of each thread that is kept on a core: those that it could have."""
 
+_entered: WeakKeyDictionary[threading.Thread, int] = WeakKeyDictionary()
+"""How many have been entered by a thread that is no owner, and not left."""
+
 
 class OneCore:
     """The core of some threads.
@@ -48,16 +51,20 @@ class OneCore:
                     self._keep(thread, set(self._free))
 
     def enter(self) -> None:
-        """The calling thread is one of them, until it leaves."""
-        if self._bound and not self._given_up:
-            self._caller = threading.current_thread()
-            self._keep(self._caller, os.sched_getaffinity(0))
+        """The calling thread is one of them, until it leaves; and of those of others that it enters meanwhile."""
+        if self._bound and not self._given_up and self._caller is None:
+            caller = self._caller = threading.current_thread()
+            _entered[caller] = _entered.get(caller, 0) + 1
+            if _entered[caller] == 1:
+                self._keep(caller, os.sched_getaffinity(0))
 
     def leave(self) -> None:
-        """The thread that entered goes where it could go before."""
+        """The thread that entered goes where it could go before, when it has left all that it entered."""
         caller, self._caller = self._caller, None
         if caller is not None:
-            _let_go(caller)
+            _entered[caller] -= 1
+            if not _entered[caller]:
+                _let_go(caller)
 
     def _keep(self, thread: threading.Thread, free: set[int]) -> None:
         with suppress(OSError):

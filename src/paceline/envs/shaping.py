@@ -108,6 +108,8 @@ class ShapedEnvs:
         self._measure = getattr(shaper, "measure", dict)
         self._before = {name: np.zeros((n, *extra.shape), extra.dtype) for name, extra in spec.extras.items()}
         self._everyone = np.arange(n)
+        self.ahead = getattr(envs, "ahead", None)
+        """As the block's own, if it has it: a shaper looks at a step when that is taken."""
 
     @property
     def readings(self) -> Readings | None:

@@ -1,8 +1,8 @@
 """Envs that wait rather than compute, stepped at the same time by threads of one worker.
 
-    1. the caller wakes the threads, and takes a share of the envs itself
+    1. the caller wakes the threads (`ahead`), and may do something else
     2. every thread steps its own envs, and resets those that ended; the outcome stays in the env's `_Ahead`
-    3. when all are done, `SingleEnvs` walks over the envs as ever, and finds each step taken already
+    3. when all are done (`step`), `SingleEnvs` walks over the envs as ever, and finds each step taken already
 
 An env meets one thread only, from its construction to its end. Who was first leaves no trace: rows are written in step
 3, by the caller, in the order of the envs. Measured alternatives: docs/adr/0011-threads-for-waiting-envs.md.
@@ -43,8 +43,10 @@ class ThreadedEnvs:
         first_env: Index in the run of the block's first env.
         n: How many.
         episode: [n] the block keeps the episode numbers here.
-        threads: At most this many envs at once, 2 or more; one of the threads is the caller's.
+        threads: At most this many envs at once, 2 or more.
         line: The worker's line of shared memory: says which env is waited for.
+        place: A number that other processes on this machine do not have, for the core to begin on; the same for
+            all blocks of this one. By default from `first_env`.
     """
 
     def __init__(
@@ -58,12 +60,15 @@ class ThreadedEnvs:
         episode: NDArray[np.int64],
         threads: int,
         line: Line = None,
+        place: int | None = None,
     ) -> None:
         self.episode = episode
         self._marks, self._n = Marks(line, first_env), n
         self._actions = ActionMap(spec)
         owners = min(threads, n)
-        team = self._team = Team(owners, f"envs-{first_env}", first_env // n)
+        # The caller, who is the last of a team, owns none: it has other blocks to see to.
+        team = self._team = Team(owners + 1, f"envs-{first_env}", first_env // n if place is None else place)
+        self._under_way = False
         made: list[_Ahead] = []
 
         class Recipe:
@@ -85,19 +90,29 @@ class ThreadedEnvs:
             raise
         self._ahead: list[Any] = made
         shares = [[env for i, env in enumerate(made) if i * owners // n == owner] for owner in range(owners)]
-        self._step_jobs: list[Job] = [partial(_each, share, _Ahead.step_ahead) for share in shares]
-        self._reset_jobs: list[Job] = [partial(_each, share, _Ahead.reset_ahead) for share in shares]
+        self._step_jobs: list[Job | None] = [*(partial(_each, share, _Ahead.step_ahead) for share in shares), None]
+        self._reset_jobs: list[Job | None] = [*(partial(_each, share, _Ahead.reset_ahead) for share in shares), None]
 
     def reset(self, row: Row) -> None:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
-        self._all(self._reset_jobs)
+        self._under_way = False
+        self._team.begin(self._reset_jobs)
+        self._wait()
         self._envs.reset(row)
+
+    def ahead(self, action: NDArray[Any]) -> None:
+        """Have every env take its action, and return at once; `step` with the same actions takes what came of it."""
+        for env, own in zip(self._ahead, self._actions.each(action), strict=True):
+            env.action = own
+        self._team.begin(self._step_jobs)
+        self._under_way = True
 
     def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
         """Step every env once; ended ones begin their next episode. See `EnvBlock.step`."""
-        for env, own in zip(self._ahead, self._actions.each(action), strict=True):
-            env.action = own
-        self._all(self._step_jobs)
+        if not self._under_way:
+            self.ahead(action)
+        self._under_way = False  # whatever happens now: after an interrupt the next step begins anew
+        self._wait()
         return self._envs.step(action, row, after)
 
     @property
@@ -107,6 +122,7 @@ class ThreadedEnvs:
 
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
         """Replay every env's episode, one env after another. See `EnvBlock.restore`."""
+        self._under_way = False
         strayed = self._envs.restore(histories, row, watch)
         for i, (ahead, env) in enumerate(zip(self._ahead, self._envs.envs, strict=True)):
             if env is not ahead:  # it came as it was, pickled
@@ -124,10 +140,10 @@ class ThreadedEnvs:
         self._envs.close()
         self._team.end()
 
-    def _all(self, jobs: Sequence[Job]) -> None:
-        """Have every thread do its job, and do the caller's, at the same time."""
+    def _wait(self) -> None:
+        """Until all threads have done their jobs."""
         self._marks.at(0, self._n)
-        self._team.all(jobs, LONG_S, self._name_the_slow)
+        self._team.finish(LONG_S, self._name_the_slow)
         self._marks.end()
 
     def _name_the_slow(self) -> None:

@@ -252,7 +252,8 @@ def _layers(
     """
     weights = [_array(of(weight)) for weight in policy.weights]
     # The first layer has its towers in the middle (nets/mlp.py).
-    parts = [w.reshape(len(w), -1)[:, : towers * w.shape[2]] if i == 0 else w[:towers] for i, w in enumerate(weights)]
+    first = [w.reshape(len(w), 2 * w.shape[2])[:, : towers * w.shape[2]] for w in weights[:1]]
+    parts = [*first, *(w[:towers] for w in weights[1:])]
     biases = [_array(of(bias)).reshape(-1)[: towers * bias.shape[1]] for bias in policy.biases]
     return parts, biases, [_array(of(p)) for p in policy._all[-4:]]
 

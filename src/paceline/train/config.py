@@ -240,8 +240,8 @@ def section_types(algo: str) -> dict[str, type[Any]]:
     Raises:
         ConfigError: There is no such algorithm.
     """
-    if algo not in SETTINGS:
-        raise ConfigError(f"algo={algo!r}: no such algorithm. {nearest(algo, SETTINGS)}")
+    if not isinstance(algo, str) or algo not in SETTINGS:  # from a file it may be anything
+        raise ConfigError(f"algo={algo!r}: no such algorithm. {nearest(str(algo), SETTINGS)}")
     return dict(zip(SECTIONS, (EnvConfig, ParallelConfig, SETTINGS[algo], PolicyConfig, RunConfig), strict=True))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from paceline.collect.rollout import RolloutCollector
 from paceline.collect.times import CollectTimes
 from paceline.envs.block import EnvBlock, History
 from paceline.envs.make import EnvRecipe
-from paceline.envs.make_block import EnvThreads, make_block
+from paceline.envs.make_block import EnvThreads, make_block, threads_for
 from paceline.envs.shaping import ShapedEnvs, ShaperRecipe
 from paceline.memory.lines import heartbeat_field
 from paceline.memory.pool import OpponentPool
@@ -47,6 +48,9 @@ from paceline.train.restarts import Restarts
 
 LEARNING, ACTING = "learning/", "acting/"
 """In a pipeline: the batch that is learned from, and the weights that are acted with, beside the originals."""
+
+TURNS = 4
+"""Parts of a worker's envs that take turns in acting, where they wait while they step."""
 
 Arrays = Callable[[str], NDArray[Any]]
 """Arrays by name."""
@@ -248,8 +252,10 @@ class WorkerProgram:
         bind(policy, torch.from_numpy(acting("weights")))
         normaliser = self.obs_normaliser(acting, attach=True)
 
+        turns, threads = self._turns(share)
+
         def collector(own: Share, actor: Actor) -> RolloutCollector:
-            envs = self.block(arena, own)
+            envs = self.block(arena, own, threads)
             look = {"first_group": own.first_group, "groups": own.groups, "seed": self.seed}
             return RolloutCollector(
                 envs,
@@ -265,14 +271,25 @@ class WorkerProgram:
             )
 
         if self.central is None:
-            return collector(share, self.actor(policy, share.groups, normaliser))
+            own = [collector(each, self.actor(policy, each.groups, normaliser)) for each in turns]
+            return own[0] if len(own) == 1 else InterleavedCollectors(own)
         lanes = self.central.lanes(share)
         actors = [self.central.actor(arena, self.shape, lane) for lane in lanes]
         owned = [replace(share, first_group=lane.first_group, groups=lane.groups) for lane in lanes]
         return InterleavedCollectors([collector(*each) for each in zip(owned, actors, strict=True)], actors)
 
-    def block(self, arena: Arena, share: Share) -> EnvBlock:
-        """The envs of some groups."""
+    def _turns(self, share: Share) -> tuple[list[Share], EnvThreads]:
+        """Parts of a share that take turns, and their threads: where all envs wait at once, some act meanwhile."""
+        if self.league is not None or self.env.use_native(self.shape.group_size):
+            return [share], self.env_threads
+        n = share.groups * self.shape.group_size
+        threads = threads_for(self.env, self.shape.spec, self.env_threads, n, seed=self.seed)
+        count = min(TURNS, share.groups) if threads == n > 1 else 1
+        cuts = [share.first_group + share.groups * part // count for part in range(count + 1)]
+        return [replace(share, first_group=a, groups=b - a) for a, b in itertools.pairwise(cuts)], threads
+
+    def block(self, arena: Arena, share: Share, threads: EnvThreads | None = None) -> EnvBlock:
+        """The envs of some groups; with so many threads, where that is known."""
         if self.league is not None:
             return self.league.block(arena, share, self)
         size, spec, line = self.shape.group_size, self.shape.spec, arena["heartbeat"][share.worker]
@@ -284,8 +301,9 @@ class WorkerProgram:
             groups=share.groups,
             group_size=self.shape.group_size,
             episode=arena["episode"][self.shape.columns(share.first_group, share.groups)],
-            threads=self.env_threads,
+            threads=self.env_threads if threads is None else threads,
             line=line,
+            place=share.worker,
         )
         # Rollouts are looked at as a whole; rows of a replay have to be as they are written.
         if self.on_nan != "raise" or isinstance(self.training, DQNConfig):

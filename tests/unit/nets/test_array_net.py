@@ -151,3 +151,14 @@ def test_it_follows_its_parameters() -> None:
     with torch.no_grad():
         policy.policy_bias.add_(1.0)
     np.testing.assert_allclose(net(obs)[0], before + 1.0, atol=1e-6)
+
+
+def test_there_may_be_nothing_to_see() -> None:
+    spec = EnvSpec.of(spaces.Box(0, 1, (0,), np.float32), spaces.Discrete(3))
+    policy = network(spec, "tanh", (8,))
+    net = NumpyMLP(policy, learns=True, both=True)
+    params, _ = net({"obs": np.zeros((ROWS, 0), np.float32)}, learns=True)
+    net.pullback(np.ones((ROWS, 3), np.float32), np.ones(ROWS, np.float32))
+    assert params.shape == (ROWS, 3)
+    assert policy.policy_bias.grad is not None
+    assert policy.policy_bias.grad.tolist() == [ROWS] * 3

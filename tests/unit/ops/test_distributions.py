@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, distributions
 
+from paceline.errors import ConfigError
 from paceline.ops.distributions import ActionHead, head_for
 from paceline.spec import EnvSpec
 
@@ -183,3 +184,8 @@ def test_noise_never_overflows_a_log_probability() -> None:
     assert np.isfinite(noise).all()
     _, log_prob = head.sample(np.zeros((1, 5), np.float32), noise)
     assert log_prob[0] == pytest.approx(-np.log(5), abs=1e-6)
+
+
+def test_an_action_without_a_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nothing to choose"):
+        EnvSpec.of(spaces.Box(-1, 1, (2,), np.float32), spaces.Box(-1, 1, (0,), np.float32))

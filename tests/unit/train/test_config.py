@@ -469,3 +469,9 @@ def test_a_batch_size_that_is_not_given_always_divides_the_batch(n_envs: int, n_
 def test_rows_of_the_largest_shard(batch_size: int, shards: int, rows: int) -> None:
     config = TrainConfig.from_flat(env="CartPole-v1", n_envs=8, n_steps=16, batch_size=batch_size)
     assert config.shard_rows(shards) == rows
+
+
+@pytest.mark.parametrize("algo", [None, [], 3, {"ppo": 1}, "pppo"])
+def test_an_algorithm_that_is_none_is_refused_by_name(algo: Any) -> None:
+    with pytest.raises(ConfigError, match="no such algorithm"):
+        TrainConfig.from_flat(env="CartPole-v1", algo=algo)
