@@ -91,7 +91,7 @@ WORKLOADS = {
         env_kwargs={"cpu_ms": 0.0, "sleep_ms": 2.0},
         window_s=6.0,
         target=3.0,
-        variants={"paceline": {"num_workers": "auto"}},  # envs that wait want more workers than cores: auto knows
+        variants={"paceline": {"num_workers": "auto"}},  # as it comes
     ),
     "atari": Workload(
         title="Atari Breakout 84x84x4, NatureCNN, 8 envs, one minibatch of 1024",

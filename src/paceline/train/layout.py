@@ -30,8 +30,6 @@ HAND_OVER_S = 0.0001
 """A command to a worker and its answer, once per rollout (benchmarks/workers.py)."""
 START_UP_S = 3.0
 """What the first start of workers costs, with the fork server's own imports (benchmarks/workers.py)."""
-WAITING_PER_CORE = 4
-"""The most workers for each core whose envs wait on threads: beyond that, memory buys next to nothing."""
 MARGIN = 0.97
 """A layout with more processes must be at least this much faster."""
 
@@ -198,12 +196,11 @@ def predict(cost: Cost, steps: int, groups: int, workers: int, cores: int, env_t
 
 
 def candidates(cost: Cost, groups: int, cores: int) -> list[int]:
-    """Worker counts worth considering: up to the cores, and beyond where envs wait.
+    """Worker counts worth considering: up to the cores, and beyond where envs wait and threads are no help.
 
-    Threads that wake up pass the GIL along one after the other, so a few more processes pay even with them; where
-    threads are no help at all, many do.
+    With threads one worker keeps a core as busy as several would: parts of its envs take turns (docs/adr/0011).
     """
-    most = cores if not cost.waits else WAITING_PER_CORE * cores if cost.threads_pay else 64
+    most = 64 if cost.waits and not cost.threads_pay else cores
     return [0, *range(2, min(groups, most) + 1)]
 
 
