@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,7 @@ def _bars(axis: Any, values: Mapping[str, tuple[float, float]], title: str, unit
     for row, (middle, spread) in enumerate(zip(middles, spreads, strict=True)):
         text = f" {middle:,.0f}" if middle >= 100 else f" {middle:.1f}"
         axis.text(middle + spread, row, text, va="center", fontsize=8)  # beside the bar of its spread
-    axis.set_title(title, loc="left", fontsize=10)
+    axis.set_title(textwrap.fill(title, 44), loc="left", fontsize=10)
     axis.set_xlabel(unit)
     axis.margins(x=0.15)
     axis.spines[["top", "right"]].set_visible(False)
