@@ -81,13 +81,14 @@ def acting() -> None:
     def run_torch() -> None:
         with torch.inference_mode():
             params, _ = policy(torch.from_numpy(obs["obs"]))
-            head.sample(params.numpy(), noise)
+            head.choose(params.numpy(), noise)
 
     print("acting, 8 groups x 4 envs, 64x64 tanh")
     compare(
         2000,
         numpy_actor=lambda: actor(obs),
-        numpy_actor_sample=lambda: head.sample(actor(obs)[0], noise),
+        numpy_actor_policy=lambda: actor.act(obs),
+        numpy_actor_choose=lambda: head.choose(actor.act(obs), noise),
         torch=run_torch,
     )
 

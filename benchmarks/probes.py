@@ -11,10 +11,13 @@ import numpy as np
 import torch
 
 from paceline.batch import Trajectory
+from paceline.collect.rollout import SETTLED_STEPS
 from paceline.envs.seeding import episode_seed
+from paceline.memory.gather import Gather
 from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
+from paceline.nets.actor import PatientActor
 from paceline.nets.array_net import array_net_for
 from paceline.nets.flat import bind
 from paceline.ops.adam import FlatAdam
@@ -22,6 +25,7 @@ from paceline.ops.clip import clip_norm
 from paceline.ops.distributions import head_for
 from paceline.ops.returns import gae, next_values
 from paceline.ops.scores import score
+from paceline.ops.standards import standards
 from paceline.ops.surrogate import surrogate
 from paceline.runtime.protocol import Share
 from paceline.train.program import WorkerProgram
@@ -65,7 +69,7 @@ class Probe:
         self._envs = [program.env.make() for _ in range(count)]
         self._episode = 0
         slots = Slots(arena, shape)
-        self._rows, self._samples = slots.rows(share.first_group, share.groups), slots.samples()
+        self._rows = slots.rows(share.first_group, share.groups)
         self._head = head_for(spec.action)
         self._noise = self._head.draw_noise(np.random.default_rng(share.worker), (shape.n_steps, count))
         acting, learning = program.policy.build(spec), program.policy.build(spec)
@@ -73,12 +77,19 @@ class Probe:
         bind(acting, weights)
         bind(learning, weights, frozen=False)
         self._net = array_net_for(learning, spec)
-        self._actor = program.actor(acting, share.groups)
+        actor = program.actor(acting, share.groups)
+        if not isinstance(actor, PatientActor):
+            raise TypeError("the probes know the calls of an MLP only")
+        self._actor, self._own = actor, slots.columns(share.first_group, share.groups)
+        self._params = np.zeros((shape.n_steps, count, spec.action.param_size), np.float32)
         self._shards, self._shard = Shards(arena), share.worker % program.shards
         steps = shape.n_steps * shape.n_envs
         self._minibatch = min(program.training.batch_size or steps, steps)
         shuffled = np.random.default_rng(share.worker).permutation(steps)
-        self._index = torch.from_numpy(shuffled[: self._minibatch // program.shards])
+        self._index = shuffled[: self._minibatch // program.shards]
+        samples = slots.samples()
+        self._gather_obs = Gather({name: leaf.numpy() for name, leaf in samples.obs.items()})
+        self._gather = Gather({"action": samples.action.numpy(), "samples": self._shards.samples.numpy()})
 
     def begin(self) -> None:
         """Fill the slots with a real rollout."""
@@ -111,15 +122,14 @@ class Probe:
         """One rollout; returns how many episodes ended."""
         steps = [env.step for env in self._envs]
         first, resets = self._program.shape.spec.action.start, 0
-        for row, noise in zip(self._rows, self._noise, strict=False):
+        for row, kept, noise in zip(self._rows, self._params, self._noise, strict=False):
             watch.lap("nothing")
-            params, value = self._actor(row.obs)
+            params = self._actor.act(row.obs)
             watch.lap("forward")
-            action, log_prob = self._head.sample(params, noise, row.mask)
+            action = self._head.choose(params, noise, row.mask)
             watch.lap("sample")
-            row.value[...] = value
+            kept[...] = params
             row.action[...] = action
-            row.log_prob[...] = log_prob
             watch.lap("write")
             actions = (action + first).tolist()
             watch.lap("nothing")
@@ -132,15 +142,23 @@ class Probe:
                 self._envs[i].reset(seed=episode_seed(0, self._first + i, self._episode))
             watch.lap("resets")
             resets += len(ended)
+        own, chunk = self._own, max(1, SETTLED_STEPS // len(self._envs))
+        for start in range(0, len(own.value), chunk):
+            rows = slice(start, start + chunk)
+            self._actor.values({name: leaf[rows] for name, leaf in own.obs.items()}, own.value[rows])
+        watch.lap("forward")
+        params = self._params.reshape(-1, self._params.shape[2])
+        own.log_prob[...] = self._head.log_prob(params, own.action.reshape(-1)).reshape(own.log_prob.shape)
+        watch.lap("sample")
         return resets
 
     def _learn(self, watch: Stopwatch) -> None:
         """One shard of a minibatch, as it comes from the slots and goes back."""
         index, cfg = self._index, self._program.training
         watch.lap("nothing")
-        obs = {name: leaf[index] for name, leaf in self._samples.obs.items()}
-        action = self._samples.action[index].numpy()
-        old_log_prob, advantage, returns, old_value = self._shards.samples[index].numpy().T
+        obs, rest = self._gather_obs(index), self._gather(index)
+        action = rest["action"]
+        old_log_prob, advantage, returns, old_value = rest["samples"].T
         watch.lap("gather")
         params, value = self._net(obs, learns=True)
         watch.lap("learn forward")
@@ -163,7 +181,7 @@ class Probe:
         watch.lap("loss")
         self._net.pullback(d_params, loss.d_value)
         watch.lap("backward")
-        self._shards.grads[self._shard] = self._net.gradient
+        self._shards.grads[self._shard].numpy()[...] = self._net.gradient.numpy()
         watch.lap("gather")  # what is fetched and put back
 
 
@@ -188,11 +206,11 @@ class DriverProbe:
             advantage = self._prepare()
             watch.lap("prepare")
             rows = np.flatnonzero(self._batch.valid.numpy())
-            order = torch.from_numpy(shuffle.permutation(rows))
-            for piece in advantage[order].split(self.minibatch):
-                torch.std_mean(piece)
+            order = shuffle.permutation(rows)
+            standards(advantage.numpy()[order], list(range(0, len(rows) + 1, self.minibatch)))
             watch.lap("order")
-            grad = torch.sum(self._grads, 0, out=self._sum)
+            grad = self._sum
+            np.add.reduce(self._grads.numpy(), 0, out=grad.numpy())
             clip_norm(grad, 0.5)
             self._adam.step(grad, 1e-4)
             watch.lap("optimise")

@@ -130,7 +130,7 @@ class Side:
             Part("sampling actions", "inference", row["sample"]),
             Part("writing the row", "inference", row["write"]),
             Part(
-                "noise, bootstrap values, our loop",
+                "noise, our loop",
                 "inference",
                 phase["inference"] - row["forward"] - row["sample"] - row["write"],
             ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import multiprocessing
 import os
+import signal
 import time
 import uuid
 from collections.abc import Generator, Iterator, Sequence
@@ -18,6 +19,11 @@ from typing import Any
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A shell that starts this in the background has these ignored, and so would be what tests start and interrupt.
+for _number in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 # No test has imported numpy or torch yet: two pools on one core would fight each other.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

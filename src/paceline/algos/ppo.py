@@ -27,9 +27,12 @@ from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.clip import clip_norm
 from paceline.ops.optimiser import Optimiser
 from paceline.ops.returns import explained_variance
+from paceline.ops.standards import standards
 from paceline.ops.surrogate import TERMS
 
 _KL = TERMS.index("approx_kl")
+Floats = NDArray[np.float32]
+
 _MINIBATCHES = 0x3B47C4
 """Keeps the stream of minibatch orders apart from every other use of the seed."""
 
@@ -113,50 +116,45 @@ class PPOLearner:
         cfg = self._config
         lr = cfg.learning_rate * (1.0 - progress if cfg.lr_schedule == "linear" else 1.0)
         advantage, returns = self._prepare(batch)
-        valid = batch.valid.flatten()
-        rows = np.flatnonzero(valid.numpy())
+        rows = np.flatnonzero(batch.valid.numpy())
         pieces = -(-len(rows) // (cfg.batch_size or len(rows)))
         cuts = [len(rows) * piece // pieces for piece in range(pieces + 1)]
-        # One array for all: a small tensor kept per minibatch would pin the heap between their large ones.
-        terms, done = torch.empty(cfg.n_epochs * pieces, len(TERMS)), 0
+        # One array for all: a small one kept per minibatch would pin the heap between their large ones.
+        terms, done = np.empty((cfg.n_epochs * pieces, len(TERMS)), np.float32), 0
         # The order of minibatches depends on seed and version alone.
         counter = [0, 0, 0, self.version]
         shuffle = np.random.Generator(np.random.Philox(key=[self._seed, _MINIBATCHES], counter=counter))
+        order = self._shards.order[: len(rows)].numpy()
         for _ in range(cfg.n_epochs):
-            order = self._shards.order[: len(rows)]
-            order.copy_(torch.from_numpy(shuffle.permutation(rows)))
-            shuffled = advantage[order]
-            for start, stop in itertools.pairwise(cuts):
-                terms[done] = self._step(start, stop, shuffled[start:stop], lr)
+            order[:] = shuffle.permutation(rows)
+            scales = standards(advantage[order], cuts) if cfg.normalize_advantage else itertools.repeat((0.0, 1.0))
+            for (start, stop), scale in zip(itertools.pairwise(cuts), scales, strict=False):
+                terms[done] = self._step(start, stop, *scale, lr)
                 done += 1
             if cfg.target_kl is not None and float(terms[done - 1, _KL]) > 1.5 * cfg.target_kl:
                 break
         self._move_normalisers(batch)
-        return self._stats(terms[:done], batch.value[:-1].flatten()[valid], returns[valid], lr)
+        return self._stats(terms[:done], batch.value[:-1].numpy().reshape(-1)[rows], returns[rows], lr)
 
-    def _prepare(self, batch: Trajectory) -> tuple[Tensor, Tensor]:
+    def _prepare(self, batch: Trajectory) -> tuple[Floats, Floats]:
         """Advantages and returns by row, and everything about the rows to where the gradient finds it."""
         reward = batch.reward if self._reward_norm is None else self._reward_norm.apply(batch.reward)
         target = self._targets(batch, reward)
         columns = [target.log_prob, target.advantage, target.returns, target.value]
         torch.stack([column.flatten() for column in columns], 1, out=self._shards.samples)
         self._gradients.begin()
-        return target.advantage.flatten(), target.returns.flatten()
+        return target.advantage.numpy().reshape(-1), target.returns.numpy().reshape(-1)
 
-    def _step(self, start: int, stop: int, advantage: Tensor, lr: float) -> Tensor:
+    def _step(self, start: int, stop: int, mean: float, inv_std: float, lr: float) -> Floats:
         """One optimiser step; returns the terms of the loss."""
-        cfg, mean, inv_std = self._config, 0.0, 1.0
-        if cfg.normalize_advantage and stop - start > 1:
-            deviation, centre = torch.std_mean(advantage)
-            mean, inv_std = float(centre), 1.0 / (float(deviation) + 1e-8)
         grad, terms = self._gradients(start, stop, mean, inv_std)
-        if self.bad.is_bad(clip_norm(grad, cfg.max_grad_norm), self.n_updates):
-            return torch.nan_to_num(terms)
+        if self.bad.is_bad(clip_norm(grad, self._config.max_grad_norm), self.n_updates):
+            return np.nan_to_num(terms)
         self._optimiser.step(grad, lr)
         self.n_updates += 1
         return terms
 
-    def _stats(self, terms: Tensor, value: Tensor, returns: Tensor, lr: float) -> dict[str, float]:
+    def _stats(self, terms: Floats, value: Floats, returns: Floats, lr: float) -> dict[str, float]:
         cfg = self._config
         stats = dict(zip(TERMS, terms.mean(0).tolist(), strict=True))
         loss = stats["policy_gradient_loss"] + cfg.ent_coef * stats["entropy_loss"] + cfg.vf_coef * stats["value_loss"]

@@ -2,7 +2,7 @@
 
     PPOGradient        one policy, some rows -> one flat gradient
     ├── ShardedGradient    inside a worker (or inline): its shards of a minibatch, into shared memory
-    └── DeviceGradient     in the driver: whole minibatches on a GPU
+    └── DeviceGradients    in the driver: whole minibatches on a GPU (algos/device_gradients.py)
 
 A shard is computed in the same way wherever it is computed, so the weights do not depend on the worker count.
 """
@@ -10,18 +10,22 @@ A shard is computed in the same way wherever it is computed, so the weights do n
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from paceline.algos.settings import Settings
 from paceline.algos.torch_threads import torch_threads
+from paceline.memory.gather import Gather
 from paceline.memory.shards import Shards
-from paceline.memory.slots import Samples, Slots
-from paceline.nets.array_net import array_net_for
+from paceline.memory.slots import Slots
+from paceline.nets.array_net import Obs, TorchNet, array_net_for
 from paceline.nets.compiled import CompiledForward
 from paceline.nets.normalise import ObsNormaliser
 from paceline.nets.policy import Forward
@@ -53,42 +57,48 @@ class PPOGradient:
         *,
         compiled_rows: int | None = None,
     ) -> None:
-        self._head, self._config, self._obs_norm = head, config, obs_norm
+        self._head, self._config = head, config
+        self.obs_norm = obs_norm
+        """To be applied to observations first."""
         forward: Forward | None = None
         if compiled_rows:
             with torch_threads(config.learner_threads):  # code is made for a number of threads
                 forward = CompiledForward(policy, spec, compiled_rows)
         self._net = array_net_for(policy, spec, threads=config.learner_threads, forward=forward)
+        by_torch = isinstance(self._net, TorchNet)
+        self._threads: Callable[[], AbstractContextManager[None]] = (
+            partial(torch_threads, config.learner_threads) if by_torch else nullcontext
+        )
         self.vector = self._net.gradient  # [P]
 
     def __call__(
-        self, rows: Samples, scalars: Tensor, index: Tensor, *, mean: float, inv_std: float, total: int
+        self,
+        obs: Obs,
+        action: NDArray[Any],
+        mask: NDArray[np.bool_] | None,
+        samples: NDArray[np.float32],
+        *,
+        mean: float,
+        inv_std: float,
+        total: int,
     ) -> tuple[float, ...]:
         """Returns the terms of the loss, as shares of the whole minibatch's.
 
         Args:
-            rows: The batch, by row, on the policy's device.
-            scalars: `[N, 4]` on the CPU, in the order of `shards.SAMPLE`.
-            index: Rows to take, on the CPU. The gather is the one copy between a slot and the network.
+            obs: N rows that the policy sees, normalised; arrays, or tensors on its device.
+            action: [N, *act] what it did.
+            mask: [N, M] what it was allowed to do.
+            samples: [N, 4] in the order of `shards.SAMPLE`.
             mean: Of the advantages of the whole minibatch.
             inv_std: One over their deviation.
             total: Rows of the whole minibatch.
         """
-        cfg, device = self._config, self.vector.device
-        there = index.to(device)
-        obs = {name: leaf[there] for name, leaf in rows.obs.items()}
-        if self._obs_norm is not None:
-            obs = self._obs_norm.apply_torch(obs)
-        old_log_prob, advantage, returns, old_value = scalars[index].numpy().T
+        cfg = self._config
+        old_log_prob, advantage, returns, old_value = samples.T
         # Whatever is not finite shows in the gradient's length, and is dealt with there.
-        with torch_threads(cfg.learner_threads), np.errstate(over="ignore", invalid="ignore"):
+        with self._threads(), np.errstate(over="ignore", invalid="ignore"):
             params, value = self._net(obs, learns=True)
-            scored = score(
-                self._head,
-                params,
-                rows.action[there].cpu().numpy(),
-                None if rows.mask is None else rows.mask[there].cpu().numpy(),
-            )
+            scored = score(self._head, params, action, mask)
             loss = surrogate(
                 scored.log_prob,
                 scored.entropy,
@@ -117,7 +127,17 @@ class ShardedGradient:
     """
 
     def __init__(self, gradient: PPOGradient, slots: Slots, shards: Shards) -> None:
-        self._gradient, self._rows, self._shards = gradient, slots.samples(), shards
+        self._gradient, self._shards = gradient, shards
+        rows = slots.samples()
+        arrays = {
+            "action": rows.action,
+            "samples": shards.samples,
+            **({} if rows.mask is None else {"mask": rows.mask}),
+        }
+        self._gather = Gather({name: leaf.numpy() for name, leaf in arrays.items()})
+        self._gather_obs = Gather({name: leaf.numpy() for name, leaf in rows.obs.items()})
+        self._order, self._vector = shards.order.numpy(), gradient.vector.numpy()
+        self._grads, self._terms = shards.grads.numpy(), shards.terms.numpy()
         self._busy_s = 0.0
 
     def __call__(self, shard: int) -> None:
@@ -137,16 +157,18 @@ class ShardedGradient:
         return busy_s
 
     def _compute(self, shard: int) -> None:
-        shards = self._shards
-        start, stop, mean, inv_std = shards.minibatch
-        index = shards.order[slice(*shards.bounds(start, stop)[shard])]
+        start, stop, mean, inv_std = self._shards.minibatch
+        index = self._order[slice(*self._shards.bounds(start, stop)[shard])]
         if not len(index):  # the last minibatch may have fewer rows than there are shards
-            shards.terms[shard].zero_()
-            shards.grads[shard].zero_()
+            self._terms[shard] = self._grads[shard] = 0.0
             return
-        terms = self._gradient(self._rows, shards.samples, index, mean=mean, inv_std=inv_std, total=stop - start)
-        shards.terms[shard] = torch.tensor(terms)
-        shards.grads[shard] = self._gradient.vector
+        obs, rest, norm = self._gather_obs(index), self._gather(index), self._gradient.obs_norm
+        if norm is not None:
+            obs = norm.apply(obs)
+        self._terms[shard] = self._gradient(
+            obs, rest["action"], rest.get("mask"), rest["samples"], mean=mean, inv_std=inv_std, total=stop - start
+        )
+        self._grads[shard] = self._vector
 
 
 class Gradients(Protocol):
@@ -155,7 +177,7 @@ class Gradients(Protocol):
     def begin(self) -> None:
         """A new batch is prepared."""
 
-    def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, Tensor]:
+    def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, NDArray[np.float32]]:
         """Gradient `[P]` and loss terms of the minibatch `order[start:stop]`."""
 
 
@@ -169,39 +191,15 @@ class WorkersGradients:
 
     def __init__(self, work: Callable[[int], None], shards: Shards) -> None:
         self._work, self._shards = work, shards
+        self._grads, self._terms = shards.grads.numpy(), shards.terms.numpy()
         self._sum = torch.zeros_like(shards.grads[0])
 
     def begin(self) -> None:
         """Nothing to do: workers read the batch where it is."""
 
-    def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, Tensor]:
+    def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, NDArray[np.float32]]:
         """Blocks until all shards are there."""
         self._shards.minibatch = start, stop, mean, inv_std
-        self._work(len(self._shards.grads))
-        return torch.sum(self._shards.grads, 0, out=self._sum), self._shards.terms.sum(0)
-
-
-class DeviceGradients:
-    """Computes whole minibatches on the learner's device, from a copy of the batch.
-
-    Args:
-        gradient: Of the policy on the device.
-        slots: The batch.
-        shards: The prepared samples.
-        device: Where to.
-    """
-
-    def __init__(self, gradient: PPOGradient, slots: Slots, shards: Shards, device: torch.device) -> None:
-        self._gradient, self._shards, self._device = gradient, shards, device
-        self._views = slots.samples()
-        self.begin()
-
-    def begin(self) -> None:
-        """Copy the batch over, once for all epochs."""
-        self._rows = self._views.to(self._device)
-
-    def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, Tensor]:
-        """One forward and backward on the device; the loss in between is a few numbers per row, and the CPU's."""
-        index = self._shards.order[start:stop]
-        terms = self._gradient(self._rows, self._shards.samples, index, mean=mean, inv_std=inv_std, total=stop - start)
-        return self._gradient.vector, torch.tensor(terms)
+        self._work(len(self._grads))
+        np.add.reduce(self._grads, 0, out=self._sum.numpy())
+        return self._sum, np.add.reduce(self._terms, 0)

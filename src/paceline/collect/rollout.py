@@ -1,6 +1,6 @@
 """The collector: steps a worker's envs with its own copy of the policy and fills their slots.
 
-    actor(obs[t]) -> head.sample -> envs.step -> obs[t+1]        T times, then the values that bootstrapping needs
+    actor(obs[t]) -> head.choose -> envs.step -> obs[t+1]        T times, then all that could wait: values, log-probs
 
 It runs in a worker, or inline in the driver: the same object either way. Nothing here waits for anyone.
 """
@@ -21,8 +21,12 @@ from paceline.envs.group import EnvBlock, History
 from paceline.memory.lines import BEAT, STOP
 from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
-from paceline.nets.actor import Actor
+from paceline.nets.actor import Actor, PatientActor
 from paceline.ops.distributions import ActionHead
+
+SETTLED_STEPS = 2048
+"""Steps whose values and log-probabilities are computed at once: enough for calls to cost little, and few enough for
+the processor's cache."""
 
 
 class RolloutCollector:
@@ -62,11 +66,14 @@ class RolloutCollector:
         self._sets = [
             (one.rows(first_group, groups), [one.final_slot(first_group + g) for g in range(groups)]) for one in slots
         ]
+        self._columns = [one.columns(first_group, groups) for one in slots]
         # What the envs show between rollouts. With several sets any of them may be waiting to be learned from, so that
         # a reset must not write there.
         count = groups * self._size
         self._between = self._sets[0][0][-1] if len(slots) == 1 else Row.blank(shape.spec, count)
         self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
+        self._params = np.zeros((shape.n_steps, count, shape.spec.action.param_size), np.float32)
+        self._patient = actor if isinstance(actor, PatientActor) else None
         self._heartbeat, self._finite = heartbeat, finite
         self._ask, self._rest = getattr(actor, "ask", None), getattr(actor, "rest", None)
         self._ahead = getattr(envs, "ahead", None)
@@ -108,18 +115,21 @@ class RolloutCollector:
         Where the policy is elsewhere it yields after every question, and where envs wait while they step: for somebody
         to do something else meanwhile.
         """
-        (rows, finals_of), actor, sample, envs = self._sets[into], self._actor, self._head.sample, self._envs
+        (rows, finals_of), actor, choose, envs = self._sets[into], self._actor, self._head.choose, self._envs
+        act = None if self._patient is None else self._patient.act
         self._begin(step, into)
         env_s = 0.0
-        for t, (row, after, row_noise) in enumerate(zip(rows, rows[1:], self._noise, strict=False)):
+        for t, (row, after, params, row_noise) in enumerate(
+            zip(rows, rows[1:], self._params, self._noise, strict=False)
+        ):
             if self._ask is not None:
                 self._ask(row.obs)
                 yield
-            params, value = actor(row.obs)
-            action, log_prob = sample(params, row_noise, row.mask)
-            row.value[...] = value
-            row.action[...] = action
-            row.log_prob[...] = log_prob
+            if act is not None:
+                params[...] = act(row.obs)
+            else:
+                params[...], row.value[...] = actor(row.obs)
+            row.action[...] = action = choose(params, row_noise, row.mask)
             before_step = perf_counter()
             if self._ahead is not None:
                 self._ahead(action)
@@ -133,7 +143,7 @@ class RolloutCollector:
             self._heartbeat[BEAT] += 1
             if self._heartbeat[STOP]:
                 break  # the run is over, and nobody will look at this
-        self._bootstrap(rows[-1], finals_of)
+        self._settle(self._columns[into], finals_of)
         if self._finite is not None and not self._heartbeat[STOP]:
             self._finite.check(step, into, finals_of)
         if self._between is not rows[-1]:
@@ -161,16 +171,33 @@ class RolloutCollector:
             step=step,
         )
 
-    def _bootstrap(self, last: Row, finals: Sequence[FinalSlot]) -> None:
-        """Values of the row after the last, and of the last real observations of truncated episodes."""
-        last.value[...] = self._actor(last.obs)[1]
+    def _settle(self, own: Row, finals: Sequence[FinalSlot]) -> None:
+        """All that nobody needs before the rollout is complete: log-probabilities, and values that are missing."""
+        n_steps, count = own.log_prob.shape
+        chunk = max(1, SETTLED_STEPS // count)
+        for start in range(0, n_steps + 1, chunk):
+            rows = slice(start, start + chunk)
+            if self._patient is not None:
+                self._patient.values({name: leaf[rows] for name, leaf in own.obs.items()}, own.value[rows])
+            params = self._params[rows]
+            if len(params):
+                mask = None if own.mask is None else _steps(own.mask[start : start + len(params)])
+                log_prob = self._head.log_prob(_steps(params), _steps(own.action[rows]), mask)
+                own.log_prob[rows] = log_prob.reshape(-1, count)
+        if self._patient is None:
+            own.value[-1] = self._actor({name: leaf[-1] for name, leaf in own.obs.items()})[1]
         for final in finals:
             # In whole groups: a forward's last bits depend on its batch size.
-            count = int(final.count[0])
-            for start in range(0, count, self._size):
-                chunk = min(self._size, count - start)
-                padded = {name: _padded(leaf[start : start + chunk], self._size) for name, leaf in final.obs.items()}
-                final.value[start : start + chunk] = self._group_actor(padded)[1][:chunk]
+            entries = int(final.count[0])
+            for start in range(0, entries, self._size):
+                size = min(self._size, entries - start)
+                padded = {name: _padded(leaf[start : start + size], self._size) for name, leaf in final.obs.items()}
+                final.value[start : start + size] = self._group_actor(padded)[1][:size]
+
+
+def _steps(rows: NDArray[Any]) -> NDArray[Any]:
+    """`[R, n, ...]` as `[R * n, ...]`."""
+    return rows.reshape(-1, *rows.shape[2:])
 
 
 def _padded(rows: NDArray[Any], size: int) -> NDArray[Any]:

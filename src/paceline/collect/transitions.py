@@ -138,7 +138,7 @@ class Lane:
                 )
             row, after = self._now, self._after
             params, value = self._actor(row.obs)
-            action, _ = head.sample(params, self._noise[t % NOISE_ROWS], row.mask)
+            action = head.choose(params, self._noise[t % NOISE_ROWS], row.mask)
             if self._judge is not None:
                 judged.append(self._judge(params, value, action, row.mask))
             row.action[...] = action

@@ -47,6 +47,22 @@ class Row:
             told={name: np.zeros(n, np.float32) for name in spec.told},
         )
 
+    def at(self, t: int, act: int) -> Row:
+        """Row t of many; row `act` of what row T does not have."""
+        return Row(
+            obs={name: leaf[t] for name, leaf in self.obs.items()},
+            mask=None if self.mask is None else self.mask[t],
+            action=self.action[act],
+            reward=self.reward[act],
+            terminated=self.terminated[act],
+            truncated=self.truncated[act],
+            valid=self.valid[act],
+            log_prob=self.log_prob[act],
+            value=self.value[t],
+            extras={name: extra[t] for name, extra in self.extras.items()},
+            told={name: told[act] for name, told in self.told.items()},
+        )
+
     def show(self, other: Row) -> None:
         """Take over what another row's envs show."""
         for name, leaf in self.obs.items():

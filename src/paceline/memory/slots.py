@@ -33,26 +33,25 @@ class Slots:
         self.shape = shape
         self._arena = {field.name: arena[name + field.name] for field in shape.fields()}
 
+    def columns(self, first_group: int, groups: int) -> Row:
+        """A worker's own columns, all rows at once: `[T, n, ...]`, and where row T counts too `[T+1, n, ...]`."""
+        mine, arena, spec = self.shape.columns(first_group, groups), self._arena, self.shape.spec
+        return Row(
+            obs={leaf.name: arena[f"obs/{leaf.name}"][:, mine] for leaf in spec.obs},
+            mask=arena["mask"][:, mine] if spec.masked else None,
+            value=arena["value"][:, mine],
+            extras={name: arena[f"extra/{name}"][:, mine] for name in spec.extras},
+            told={name: arena[f"told/{name}"][:, mine] for name in spec.told},
+            **{
+                name: arena[name][:, mine]
+                for name in ("action", "reward", "terminated", "truncated", "valid", "log_prob")
+            },
+        )
+
     def rows(self, first_group: int, groups: int) -> list[Row]:
         """The T+1 rows of a worker's own columns."""
-        mine, last = self.shape.columns(first_group, groups), self.shape.n_steps - 1
-        arena, spec = self._arena, self.shape.spec
-
-        def row(t: int) -> Row:
-            act = min(t, last)
-            return Row(
-                obs={leaf.name: arena[f"obs/{leaf.name}"][t, mine] for leaf in spec.obs},
-                mask=arena["mask"][t, mine] if spec.masked else None,
-                value=arena["value"][t, mine],
-                extras={name: arena[f"extra/{name}"][t, mine] for name in spec.extras},
-                told={name: arena[f"told/{name}"][act, mine] for name in spec.told},
-                **{
-                    name: arena[name][act, mine]
-                    for name in ("action", "reward", "terminated", "truncated", "valid", "log_prob")
-                },
-            )
-
-        return [row(t) for t in range(self.shape.n_steps + 1)]
+        whole, last = self.columns(first_group, groups), self.shape.n_steps - 1
+        return [whole.at(t, min(t, last)) for t in range(last + 2)]
 
     def final_slot(self, group: int) -> FinalSlot:
         """Where a group keeps the last observations of truncated episodes."""

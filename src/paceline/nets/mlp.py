@@ -4,7 +4,7 @@
                  +-- tanh [N, h] -- tanh [N, h] -- value  [N]
 
 Both towers are one stack `[2, N, h]`, so each layer is one batched product. Acting is numpy on this module's parameter
-memory (`numpy_actor`), and so is learning on a CPU (nets/array_net.py). What is torch here serves GPUs and learners
+memory (nets/mlp_actor.py), and so is learning on a CPU (nets/array_net.py). What is torch here serves GPUs and learners
 with several threads: one hand-written autograd function, which takes three quarters of the time of two `nn.Sequential`
 towers at 1024 rows (benchmarks/kernels.py).
 """
@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from paceline.errors import ConfigError
-from paceline.nets.features import Leaves, NumpyEncoder, encode, leaves_of
+from paceline.nets.features import encode, leaves_of
+from paceline.nets.mlp_actor import MLPActor
 from paceline.spec import EnvSpec
 
 Activation = Literal["tanh", "relu", "elu"]
 Floats = NDArray[np.float32]
-NumpyActor = Callable[[Leaves], tuple[Floats, Floats]]
 
 _MINUS_ONE = torch.tensor(-1.0)
 
@@ -63,7 +63,7 @@ class MLPPolicy(nn.Module):
         outputs = spec.action.param_size // 2 if self.gaussian else spec.action.param_size
 
         widths = [sum(leaf.features for leaf in spec.obs), *hidden_sizes]
-        # The first layer lies as [d, 2h]: acting computes both towers with one product per group.
+        # The first layer lies as [d, 2h]: learning computes both towers with one product.
         shapes = [(a, 2, b) if i == 0 else (2, a, b) for i, (a, b) in enumerate(itertools.pairwise(widths))]
         self.weights = nn.ParameterList(torch.empty(shape) for shape in shapes)
         self.biases = nn.ParameterList(torch.zeros(2, width) for width in hidden_sizes)
@@ -115,58 +115,17 @@ class MLPPolicy(nn.Module):
 
         return params, value, torch.no_grad()(pullback)
 
-    def numpy_actor(self, groups: int, group_size: int) -> NumpyActor:
-        """A forward for acting on `groups * group_size` rows: leaves -> params `[n, P]`, value `[n]`.
-
-        It reads this module's parameter memory in place, so it follows every in-place update;
-        build it after parameters were moved (nets/flat.py). Products are stacked by group and
-        each group is computed by itself: its bits do not depend on how many groups there are.
-        The returned arrays are overwritten by the next call.
-        """
-        k, g = groups, group_size
-        activate = _ACTIVATIONS[self.activation].numpy
-        encoder = NumpyEncoder(self.leaves)
-        weights = [_view(w) for w in self.weights]
-        biases = [_view(b) for b in self.biases]
-        policy_weight, policy_bias = _view(self.policy_weight).T, _view(self.policy_bias)
-        value_weight, value_bias = _view(self.value_weight)[:, None], _view(self.value_bias)
+    def numpy_actor(self, groups: int, group_size: int) -> MLPActor:
+        """The same for acting on `groups * group_size` rows, in numpy on this module's parameter memory."""
+        hidden = list(zip(map(_view, self.weights), map(_view, self.biases), strict=True))
+        # The first layer has its towers in the middle.
+        policy, value = (
+            [(w[:, tower] if i == 0 else w[tower], b[tower]) for i, (w, b) in enumerate(hidden)] for tower in (0, 1)
+        )
+        policy.append((_view(self.policy_weight).T, _view(self.policy_bias)))
+        value.append((_view(self.value_weight)[:, None], _view(self.value_bias)))
         log_std = _view(self.log_std) if self.gaussian else None
-        outputs = policy_weight.shape[1]
-
-        hidden: list[tuple[Floats, Floats, Floats, Floats]] = []  # weight, bias, result, result for the next layer
-        for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            width = bias.shape[1]
-            if i == 0:
-                both = np.empty((k, g, 2 * width), np.float32)
-                stacked = both.reshape(k, g, 2, width).transpose(0, 2, 1, 3)
-                hidden.append((weight.reshape(-1, 2 * width), bias.reshape(-1), both, stacked))
-            else:
-                result = np.empty((k, 2, g, width), np.float32)
-                hidden.append((weight, bias[:, None, :], result, result))
-        mean = np.empty((k, g, outputs), np.float32)
-        params = np.empty((k * g, 2 * outputs), np.float32) if self.gaussian else mean.reshape(k * g, outputs)
-        value = np.empty((k, g, 1), np.float32)
-        flat_mean, flat_value = mean.reshape(k * g, outputs), value.reshape(k * g)
-
-        def actor(obs: Leaves) -> tuple[Floats, Floats]:
-            rows = encoder(obs).reshape(k, g, -1)
-            policy_rows = value_rows = rows
-            for weight, bias, result, stacked in hidden:
-                np.matmul(rows, weight, out=result)
-                np.add(result, bias, out=result)
-                activate(result)
-                rows = stacked
-                policy_rows, value_rows = stacked[:, 0], stacked[:, 1]
-            np.matmul(policy_rows, policy_weight, out=mean)
-            np.matmul(value_rows, value_weight, out=value)
-            np.add(mean, policy_bias, out=mean)
-            np.add(value, value_bias, out=value)
-            if log_std is not None:
-                params[:, :outputs] = flat_mean
-                params[:, outputs:] = log_std
-            return params, flat_value
-
-        return actor
+        return MLPActor(self.leaves, policy, value, log_std, _ACTIVATIONS[self.activation].numpy, groups, group_size)
 
 
 def towers(rows: Tensor, activation: Activation, *weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -38,10 +38,12 @@ class FlatAdam:
         self._vector, self._eps, self._betas = vector, eps, betas
         self._mean, self._square = torch.zeros(2, *vector.shape, device=vector.device) if moments is None else moments
         self._steps = torch.zeros((), device=vector.device) if steps is None else steps
+        # Counted by numpy where that can be: after much that was not torch, this takes torch longer than the step.
+        self._count: Tensor | NDArray[Any] = self._steps.numpy() if vector.device.type == "cpu" else self._steps
 
     def step(self, grad: Tensor, lr: float) -> None:
         """Take one step along `grad` `[P]`."""
-        self._steps += 1
+        self._count += 1
         torch._fused_adam_(
             [self._vector],
             [grad],

@@ -4,7 +4,8 @@ Each head exists twice on purpose. Acting is numpy on a few rows, thousands of t
 second, with noise drawn beforehand; learning is torch on large batches, differentiable.
 Both take the same `params` and agree on `log_prob`.
 
-    params [n, P] --sample(noise)--> action, log_prob        numpy, while collecting
+    params [n, P] --choose(noise)--> action                  numpy, while collecting
+    params [n, P] --log_prob(action)--> log_prob             numpy, with it or for many rows later
     params [N, P] --log_prob_entropy(action)--> ...          torch, while learning
 
 In numpy every row is computed from that row alone, with the same operations whatever n
@@ -44,6 +45,10 @@ def legal_only(params: Floats, mask: Mask | None) -> Floats:
     return params if mask is None else np.where(mask, params, np.float32(ILLEGAL))
 
 
+def _part(mask: Mask | None, columns: slice) -> Mask | None:
+    return None if mask is None else mask[:, columns]
+
+
 class ActionHead(Protocol):
     """How one kind of action is sampled, scored and chosen greedily."""
 
@@ -51,8 +56,12 @@ class ActionHead(Protocol):
         """Noise for `sample`, float32 `[*shape, noise_size]`."""
         ...
 
-    def sample(self, params: Floats, noise: Floats, mask: Mask | None = None) -> tuple[NDArray[Any], Floats]:
-        """Actions `[n, *act]` in stored form and their log-probabilities `[n]`."""
+    def choose(self, params: Floats, noise: Floats, mask: Mask | None = None) -> NDArray[Any]:
+        """Actions `[n, *act]` in stored form; illegal ones are never chosen."""
+        ...
+
+    def log_prob(self, params: Floats, action: NDArray[Any], mask: Mask | None = None) -> Floats:
+        """Log-probabilities `[n]` of actions that `choose` chose."""
         ...
 
     def mode(self, params: Floats, mask: Mask | None = None) -> NDArray[Any]:
@@ -94,10 +103,14 @@ class Categorical:
         np.log(noise, out=noise)
         return np.negative(noise, out=noise)
 
-    def sample(self, params: Floats, noise: Floats, mask: Mask | None = None) -> tuple[NDArray[np.int64], Floats]:
-        """Actions `[n]` and log-probabilities `[n]`; illegal actions are never chosen."""
+    def choose(self, params: Floats, noise: Floats, mask: Mask | None = None) -> NDArray[np.int64]:
+        """Actions `[n]`."""
+        action: NDArray[np.int64] = (legal_only(params, mask) + noise).argmax(1)
+        return action
+
+    def log_prob(self, params: Floats, action: NDArray[Any], mask: Mask | None = None) -> Floats:
+        """Log-probabilities `[n]`."""
         logits = legal_only(params, mask)
-        action = (logits + noise).argmax(1)
         rows = len(logits)
         if len(self._offsets) != rows:
             self._offsets = np.arange(0, rows * self.n, self.n)
@@ -105,8 +118,8 @@ class Categorical:
         # no other logit exceeds it by more than the (bounded) difference of their noise.
         scores = logits - logits.take(action + self._offsets)[:, None]
         np.exp(scores, out=scores)
-        log_prob = np.log(np.add.reduce(scores, 1))
-        return action, np.negative(log_prob, out=log_prob)
+        log_prob: Floats = np.log(np.add.reduce(scores, 1))
+        return np.negative(log_prob, out=log_prob)
 
     def mode(self, params: Floats, mask: Mask | None = None) -> NDArray[np.int64]:
         """The legal action with the largest logit, `[n]`."""
@@ -133,20 +146,23 @@ class MultiCategorical:
         """Gumbel noise `[*shape, sum(nvec)]`."""
         return Categorical(sum(self.nvec)).draw_noise(generator, shape)
 
-    def sample(self, params: Floats, noise: Floats, mask: Mask | None = None) -> tuple[NDArray[np.int64], Floats]:
-        """Actions `[n, len(nvec)]` and the log-probability of the whole choice `[n]`."""
+    def choose(self, params: Floats, noise: Floats, mask: Mask | None = None) -> NDArray[np.int64]:
+        """Actions `[n, len(nvec)]`."""
         action = np.empty((len(params), len(self.nvec)), np.int64)
+        for i, (part, head) in enumerate(self._parts):
+            action[:, i] = head.choose(params[:, part], noise[:, part], _part(mask, part))
+        return action
+
+    def log_prob(self, params: Floats, action: NDArray[Any], mask: Mask | None = None) -> Floats:
+        """Log-probabilities of whole choices `[n]`."""
         total = np.zeros(len(params), np.float32)
         for i, (part, head) in enumerate(self._parts):
-            action[:, i], log_prob = head.sample(
-                params[:, part], noise[:, part], None if mask is None else mask[:, part]
-            )
-            total += log_prob
-        return action, total
+            total += head.log_prob(params[:, part], action[:, i], _part(mask, part))
+        return total
 
     def mode(self, params: Floats, mask: Mask | None = None) -> NDArray[np.int64]:
         """The best legal choice of each part, `[n, len(nvec)]`."""
-        columns = [head.mode(params[:, p], None if mask is None else mask[:, p]) for p, head in self._parts]
+        columns = [head.mode(params[:, p], _part(mask, p)) for p, head in self._parts]
         return np.stack(columns, 1)
 
     def log_prob_entropy(self, params: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -172,18 +188,27 @@ class Bernoulli:
         np.maximum(uniform, _TINY_UNIFORM, out=uniform)
         return np.log(uniform) - np.log1p(-uniform)
 
-    def sample(
+    def choose(
         self,
         params: Floats,
         noise: Floats,
         mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
-    ) -> tuple[NDArray[np.int8], Floats]:
-        """Bits `[n, *shape]` and the log-probability of all of them `[n]`."""
-        ones = params + noise > 0
+    ) -> NDArray[np.int8]:
+        """Bits `[n, *shape]`."""
+        return (params + noise > 0).astype(np.int8).reshape(-1, *self.shape)
+
+    def log_prob(
+        self,
+        params: Floats,
+        action: NDArray[Any],
+        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+    ) -> Floats:
+        """The log-probability of all bits `[n]`."""
         # -log p(bit) = softplus of the logit, with the sign that speaks against the bit.
-        against = np.where(ones, -params, params)
+        against = np.where(action.reshape(params.shape) != 0, -params, params)
         cost = np.maximum(against, 0) + np.log1p(np.exp(-np.abs(against)))
-        return ones.astype(np.int8).reshape(-1, *self.shape), -np.add.reduce(cost, 1)
+        log_prob: Floats = -np.add.reduce(cost, 1)
+        return log_prob
 
     def mode(
         self,
@@ -217,23 +242,34 @@ class Gaussian:
         """Standard normal noise `[*shape, size]`."""
         return generator.standard_normal((*shape, self.size), dtype=np.float32)
 
-    def sample(
+    def choose(
         self,
         params: Floats,
         noise: Floats,
         mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
-    ) -> tuple[Floats, Floats]:
-        """Actions `[n, *shape]` and log-probabilities `[n]`."""
-        mean = params[:, : self.size]
-        log_std: Floats = np.minimum(np.maximum(params[:, self.size :], _LOG_STD_MIN), _LOG_STD_MAX)
-        std: Floats = np.exp(log_std)
-        action = mean + std * noise
+    ) -> Floats:
+        """Actions `[n, *shape]`."""
+        std: Floats = np.exp(self._log_std(params))
+        return (params[:, : self.size] + std * noise).reshape(-1, *self.shape)
+
+    def log_prob(
+        self,
+        params: Floats,
+        action: NDArray[Any],
+        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+    ) -> Floats:
+        """Log-probabilities `[n]`."""
+        log_std = self._log_std(params)
         # Scored from the rounded action and not from the noise, as the learner will do: with a
         # tiny deviation the two differ, and the first update's ratio would not be one.
-        z = (action - mean) * np.exp(-log_std)
+        z = (action.reshape(-1, self.size) - params[:, : self.size]) * np.exp(-log_std)
         cost = np.float32(0.5) * z * z + log_std
         log_prob: Floats = -np.add.reduce(cost, 1) - np.float32(self.size * _HALF_LOG_2PI)
-        return action.reshape(-1, *self.shape), log_prob
+        return log_prob
+
+    def _log_std(self, params: Floats) -> Floats:
+        log_std: Floats = np.minimum(np.maximum(params[:, self.size :], _LOG_STD_MIN), _LOG_STD_MAX)
+        return log_std
 
     def mode(
         self,

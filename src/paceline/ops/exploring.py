@@ -25,15 +25,13 @@ class EpsilonGreedy:
         """Uniform numbers `[*shape, 2]`: whether to explore, and where to."""
         return generator.random((*shape, 2), dtype=np.float32)
 
-    def sample(
-        self, params: Floats, noise: Floats, mask: NDArray[np.bool_] | None = None
-    ) -> tuple[NDArray[np.int64], Floats]:
-        """Actions `[n]`, and zeros: nobody asks for their probability."""
+    def choose(self, params: Floats, noise: Floats, mask: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+        """Actions `[n]`."""
         action = self.mode(params, mask)
         explore = np.flatnonzero(noise[:, 0] < self.epsilon)
         if len(explore):
             action[explore] = uniform_legal(noise[explore, 1], self.n, None if mask is None else mask[explore])
-        return action, np.zeros(len(params), np.float32)
+        return action
 
     def mode(self, params: Floats, mask: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """The best legal actions `[n]`."""

@@ -65,12 +65,12 @@ def accumulate(terms: NDArray[np.float32], decay: NDArray[np.float32]) -> None:
         reach *= 2
 
 
-def explained_variance(value: Tensor, returns: Tensor) -> float:
+def explained_variance(value: NDArray[np.float32], returns: NDArray[np.float32]) -> float:
     """How much of the returns' variance the values predict: 1 is all, 0 as good as their mean.
 
     NaN where the returns do not vary.
     """
-    variance = returns.double().var(correction=0)
+    variance = returns.var(dtype=np.float64)
     if variance == 0:
         return float("nan")
-    return float(1.0 - (returns.double() - value.double()).var(correction=0) / variance)
+    return float(1.0 - np.subtract(returns, value, dtype=np.float64).var() / variance)

@@ -51,26 +51,27 @@ def score(head: ActionHead, params: Floats, action: NDArray[Any], mask: NDArray[
 
 
 def _categorical(params: Floats, action: NDArray[Any], mask: NDArray[np.bool_] | None) -> Score:
-    logits = legal_only(params, mask)
-    shifted = logits - logits.max(1, keepdims=True)
-    exp = np.exp(shifted)
-    total = exp.sum(1, keepdims=True)
-    log_p = shifted - np.log(total)
-    p = exp / total
-    entropy = -(p * log_p).sum(1)
-    rows = np.arange(len(p))
+    # As [A, N], in which the network hands them out: what is done to each row is then done to all rows at once.
+    logits = np.ascontiguousarray(legal_only(params, mask).T)
+    log_p = logits - np.maximum.reduce(logits, 0)
+    p = np.exp(log_p)
+    total = np.add.reduce(p, 0)
+    np.divide(p, total, out=p)
+    np.subtract(log_p, np.log(total, out=total), out=log_p)
+    entropy = -np.add.reduce(p * log_p, 0)
+    chosen = action * len(action) + np.arange(len(action))  # where it lies among all
 
     def pullback(d_log_prob: Floats, d_entropy: float) -> Floats:
         # d log p(a) = 1[a] - p;  d H = -p (log p + H)
-        result: Floats = p * -d_log_prob[:, None]
-        result[rows, action] += d_log_prob
+        result: Floats = p * -d_log_prob
+        result.reshape(-1)[chosen] += d_log_prob
         if d_entropy:
-            result -= np.float32(d_entropy) * p * (log_p + entropy[:, None])
+            result -= np.float32(d_entropy) * p * (log_p + entropy)
         if mask is not None:
-            result[~mask] = 0.0
-        return result
+            result[~mask.T] = 0.0
+        return result.T
 
-    return Score(log_p[rows, action], entropy, pullback)
+    return Score(log_p.take(chosen), entropy, pullback)
 
 
 def _gaussian(head: Gaussian, params: Floats, action: NDArray[Any]) -> Score:

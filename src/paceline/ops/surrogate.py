@@ -65,7 +65,7 @@ def surrogate(
     gain = ratio * advantage
     clipped = np.minimum(np.maximum(ratio, 1.0 - clip_range), 1.0 + clip_range) * advantage
     # Where clipping bites, the objective is flat; elsewhere d(ratio A)/d(log_prob) is ratio A itself.
-    d_log_prob = np.where(gain <= clipped, gain * (-1.0 / total), np.zeros_like(gain))
+    d_log_prob = np.where(gain <= clipped, gain * (-1.0 / total), gain.dtype.type(0))
 
     error = value - returns
     squared = error * error
@@ -79,11 +79,12 @@ def surrogate(
         squared = np.maximum(squared, near)
 
     drift = ratio - 1.0
+    add = np.add.reduce
     sums = (
-        -np.minimum(gain, clipped).sum(),
-        squared.sum(),
-        -entropy.sum(),
-        (drift - log_ratio).sum(),
+        -add(np.minimum(gain, clipped)),
+        add(squared),
+        -add(entropy),
+        add(drift - log_ratio),
         np.count_nonzero(np.abs(drift) > clip_range),
     )
     return Surrogate(tuple(float(s) / total for s in sums), d_log_prob, -ent_coef / total, d_value)

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from paceline.algos.a3c import A3CLearner
+from paceline.algos.device_gradients import DeviceGradients
 from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo import PPOLearner
-from paceline.algos.ppo_gradient import DeviceGradients, Gradients, PPOGradient, ShardedGradient, WorkersGradients
+from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, WorkersGradients
 from paceline.algos.settings import A3CConfig, AnySettings, ImpalaConfig, PPOConfig
 from paceline.algos.targets import targets_for
 from paceline.collect.history import EpisodeHistory

@@ -96,7 +96,7 @@ class Predictor:
         if deterministic:
             action = self._head.mode(params, masks)
         else:
-            action, _ = self._head.sample(params, self._head.draw_noise(self._generator, (1,)), masks)
+            action = self._head.choose(params, self._head.draw_noise(self._generator, (1,)), masks)
         return self._actions.each(action)[0]
 
 

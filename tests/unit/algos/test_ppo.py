@@ -14,8 +14,9 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from paceline.algos.bad_updates import MAX_BAD_UPDATES
+from paceline.algos.device_gradients import DeviceGradients
 from paceline.algos.ppo import PPOLearner
-from paceline.algos.ppo_gradient import DeviceGradients, Gradients, PPOGradient, ShardedGradient, WorkersGradients
+from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, WorkersGradients
 from paceline.algos.settings import PPOConfig
 from paceline.algos.targets import GAETargets
 from paceline.batch import Finals, Trajectory

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from paceline.nets.actor import actor_for
+from paceline.nets.actor import PatientActor, actor_for
 from paceline.nets.flat import FlatParameters, size_of
 from paceline.nets.normalise import ObsNormaliser
 from paceline.nets.policy import build_policy
@@ -99,3 +99,21 @@ def test_observations_are_not_touched() -> None:
     before = obs["obs"].copy()
     actor_for(build_policy("mlp", VECTOR), VECTOR, 1, 4, normaliser)(obs)
     assert np.array_equal(obs["obs"], before)
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_a_patient_actor_says_the_same_bit_by_bit(normalised: bool) -> None:
+    normaliser = ObsNormaliser(VECTOR) if normalised else None
+    if normaliser is not None:
+        normaliser.update({"obs": 5 + 3 * np.random.default_rng(0).random((10, 4, 4), np.float32)})
+    actor, obs = actor_for(build_policy("mlp", VECTOR), VECTOR, 2, 2, normaliser), draw(VECTOR, 4)
+    assert isinstance(actor, PatientActor)
+    params, value = (array.copy() for array in actor(obs))
+    later = np.empty((3, 4), np.float32)
+    actor.values({name: np.stack([leaf] * 3) for name, leaf in obs.items()}, later)
+    assert np.array_equal(actor.act(obs), params)
+    assert all(np.array_equal(row, value) for row in later)
+
+
+def test_a_network_of_ones_own_is_asked_for_all_at_once() -> None:
+    assert not isinstance(actor_for(build_policy(Torch, VECTOR), VECTOR, 2, 2, ObsNormaliser(VECTOR)), PatientActor)

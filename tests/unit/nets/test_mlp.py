@@ -149,6 +149,23 @@ def test_a_group_does_not_depend_on_how_many_share_the_worker(
                 assert np.array_equal(alone, together[rows])
 
 
+@pytest.mark.parametrize("spec", [DISCRETE, BOX, MIXED], ids=["discrete", "box", "mixed"])
+@pytest.mark.parametrize("group_size", [1, 2, 4, 5])
+def test_values_of_many_rows_are_those_of_each_row(spec: EnvSpec, group_size: int) -> None:
+    actor = randomised(MLPPolicy(spec, (33, 17))).numpy_actor(3, group_size)
+    n = 3 * group_size
+    rows = [observations(spec, n, seed=seed) for seed in range(5)]
+    both = [tuple(array.copy() for array in actor(obs)) for obs in rows]
+    many = {name: np.stack([obs[name] for obs in rows]) for name in rows[0]}
+    wider = np.full((5, n + 2), np.nan, np.float32)  # as a worker's own columns of a slot
+    for count in (5, 1, 3, 5):
+        actor.values({name: leaf[:count] for name, leaf in many.items()}, wider[:count, 1:-1])
+        assert np.array_equal(wider[:count, 1:-1], np.stack([value for _, value in both[:count]]))
+    assert np.isnan(wider[:, [0, -1]]).all()
+    for obs, (params, _) in zip(rows, both, strict=True):
+        assert np.array_equal(actor.act(obs), params)
+
+
 def test_numpy_actor_follows_in_place_updates() -> None:
     policy = MLPPolicy(BOX, (8, 8))
     flat = FlatParameters(policy, torch.zeros(size_of(policy)))

@@ -14,8 +14,8 @@ def test_without_epsilon_it_is_the_best_legal_one() -> None:
     mask = np.array([[True, True, False], [False, True, True]])
     noise = head.draw_noise(np.random.default_rng(0), (2,))
     assert noise.shape == (2, 2)
-    assert head.sample(params, noise)[0].tolist() == [2, 0]
-    assert head.sample(params, noise, mask)[0].tolist() == [1, 1]
+    assert head.choose(params, noise).tolist() == [2, 0]
+    assert head.choose(params, noise, mask).tolist() == [1, 1]
 
 
 def test_epsilon_is_how_often_another_may_be_taken_and_each_row_has_its_own() -> None:
@@ -24,7 +24,7 @@ def test_epsilon_is_how_often_another_may_be_taken_and_each_row_has_its_own() ->
     params = np.tile(np.array([[0.0, 9.0, 0.0, 0.0]], np.float32), (60_000, 1))
     mask = np.tile([True, True, True, False], (60_000, 1))
     noise = head.draw_noise(np.random.default_rng(0), (60_000,))
-    action = head.sample(params, noise, mask)[0].reshape(3, 20_000)
+    action = head.choose(params, noise, mask).reshape(3, 20_000)
     assert (action[0] == 1).all()
     assert np.mean(action[1] == 1) == pytest.approx(0.5 + 0.5 / 3, abs=0.01)
     assert np.bincount(action[2], minlength=4) / 20_000 == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0], abs=0.01)

@@ -137,7 +137,7 @@ def play(
                 if deterministic:
                     action = head.mode(params, None)
                 else:
-                    action, _ = head.sample(params, head.draw_noise(generator, (AT_ONCE,)), None)
+                    action = head.choose(params, head.draw_noise(generator, (AT_ONCE,)), None)
                 obs, reward, _, _, _ = envs.step(action)
                 total += reward
                 for k, at in enumerate(steps):

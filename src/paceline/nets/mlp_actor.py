@@ -1,0 +1,118 @@
+"""The MLP as acting sees it: numpy on its parameter memory, group by group.
+
+    act      obs [n, *leaf]    -> params [n, P]     the policy's tower alone, for every row of a rollout
+    values   obs [R, n, *leaf] -> value [R, n]      the value's tower, for many rows at once
+    (call)   obs [n, *leaf]    -> params, value     both
+
+Nobody needs a value before the rollout is complete, and a call costs nearly as much for one row of envs as for many.
+Products are stacked by group and each group is computed by itself, so that its bits depend neither on how many groups
+nor on how many rows there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.nets.features import Leaves, NumpyEncoder
+from paceline.spec import Leaf
+
+Floats = NDArray[np.float32]
+
+
+class Tower:
+    """Hidden layers and an output, on rows `[..., G, in]`.
+
+    Args:
+        layers: Weights `[in, out]` and biases `[out]`; the last are those of the output.
+        activate: The non-linearity between them, in place.
+        shape: Of the rows, without their last axis; fewer along the first will do.
+    """
+
+    def __init__(
+        self, layers: Sequence[tuple[Floats, Floats]], activate: Callable[[Floats], object], shape: tuple[int, ...]
+    ) -> None:
+        *hidden, self._output = layers
+        self._layers = [(weight, bias, np.empty((*shape, weight.shape[1]), np.float32)) for weight, bias in hidden]
+        self._activate = activate
+
+    def __call__(self, rows: Floats, out: Floats) -> None:
+        """Write the outputs `[..., G, out]`."""
+        for weight, bias, room in self._layers:
+            result = room if len(room) == len(rows) else room[: len(rows)]
+            np.matmul(rows, weight, out=result)
+            np.add(result, bias, out=result)
+            self._activate(result)
+            rows = result
+        weight, bias = self._output
+        np.matmul(rows, weight, out=out)
+        np.add(out, bias, out=out)
+
+
+class MLPActor:
+    """Acts on `groups * group_size` rows. What it returns is overwritten by the next call.
+
+    It reads parameter memory in place, so it follows every in-place update; build it after parameters were moved
+    (nets/flat.py).
+
+    Args:
+        leaves: What it sees.
+        policy: Weights `[in, out]` and biases of the policy's tower, layer by layer.
+        value: The same of the value's, which has one output.
+        log_std: Of numbers as actions: their deviations, the same for all rows.
+        activate: The non-linearity, in place.
+        groups: How many.
+        group_size: Rows of each.
+    """
+
+    def __init__(
+        self,
+        leaves: Sequence[Leaf],
+        policy: Sequence[tuple[Floats, Floats]],
+        value: Sequence[tuple[Floats, Floats]],
+        log_std: Floats | None,
+        activate: Callable[[Floats], object],
+        groups: int,
+        group_size: int,
+    ) -> None:
+        shape, outputs = (groups, group_size), policy[-1][0].shape[1]
+        self._shape, self._leaves, self._log_std = shape, leaves, log_std
+        self._encode = NumpyEncoder(leaves)
+        self._policy = Tower(policy, activate, shape)
+        self._mean = np.empty((*shape, outputs), np.float32)
+        self._params = self._mean.reshape(-1, outputs)
+        if log_std is not None:
+            self._params = np.empty((groups * group_size, 2 * outputs), np.float32)
+        self._value_layers, self._activate = value, activate
+        self._values: dict[int, tuple[Tower, Floats, NumpyEncoder]] = {}
+
+    def __call__(self, obs: Leaves) -> tuple[Floats, Floats]:
+        """Distribution parameters `[n, P]` and values `[n]`."""
+        value = self._rated({name: leaf[None] for name, leaf in obs.items()}, 1)
+        return self.act(obs), value[0]
+
+    def act(self, obs: Leaves) -> Floats:
+        """Distribution parameters `[n, P]` alone."""
+        self._policy(self._encode(obs).reshape(*self._shape, -1), self._mean)
+        if self._log_std is not None:
+            outputs = self._mean.shape[-1]
+            self._params[:, :outputs] = self._mean.reshape(-1, outputs)
+            self._params[:, outputs:] = self._log_std
+        return self._params
+
+    def values(self, obs: Leaves, value: Floats) -> None:
+        """Write the values `[R, n]` of leaves `[R, n, *leaf]`."""
+        value[...] = self._rated(obs, len(value))
+
+    def _rated(self, obs: Leaves, rows: int) -> Floats:
+        """Values `[R, n]`."""
+        groups, size = self._shape
+        if rows not in self._values:  # two or three numbers of rows, again and again
+            tower = Tower(self._value_layers, self._activate, (rows, groups, size))
+            self._values[rows] = tower, np.empty((rows, groups, size, 1), np.float32), NumpyEncoder(self._leaves)
+        tower, out, encode = self._values[rows]
+        flat = {leaf.name: obs[leaf.name].reshape(rows * groups * size, *leaf.shape) for leaf in self._leaves}
+        tower(encode(flat).reshape(rows, groups, size, -1), out)
+        return out.reshape(rows, groups * size)
