@@ -10,6 +10,9 @@ computes half of each minibatch, in calls that cost about as much as for the who
 so each rollout and each minibatch takes as long as the slower of two cores takes, and no two cores of a shared
 host are equally fast at all times. Two sequential trainings of half the size show both, with nothing of ours between
 them: every part of the one is put beside the same part of the other, and both count as long as the longer.
+
+A pipeline waits for nobody in the middle of a batch, and so for no slow core: its row shows what the waiting costs.
+The last column goes by iterations in which nobody disturbed: the quickest tenth of each.
 """
 
 from __future__ import annotations
@@ -23,12 +26,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import results
 from contestants import Contestant, Window
 from sb3_ppo import SETTINGS
 
 HERE = Path(__file__).parent
 WORKERS = 2
+QUIET = 10
+"""Percentile of an iteration's time that counts as undisturbed."""
 HALF: dict[str, Any] = {
     "n_envs": SETTINGS["n_envs"] // WORKERS,
     "batch_size": SETTINGS["batch_size"] // WORKERS,
@@ -50,53 +56,67 @@ def main() -> None:
         alone = [stack.enter_context(_training(f"alone-{number}")) for number in range(WORKERS)]
         halves = [stack.enter_context(_training(f"half-{number}", **HALF)) for number in range(WORKERS)]
         parallel = stack.enter_context(_training("parallel", ours={"num_workers": WORKERS}))
-        for contestant in (*alone, *halves, parallel):
+        pipeline = stack.enter_context(_training("pipeline", ours={"num_workers": WORKERS, "pipeline": True}))
+        for contestant in (*alone, *halves, parallel, pipeline):
             contestant.answer()
             contestant.window(0.0)  # one iteration: loads kernels, touches every page
 
         def at_once(contestants: list[Contestant]) -> list[Window]:
             return list(pool.map(lambda one: one.window(window_s), contestants))
 
-        def rate(contestants: list[Contestant]) -> float:
-            return sum(window.rate for window in at_once(contestants))
+        laps: dict[str, list[list[float]]] = {}
+
+        def rate(contestants: list[Contestant], name: str) -> float:
+            windows = at_once(contestants)
+            laps.setdefault(name, []).extend(one.said["laps_s"] for one in windows)
+            return sum(window.rate for window in windows)
 
         in_step: list[float] = []
 
-        def rate_of_halves() -> float:
+        def rate_of_halves(name: str) -> float:
             windows = at_once(halves)
+            laps.setdefault(name, []).extend(one.said["laps_s"] for one in windows)
             apart = sum(window.rate for window in windows)
             in_step.append(apart * share_in_step([(one.said["laps_s"], one.said["parts_s"]) for one in windows]))
             return apart
 
+        one, apart, of_halves, on_workers, pipelined = (
+            "one sequential training",
+            f"{WORKERS} sequential trainings at once",
+            f"{WORKERS} of half the size at once",
+            f"one training on {WORKERS} workers",
+            f"one on {WORKERS} workers with `--pipeline`",
+        )
         found = results.in_turns(
             {
-                "one sequential training": lambda: rate(alone[:1]),
-                f"{WORKERS} sequential trainings at once": lambda: rate(alone),
-                f"{WORKERS} of half the size at once": rate_of_halves,
-                f"one training on {WORKERS} workers": lambda: rate([parallel]),
+                one: lambda: rate(alone[:1], one),
+                apart: lambda: rate(alone, apart),
+                of_halves: lambda: rate_of_halves(of_halves),
+                on_workers: lambda: rate([parallel], on_workers),
+                pipelined: lambda: rate([pipeline], pipelined),
             },
             rounds,
         )
-    one, apart, of_halves, on_workers = found.values()
-    names = list(found)
-    shown = {
-        **dict(zip(names[:3], (one, apart, of_halves), strict=True)),
-        "the same, if they waited for each other after every rollout and minibatch": in_step,
-        names[3]: on_workers,
-    }
+    waiting = "the same, if they waited for each other after every rollout and minibatch"
+    shown = {name: found[name] for name in (one, apart, of_halves)}
+    shown |= {waiting: in_step, on_workers: found[on_workers], pipelined: found[pipelined]}
+    quiet_ms = {name: 1e3 * float(np.percentile(np.concatenate(each), QUIET)) for name, each in laps.items()}
+    # Those at once do twice the steps in an iteration, those of half the size do half.
+    steps = {apart: WORKERS}
     rows = []
     for name, values in shown.items():
-        cells = (results.median_spread(values), results.ratio(values, one), results.ratio(values, in_step))
-        rows.append([name, f"{cells[0][0]:,.0f}", *(results.shown(*cell) for cell in cells[1:])])
+        cells = (results.median_spread(values), results.ratio(values, found[one]), results.ratio(values, in_step))
+        quiet = f"{quiet_ms[one] / quiet_ms[name] * steps.get(name, 1):.2f}" if name in quiet_ms else ""
+        rows.append([name, f"{cells[0][0]:,.0f}", *(results.shown(*cell) for cell in cells[1:]), quiet])
     body = (
         f"PPO on CartPole-v1, {SETTINGS['n_envs']} envs: {rounds} windows of {window_s:g} s each, in turns:\n\n"
-        + results.table(["", "steps/s", "times one", "times two halves that wait"], rows)
+        + results.table(["", "steps/s", "times one", "times two halves that wait", "times one, undisturbed"], rows)
     )
     results.publish(
         "ceiling",
         "What two cores are worth",
         body,
-        {"steps_per_s": shown},
+        {"steps_per_s": shown, "quiet_ms": quiet_ms},
         results.conditions(before),
         keep=not args.quick,
     )

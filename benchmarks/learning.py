@@ -28,8 +28,15 @@ from peer_table import PEERS, SCRIPTS, WORKLOADS
 from paceline.insight.runs.intervals import METHOD, mean_interval
 
 HERE = Path(__file__).parent
-SIDES = {"paceline": "paceline-sequential", "stable-baselines3": "sb3-dummy-1"}
-"""Who is compared: one process and one thread each. Worker processes change no bit of the result."""
+THEIRS = "stable-baselines3"
+SIDES = {
+    "paceline": "paceline-sequential",
+    "paceline --pipeline": "paceline-pipeline",
+    THEIRS: "sb3-dummy-1",
+}
+"""Who is compared: one thread each. Worker processes change no bit of the result; learning from batches that are one
+update old does."""
+COLOURS = ("#D55E00", "#E69F00", "#0072B2")
 TIMEOUT_S = 600.0
 
 
@@ -78,21 +85,26 @@ def report(curves: dict[str, list[Curve]], machine: dict[str, Any], *, keep: boo
     first, last = common_range([curve for side in curves.values() for curve in side])
     areas = {name: [area(curve, first, last) for curve in side] for name, side in curves.items()}
     intervals = {name: bootstrap(values) for name, values in areas.items()}
-    ours, theirs = intervals.values()
     rows = []
     for name, one in intervals.items():
         wide = mean_interval(areas[name])
         by_seed = ", ".join(f"{value:.1f}" for value in areas[name])
         span, t_span = f"{one.low:.1f} to {one.high:.1f}", f"{wide.low:.1f} to {wide.high:.1f}"
         rows.append([name, f"{one.mean:.1f}", span, t_span, by_seed])
-    overlap = ours.overlaps(theirs)
-    verdict = "overlap: the same learning" if overlap else "do not overlap: they do not learn the same"
+    overlap = {name: one.overlaps(intervals[THEIRS]) for name, one in intervals.items() if name != THEIRS}
+    verdicts = [
+        f"The bootstrap intervals of {name} and {THEIRS} **"
+        + ("overlap: the same learning" if same else "do not overlap: they do not learn the same")
+        + "**."
+        for name, same in overlap.items()
+    ]
     seeds = len(next(iter(curves.values())))
     body = (
         f"CartPole-v1, mean return from {first:,.0f} to {last:,.0f} steps (area under the curve by its length), "
         f"{seeds} seeds:\n\n"
         + results.table(["", "mean", "95 % bootstrap", METHOD, "by seed"], rows)
-        + f"\n\nThe bootstrap intervals **{verdict}**."
+        + "\n\n"
+        + " ".join(verdicts)
     )
     result = {
         "curves": curves,
@@ -112,7 +124,7 @@ def picture(curves: dict[str, Sequence[Curve]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axis = plt.subplots(figsize=(8.5, 4.6))
-    for (name, side), colour in zip(curves.items(), ("#D55E00", "#0072B2"), strict=True):
+    for (name, side), colour in zip(curves.items(), COLOURS, strict=True):
         grid = np.linspace(*common_range(side), 200)
         lines = [np.interp(grid, *np.array(curve, np.float64).T) for curve in side]
         for line in lines:

@@ -94,6 +94,9 @@ def _verdicts(name: str, measured: Found) -> list[str]:
     if {OURS, "paceline-sequential"} <= set(measured["contestants"]):
         own_target = 1.7 if name == "cartpole" and calm else None
         verdicts.append(_verdict("our own sequential", ratio(measured, OURS, "paceline-sequential"), own_target))
+        if PIPELINED in measured["contestants"]:
+            ahead = ratio(measured, PIPELINED, "paceline-sequential")
+            verdicts.append(f"With --pipeline {_verdict('our own sequential', ahead, own_target)}")
     return verdicts
 
 

@@ -137,7 +137,7 @@ PEERS: dict[str, Peer] = {
         script="run_paceline.py",
         venv="paceline",
         variant={"num_workers": 2, "pipeline": True},
-        only=("sleep",),
+        only=("cartpole", "sleep"),
     ),
     LIMIT: Peer(
         label="a bare loop on each core: no policy, no learning",

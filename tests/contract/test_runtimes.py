@@ -238,6 +238,7 @@ def _take_all(runtime: Runtime, answers: list[Any]) -> None:
 
 def test_a_death_is_found_by_take_after_all_that_was_said_before() -> None:
     with running("forkserver") as it:
+        assert isinstance(it.runtime, ProcessRuntime)
         it.runtime.post(1, "echo", "alive")
         assert it.runtime._workers[1].conn.poll(60.0), "said before the death, whoever is quicker"
         it.runtime.post(0, "echo", "last words")

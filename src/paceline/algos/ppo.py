@@ -140,10 +140,12 @@ class PPOLearner:
         """Advantages and returns by row, and everything about the rows to where the gradient finds it."""
         reward = batch.reward if self._reward_norm is None else self._reward_norm.apply(batch.reward)
         target = self._targets(batch, reward)
-        columns = [target.log_prob, target.advantage, target.returns, target.value]
-        torch.stack([column.flatten() for column in columns], 1, out=self._shards.samples)
+        columns = (target.log_prob, target.advantage, target.returns, target.value)
+        arrays = [column.numpy().reshape(-1) for column in columns]
+        for place, array in zip(self._shards.samples.numpy().T, arrays, strict=True):
+            place[...] = array
         self._gradients.begin()
-        return target.advantage.numpy().reshape(-1), target.returns.numpy().reshape(-1)
+        return arrays[1], arrays[2]
 
     def _step(self, start: int, stop: int, mean: float, inv_std: float, lr: float) -> Floats:
         """One optimiser step; returns the terms of the loss."""

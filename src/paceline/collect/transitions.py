@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -23,7 +24,8 @@ from paceline.envs.block import EnvBlock, History
 from paceline.memory.lines import BEAT, STOP
 from paceline.memory.replay_rows import ReplayWriter
 from paceline.memory.rows import Row
-from paceline.nets.actor import Actor
+from paceline.nets.actor import Actor, PatientActor
+from paceline.nets.features import Leaves
 from paceline.ops.exploring import EpsilonGreedy
 
 NOISE_ROWS = 16
@@ -96,6 +98,9 @@ class Lane:
         self._age = np.zeros(groups * group_size, np.int64)
         self._noise = np.empty((NOISE_ROWS, groups * group_size, 2), np.float32)
         self._judge, self._gamma = judge, np.float32(gamma)
+        self._seen: Actor = actor
+        if judge is None and isinstance(actor, PatientActor):  # nobody asks for values
+            self._seen = partial(_without_values, actor)
 
     def reset(self, head: int) -> None:
         """Begin every env's episode, which shows in row `head`."""
@@ -137,7 +142,7 @@ class Lane:
                     step=start + t,
                 )
             row, after = self._now, self._after
-            params, value = self._actor(row.obs)
+            params, value = self._seen(row.obs)
             action = head.choose(params, self._noise[t % NOISE_ROWS], row.mask)
             if self._judge is not None:
                 judged.append(self._judge(params, value, action, row.mask))
@@ -240,3 +245,10 @@ class TransitionCollector:
         """Close the envs."""
         for lane in self._lanes:
             lane.close()
+
+
+def _without_values(actor: PatientActor, obs: Leaves, /) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    return actor.act(obs), _NO_VALUES
+
+
+_NO_VALUES = np.empty(0, np.float32)
