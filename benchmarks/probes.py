@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from paceline.batch import Trajectory
 from paceline.collect.rollout import SETTLED_STEPS
@@ -194,7 +195,7 @@ class DriverProbe:
         vector = training.weights.vector.clone()
         self._adam, self._grads = FlatAdam(vector), torch.randn(training.program.shards, len(vector))
         self._sum = torch.empty(len(vector))
-        self._columns = torch.empty(self._batch.reward.numel(), 4)
+        self._columns = np.empty((self._batch.reward.numel(), 4), np.float32)
         self.minibatch = min(self._config.batch_size or len(self._columns), len(self._columns))
 
     def measure(self, seconds: float) -> dict[str, float]:
@@ -207,7 +208,8 @@ class DriverProbe:
             watch.lap("prepare")
             rows = np.flatnonzero(self._batch.valid.numpy())
             order = shuffle.permutation(rows)
-            standards(advantage.numpy()[order], list(range(0, len(rows) + 1, self.minibatch)))
+            pieces = -(-len(rows) // self.minibatch)
+            standards(advantage[order], [len(rows) * piece // pieces for piece in range(pieces + 1)])
             watch.lap("order")
             grad = self._sum
             np.add.reduce(self._grads.numpy(), 0, out=grad.numpy())
@@ -217,7 +219,7 @@ class DriverProbe:
             passes += 1
         return {name: spent / passes for name, spent in watch.spent.items() if name != "nothing"}
 
-    def _prepare(self) -> torch.Tensor:
+    def _prepare(self) -> NDArray[np.float32]:
         batch, value, finals = self._batch, self._batch.value[:-1], self._batch.finals
         advantage, returns = gae(
             batch.reward,
@@ -228,6 +230,7 @@ class DriverProbe:
             gamma=self._config.gamma,
             lam=self._config.gae_lambda,
         )
-        columns = (batch.log_prob, advantage, returns, value)
-        torch.stack([column.flatten() for column in columns], 1, out=self._columns)
-        return advantage.flatten()
+        arrays = [column.numpy().reshape(-1) for column in (batch.log_prob, advantage, returns, value)]
+        for place, array in zip(self._columns.T, arrays, strict=True):
+            place[...] = array
+        return arrays[1]

@@ -106,7 +106,8 @@ class PPOLearner:
             Statistics by the names of the `train/` tags.
         """
         self.lag = self.version - batch.version
-        with self._clock.phase("learn"):
+        # Numbers that are not finite show in the gradient's length, and are dealt with there.
+        with self._clock.phase("learn"), np.errstate(over="ignore", invalid="ignore"):
             stats = self._learn(batch, progress)
         with self._clock.phase("sync"):
             self._weights.publish(self._vector)

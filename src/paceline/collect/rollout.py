@@ -142,10 +142,11 @@ class RolloutCollector:
                 finals_of[i // self._size].add(t, self._first_group * self._size + i, obs)
             self._heartbeat[BEAT] += 1
             if self._heartbeat[STOP]:
-                break  # the run is over, and nobody will look at this
-        self._settle(self._columns[into], finals_of)
-        if self._finite is not None and not self._heartbeat[STOP]:
-            self._finite.check(step, into, finals_of)
+                break
+        if not self._heartbeat[STOP]:  # otherwise the run is over, and nobody will look at this
+            self._settle(self._columns[into], finals_of)
+            if self._finite is not None:
+                self._finite.check(step, into, finals_of)
         if self._between is not rows[-1]:
             self._between.show(rows[-1])
         if self._rest is not None:
@@ -184,6 +185,7 @@ class RolloutCollector:
                 mask = None if own.mask is None else _steps(own.mask[start : start + len(params)])
                 log_prob = self._head.log_prob(_steps(params), _steps(own.action[rows]), mask)
                 own.log_prob[rows] = log_prob.reshape(-1, count)
+            self._heartbeat[BEAT] += 1
         if self._patient is None:
             own.value[-1] = self._actor({name: leaf[-1] for name, leaf in own.obs.items()})[1]
         for final in finals:

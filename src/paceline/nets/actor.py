@@ -82,7 +82,9 @@ class _TorchActor:
         with torch.inference_mode():
             leaves = {leaf.name: torch.from_numpy(obs[leaf.name]) for leaf in self._spec.obs}
             for rows in self._slices:
-                group = {name: leaf[rows] for name, leaf in leaves.items()}
+                # Copies, which begin where vectors are loaded fastest: a product's last bits may depend on that, too,
+                # and where a group begins among a worker's rows depends on who owns it.
+                group = {name: leaf[rows].clone() for name, leaf in leaves.items()}
                 params[rows], value[rows] = self._policy(policy_input(self._spec, group))
         return self._params, self._value
 

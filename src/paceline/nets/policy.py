@@ -30,9 +30,9 @@ class Policy(Protocol):
     Dict space; images arrive as raw uint8 and are the module's to scale. `param_size` is what
     the action head needs: logits, or for Box actions means followed by log standard deviations.
 
-    Optional: `numpy_actor(groups, group_size)`, a faster forward for collecting, and
-    `forward_pullback(obs)`, a forward and backward without autograd (nets/mlp.py has both and
-    states their rules).
+    Optional: `numpy_actor(groups, group_size)`, a faster forward for collecting (nets/actor.py
+    states its rules), and `forward_pullback(obs)`, a forward and backward without autograd
+    (nets/mlp.py).
     """
 
     def __call__(self, obs: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -35,7 +35,7 @@ ILLEGAL = -1e8
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 _LOG_STD_MIN, _LOG_STD_MAX = np.float32(LOG_STD_MIN), np.float32(LOG_STD_MAX)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-# Keeps Gumbel noise below 23.1, so that no exponential in `sample` can overflow float32.
+# Keeps Gumbel noise below 23.1, so that no exponential in `log_prob` can overflow float32.
 _TINY_EXPONENTIAL = np.float32(1e-10)
 _TINY_UNIFORM = np.float32(2.0**-25)
 
@@ -53,7 +53,7 @@ class ActionHead(Protocol):
     """How one kind of action is sampled, scored and chosen greedily."""
 
     def draw_noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-        """Noise for `sample`, float32 `[*shape, noise_size]`."""
+        """Noise for `choose`, float32 `[*shape, noise_size]`."""
         ...
 
     def choose(self, params: Floats, noise: Floats, mask: Mask | None = None) -> NDArray[Any]:

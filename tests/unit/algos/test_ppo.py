@@ -360,6 +360,17 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted(make: Make) -> Non
     assert learner.n_updates == 2
 
 
+@pytest.mark.parametrize("number", [float("inf"), 3e38])
+def test_numbers_beyond_all_bounds_are_no_warning_of_numpys(make: Make, number: float) -> None:
+    learner = make(batch_size=24, n_epochs=1, normalize_advantage=True)
+    reward = batch().reward
+    reward[3, 3:5] = number
+    before = vector(learner)
+    stats = learner.update(batch(reward=reward), 0.0)  # warnings are errors here
+    assert vector(learner) == before or learner.bad.count == 0
+    assert np.isfinite(stats["policy_gradient_loss"])
+
+
 def test_too_many_in_a_row_are_an_error(make: Make) -> None:
     learner = make(batch_size=24, n_epochs=MAX_BAD_UPDATES - 1)
     reward = torch.full((T, B), float("nan"))

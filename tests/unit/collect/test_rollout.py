@@ -217,7 +217,7 @@ def test_every_row_is_a_sign_of_life() -> None:
         before = int(it.arena["heartbeat"][0, BEAT])
         assert before == 1, "after the first reset the time limit is that of a step"
         it.collect()
-        assert int(it.arena["heartbeat"][0, BEAT]) == before + 7
+        assert int(it.arena["heartbeat"][0, BEAT]) == before + 7 + 1, "and what is computed at the end"
 
 
 class MaskedActor(SeeingActor):

@@ -38,6 +38,18 @@ class Torch(nn.Module):
         return out[:, :3], out[:, 3]
 
 
+class Wide(nn.Module):
+    """A network of one's own for any number of features."""
+
+    def __init__(self, observation_space: Any, *_: Any) -> None:
+        super().__init__()
+        self.hidden, self.out = nn.Linear(observation_space.shape[0], 64), nn.Linear(64, 4)
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        out = self.out(torch.tanh(self.hidden(obs)))
+        return out[:, :3], out[:, 3]
+
+
 def draw(spec: EnvSpec, rows: int) -> dict[str, NDArray[Any]]:
     spec.observation_space.seed(3)
     raw = [spec.split(spec.observation_space.sample()) for _ in range(rows)]
@@ -63,6 +75,23 @@ def test_groups_are_computed_by_themselves(source: Any, spec: EnvSpec, group_siz
         expected = policy(leaves if spec.dict_obs else leaves["obs"])
     np.testing.assert_allclose(params, expected[0], atol=1e-5)
     np.testing.assert_allclose(value, expected[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("features", [5, 17, 33])
+@pytest.mark.parametrize("group_size", [1, 2, 3])
+def test_a_group_is_the_same_wherever_it_begins_in_memory(features: int, group_size: int) -> None:
+    """A product's last bits may depend on where its input begins, and that depends on who owns which groups."""
+    spec = EnvSpec.of(spaces.Box(-1, 1, (features,), np.float32), spaces.Discrete(3))
+    policy, normaliser = build_policy(Wide, spec), ObsNormaliser(spec)
+    normaliser.update({"obs": np.random.default_rng(0).random((10, 4, features), np.float32)})
+    obs = draw(spec, 4 * group_size)
+    params, value = (a.copy() for a in actor_for(policy, spec, 4, group_size, normaliser)(obs))
+    one = actor_for(policy, spec, 1, group_size, normaliser)
+    for group in range(4):
+        rows = slice(group * group_size, (group + 1) * group_size)
+        alone = one({"obs": obs["obs"][rows].copy()})
+        assert np.array_equal(alone[0], params[rows])
+        assert np.array_equal(alone[1], value[rows])
 
 
 def test_torch_policies_never_see_two_groups_at_once() -> None:
