@@ -74,15 +74,18 @@ class Linger:
     """For the next ring."""
     driver_s: float = 0.0
     """For answers."""
+    last_s: float = 0.0
+    """For the last answer, when all others are there."""
 
     @classmethod
     def fitting(cls, workers: int, cores: int) -> Linger:
         """Where the driver has a core of its own, nobody is in the way of anybody.
 
         Where it has none it must not take that of a worker which is still at work; but whoever has answered has a core
-        to itself, and gives way to the driver.
+        to itself, and gives way to the driver. So the first to answer wakes it, and the last finds it awake.
         """
-        return cls(LINGER_S if cores >= workers else 0.0, LINGER_S if cores > workers else 0.0)
+        enough = LINGER_S if cores >= workers else 0.0
+        return cls(enough, LINGER_S if cores > workers else 0.0, enough)
 
 
 class LookOut:
@@ -179,7 +182,7 @@ class ProcessBells:
         self._boxes = [[box.data for box in boxes] for boxes in arena["letters"]]
         self._bells, self._done = [new_signal() for _ in range(workers)], new_signal()
         self._linger, self._look_at = linger, 0.0
-        self._look_out = LookOut(linger.driver_s)
+        self._look_out, self._look_out_for_last = LookOut(linger.driver_s), LookOut(linger.last_s)
         self._long: dict[int, bytes] = {}  # letters that came by pipe, until they are read
         self._handles: Sequence[Listening] = ()
 
@@ -236,10 +239,12 @@ class ProcessBells:
             self._look_out.until(lambda: len(self.answered(workers)) >= at_least)
         end = perf_counter() + timeout_s
         idle = len(set(_idle(self._lines)).difference(workers))
+        early = at_least > 1 and self._look_out_for_last.due()
         while True:
-            self._own[WANTED], self._own[ASLEEP] = idle + at_least, 1
+            wanted = at_least - early
+            self._own[WANTED], self._own[ASLEEP] = idle + wanted, 1
             fence()
-            enough = len(self.answered(workers)) >= at_least
+            enough = len(self.answered(workers)) >= wanted
             ready = self._watch.wait(0.0 if enough else max(0.0, min(LOOK_S, end - perf_counter())))
             self._own[ASLEEP] = 0
             if ready:
@@ -247,6 +252,9 @@ class ProcessBells:
             if ready != self._only_done:
                 self._find_failures(ready, doing)
             answered = self.answered(workers)
+            if early and len(answered) >= wanted:
+                self._look_out_for_last.until(lambda: len(self.answered(workers)) >= at_least)
+                answered, early = self.answered(workers), False
             now = perf_counter()
             if now >= self._look_at:
                 self._look_at = now + LOOK_S
