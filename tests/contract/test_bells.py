@@ -143,6 +143,26 @@ def test_lingering_saves_the_signals(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(runtime.bells.signals) < sum(bells.rings)
 
 
+def test_nobody_looks_out_on_a_core_that_another_needs() -> None:
+    alone, shared, scarce = Linger.fitting(2, 3), Linger.fitting(2, 2), Linger.fitting(3, 2)
+    assert min(alone.worker_s, alone.driver_s, alone.last_s) > 0
+    assert min(shared.worker_s, shared.last_s) > 0, "whoever has answered leaves the driver its core"
+    assert shared.driver_s == 0
+    assert scarce == Linger()
+
+
+def test_who_looks_out_for_the_last_finds_it_or_its_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Linger, "fitting", classmethod(lambda cls, workers, cores: cls(0.0, 0.0, 0.2)))
+    with serving("forkserver") as (_, bells):
+        for _ in range(20):
+            assert ask(bells, b"ab") == [b"ba"] * WORKERS
+        for worker in range(WORKERS - 1):
+            bells.ring(worker)
+        bells.ring(WORKERS - 1, b"!die")
+        with pytest.raises(WorkerDied):
+            bells.wait(range(WORKERS), at_least=WORKERS, timeout_s=10.0, doing="step")
+
+
 def test_a_look_out_in_vain_is_followed_by_rings_without() -> None:
     look_out = LookOut(1e-9)
     looked = []
