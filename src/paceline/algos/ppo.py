@@ -30,9 +30,9 @@ from paceline.ops.returns import explained_variance
 from paceline.ops.standards import standards
 from paceline.ops.surrogate import TERMS
 
-_KL = TERMS.index("approx_kl")
 Floats = NDArray[np.float32]
 
+_KL = TERMS.index("approx_kl")
 _MINIBATCHES = 0x3B47C4
 """Keeps the stream of minibatch orders apart from every other use of the seed."""
 
@@ -146,7 +146,8 @@ class PPOLearner:
         for place, array in zip(self._shards.samples.numpy().T, arrays, strict=True):
             place[...] = array
         self._gradients.begin()
-        return arrays[1], arrays[2]
+        _, advantage, returns, _ = arrays
+        return advantage, returns
 
     def _step(self, start: int, stop: int, mean: float, inv_std: float, lr: float) -> Floats:
         """One optimiser step; returns the terms of the loss."""

@@ -86,33 +86,40 @@ class MLPActor:
         if log_std is not None:
             self._params = np.empty((groups * group_size, 2 * outputs), np.float32)
         self._value_layers, self._activate = value, activate
-        self._values: dict[int, tuple[Tower, Floats, NumpyEncoder]] = {}
+        self._reserve(1)
 
     def __call__(self, obs: Leaves) -> tuple[Floats, Floats]:
         """Distribution parameters `[n, P]` and values `[n]`."""
-        value = self._rated({name: leaf[None] for name, leaf in obs.items()}, 1)
-        return self.act(obs), value[0]
+        seen = self._encode(obs)
+        return self._decided(seen), self._rated(seen, 1)[0]
 
     def act(self, obs: Leaves) -> Floats:
         """Distribution parameters `[n, P]` alone."""
-        self._policy(self._encode(obs).reshape(*self._shape, -1), self._mean)
+        return self._decided(self._encode(obs))
+
+    def values(self, obs: Leaves, value: Floats) -> None:
+        """Write the values `[R, n]` of leaves `[R, n, *leaf]`."""
+        flat = {leaf.name: obs[leaf.name].reshape(value.size, *leaf.shape) for leaf in self._leaves}
+        value[...] = self._rated(self._encode(flat), len(value))
+
+    def _decided(self, seen: Floats) -> Floats:
+        """Distribution parameters of `[n, features]`."""
+        self._policy(seen.reshape(*self._shape, -1), self._mean)
         if self._log_std is not None:
             outputs = self._mean.shape[-1]
             self._params[:, :outputs] = self._mean.reshape(-1, outputs)
             self._params[:, outputs:] = self._log_std
         return self._params
 
-    def values(self, obs: Leaves, value: Floats) -> None:
-        """Write the values `[R, n]` of leaves `[R, n, *leaf]`."""
-        value[...] = self._rated(obs, len(value))
+    def _rated(self, seen: Floats, rows: int) -> Floats:
+        """Values `[R, n]` of `[R * n, features]`."""
+        if rows > len(self._rates):
+            self._reserve(rows)
+        out = self._rates[:rows]
+        self._value(seen.reshape(rows, *self._shape, -1), out)
+        return out.reshape(rows, -1)
 
-    def _rated(self, obs: Leaves, rows: int) -> Floats:
-        """Values `[R, n]`."""
-        groups, size = self._shape
-        if rows not in self._values:  # two or three numbers of rows, again and again
-            tower = Tower(self._value_layers, self._activate, (rows, groups, size))
-            self._values[rows] = tower, np.empty((rows, groups, size, 1), np.float32), NumpyEncoder(self._leaves)
-        tower, out, encode = self._values[rows]
-        flat = {leaf.name: obs[leaf.name].reshape(rows * groups * size, *leaf.shape) for leaf in self._leaves}
-        tower(encode(flat).reshape(rows, groups, size, -1), out)
-        return out.reshape(rows, groups * size)
+    def _reserve(self, rows: int) -> None:
+        """Room for the values of so many rows."""
+        self._value = Tower(self._value_layers, self._activate, (rows, *self._shape))
+        self._rates = np.empty((rows, *self._shape, 1), np.float32)
