@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline.envs.fault import OddError
 from paceline.errors import EnvError
-from paceline.memory.lines import heartbeat_field
+from paceline.memory.lines import BEAT, heartbeat_field
 from paceline.memory.shared import Arena, Field
 from paceline.runtime.protocol import Share
 
@@ -67,6 +67,19 @@ class Recorder:
         if mode == HANG and item == 1:
             time.sleep(60)
         self._items[item] += 1
+
+    def last_takes_its_time(self, seconds: float) -> int:
+        """The last worker shows signs of life for so long, the others answer at once."""
+        end = time.monotonic() + seconds
+        self._beat[BEAT] += 1
+        while self._share.first_group + self._share.groups == GROUPS and time.monotonic() < end:
+            self._beat[BEAT] += 1
+            time.sleep(0.05)
+        return self._share.worker
+
+    def cores(self) -> set[int]:
+        """Where this process may run while it works."""
+        return os.sched_getaffinity(0)
 
     def echo(self, *args: Any) -> tuple[Any, ...]:
         """The arguments."""

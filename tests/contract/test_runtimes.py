@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -23,6 +23,7 @@ from tests.jobs import DIE, GROUPS, HANG, RAISE, STUCK, OneFails, Recorder, Text
 
 from paceline.envs.fault import OddError
 from paceline.errors import ConfigError, EnvError, WorkerDied, WorkerError, WorkerHung
+from paceline.measure.system import affinity
 from paceline.memory.shared import Arena
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.pack import pack
@@ -98,6 +99,87 @@ def test_a_woken_worker_lets_its_driver_wake_the_others_first(shared: Running) -
     if isinstance(shared.runtime, ProcessRuntime):
         assert [os.sched_getscheduler(pid) for pid in shared.runtime.pids()] == [os.SCHED_BATCH] * WORKERS
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+@pytest.fixture
+def two_cores() -> Iterator[list[int]]:
+    """Two cores, as if the machine had no more."""
+    if not hasattr(os, "sched_setaffinity") or len(affinity()) < WORKERS:
+        pytest.skip("there is nothing to choose from here")
+    before = os.sched_getaffinity(0)
+    cores = affinity()[:WORKERS]
+    os.sched_setaffinity(0, cores)
+    yield cores
+    os.sched_setaffinity(0, before)
+
+
+@pytest.mark.parametrize("hand", [None, lambda _item: None], ids=["workers alone", "the driver too"])
+def test_everybody_waits_at_home_and_works_anywhere(two_cores: list[int], hand: Callable[[int], None] | None) -> None:
+    seen, driver, over = set(), threading.get_native_id(), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.001):
+            seen.add(frozenset(os.sched_getaffinity(driver)))
+
+    with running("fork", hand=hand, take_turns=True) as it:
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        assert it.runtime.run("slowest_first") == [0, 1]
+        over.set()
+        watcher.join()
+        assert frozenset(two_cores[-1:]) in seen, "the driver slept where the last worker works"
+        assert affinity() == two_cores, "and is free again"
+        for _ in range(3):
+            it.runtime.work(4)
+            assert it.runtime.run("cores") == [set(two_cores)] * WORKERS, "who works is free, too"
+            while [os.sched_getaffinity(pid) for pid in it.runtime.pids()] != [{core} for core in two_cores]:
+                time.sleep(0.01)  # until they sleep; the test's own time-out is the limit
+        assert affinity() == two_cores
+
+
+def test_a_failure_does_not_leave_the_driver_at_home(two_cores: list[int]) -> None:
+    with running("fork", take_turns=True) as it, pytest.raises(WorkerError):
+        it.runtime.run("fail", 0, "raise")
+    assert affinity() == two_cores
+
+
+def test_whoever_is_moved_to_other_cores_does_not_go_back_home(two_cores: list[int]) -> None:
+    with running("fork", take_turns=True) as it:
+        it.runtime.run("echo")
+        os.sched_setaffinity(0, two_cores[:1])  # as `taskset -p` would
+        it.runtime.run("slowest_first")
+        assert affinity() == two_cores[:1]
+
+
+@pytest.mark.parametrize("options", [{}, {"take_turns": True, "cores": [0, 1]}, {"take_turns": True, "workers": 3}])
+def test_nobody_has_a_home_without_turns_nor_pinned_nor_with_another_number_of_workers(
+    two_cores: list[int], options: dict[str, Any]
+) -> None:
+    if "cores" in options:
+        options = {**options, "cores": two_cores}
+    with running("fork", **options) as it:
+        it.runtime.run("echo")
+        own = [{core} for core in two_cores] if "cores" in options else [set(two_cores)] * it.jobs
+        for _ in range(20):
+            assert [os.sched_getaffinity(pid) for pid in it.runtime.pids()] == own
+            time.sleep(0.005)
+
+
+def test_an_answer_that_waits_for_others_is_no_silence() -> None:
+    """The driver listens to the last worker, and the first has nothing more to say until then."""
+    with running("forkserver", step_timeout_s=1.0) as it:
+        it.runtime.run("echo")
+        assert it.runtime.run("last_takes_its_time", 2.5) == list(range(WORKERS))
+
+
+def test_a_death_is_noticed_while_the_last_still_works() -> None:
+    with running("forkserver") as it:
+        began = perf_counter()
+        it.runtime.start("last_takes_its_time", 20.0)
+        os.kill(it.runtime.pids()[0], signal.SIGKILL)
+        with pytest.raises(WorkerDied, match="worker 0"):
+            it.runtime.finish()
+        assert perf_counter() - began < 10.0
 
 
 def _work_and_finish(runtime: Runtime) -> None:

@@ -119,14 +119,13 @@ class Slots:
     def _finals(self) -> Finals:
         used = [(group, int(n)) for group, n in enumerate(self._arena["final_count"]) if n]
 
-        def gather(name: str) -> torch.Tensor:
+        def gather(name: str) -> NDArray[Any]:
             field = self._arena[name]
-            parts = [field[group, :n] for group, n in used] or [field[0, :0]]
-            return torch.from_numpy(np.concatenate(parts))
+            return np.concatenate([field[group, :n] for group, n in used] or [field[0, :0]])
 
-        at = gather("final_at")
-        obs = {leaf.name: gather(f"final_obs/{leaf.name}") for leaf in self.shape.spec.obs}
-        return Finals(t=at[:, 0], env=at[:, 1], obs=obs, value=gather("final_value"))
+        t, env = (torch.from_numpy(column) for column in gather("final_at").T)
+        obs = {leaf.name: torch.from_numpy(gather(f"final_obs/{leaf.name}")) for leaf in self.shape.spec.obs}
+        return Finals(t=t, env=env, obs=obs, value=torch.from_numpy(gather("final_value")))
 
 
 @dataclass(frozen=True, slots=True)

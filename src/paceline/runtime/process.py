@@ -30,10 +30,11 @@ from paceline.memory.shared import Arena
 from paceline.runtime import threads, tickets
 from paceline.runtime.bells import Linger, ProcessBells
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
+from paceline.runtime.home import home, homes
 from paceline.runtime.pack import pack
 from paceline.runtime.protocol import Program, Share, shares
 from paceline.runtime.questions import Questions
-from paceline.runtime.worker_handle import Patience, WorkerHandle, first_ready
+from paceline.runtime.worker_handle import Patience, WorkerHandle, first_ready, last_ready
 
 CLOSE_TIMEOUT_S = 5.0
 POLL_S = 1.0
@@ -60,6 +61,7 @@ class ProcessRuntime:
         start_method: StartMethod | None = None,
         preload: Sequence[str] = (),
         cores: list[int] | None = None,
+        take_turns: bool = False,
         start_timeout_s: float = 120.0,
         step_timeout_s: float = 60.0,
         hand: Callable[[int], None] | None = None,
@@ -79,6 +81,8 @@ class ProcessRuntime:
             start_method: How; None for the platform's default.
             preload: Modules the fork server imports once for all: a worker then starts in hundredths of a second.
             cores: Cores to pin workers to, in turn.
+            take_turns: Whether the driver rests while workers work, and a worker while the driver does; then each has
+                a home.
             start_timeout_s: How long building a job, and then its first heartbeat, may take.
             step_timeout_s: How long a worker may go without a further heartbeat.
             hand: Does an item of `work` right here; None leaves them all to the workers.
@@ -104,6 +108,8 @@ class ProcessRuntime:
         self._losses: deque[WorkerLost] = deque()  # that somebody has yet to be told of
         self._method = start_method or default_start_method()
         self._packed, self._arena, self._cores = pack(program), arena, cores
+        self._homes = homes(num_workers) if take_turns and cores is None else [None] * num_workers
+        self._home = home(self._homes[-1])
         # With the driver's own hand, this many keep every core busy; more would only take turns.
         self._hands = num_workers if hand is None else max(1, threads.core_budget() - 1)
         _OPEN.add(self)
@@ -134,7 +140,7 @@ class ProcessRuntime:
             bell = self._bells.theirs(share.worker) if self._bells else None
             asking = self._questions.theirs(share.worker) if self._questions else None
             order = (self._packed, self._arena, core, theirs, foreign, bell, self._unit, asking)
-            return WorkerHandle(self._method, share, *order)
+            return WorkerHandle(self._method, share, *order, self._homes[share.worker])
 
     def _await_start(self, respawns: bool) -> None:
         started: dict[int, Any] = {}
@@ -259,7 +265,7 @@ class ProcessRuntime:
         poll = self._failures if self._asked is NOTHING else self._deaths
         moved, died = perf_counter(), False
         while pending:
-            ready = {fd for fd, _ in tickets.linger(poll) or poll.poll(1000 * POLL_S)}
+            ready = {fd for fd, _ in tickets.linger(poll) or self._sleep(poll)}
             if offered.done_fd in ready:
                 pending -= offered.finished()
                 ready.remove(offered.done_fd)
@@ -281,6 +287,10 @@ class ProcessRuntime:
                     f"{self._step_timeout_s:g} s. "
                     "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
                 )
+
+    def _sleep(self, poll: select.poll) -> list[tuple[int, int]]:
+        with self._home:
+            return poll.poll(1000 * POLL_S)
 
     def _held_by_the_living(self) -> set[int]:
         """Items that somebody is still at. A worker notes its claim at once, long before `GRACE_S` has passed."""
@@ -375,7 +385,9 @@ class ProcessRuntime:
         waiting = {worker.share.worker: worker for worker in asked if worker.share.worker not in results}
         patience = patience or Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
         while waiting:
-            for worker in first_ready(list(waiting.values()), min(POLL_S, patience.shortest_s / 4)):
+            with self._home:
+                ready = last_ready(list(waiting.values()), min(POLL_S, patience.shortest_s / 4))
+            for worker in ready:
                 results[worker.share.worker] = worker.receive(command)
                 del waiting[worker.share.worker]
             patience.check(list(waiting.values()), command)

@@ -34,6 +34,7 @@ from paceline.runtime import threads
 from paceline.runtime.bells import WorkerBell
 from paceline.runtime.die_with import die_with
 from paceline.runtime.forkserver import ignore_interrupts
+from paceline.runtime.home import Waiting, home
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.stacks import StackFile
@@ -58,6 +59,8 @@ class WorkerOrder:
     questions: WorkerQuestions | None = None
     core: int | None = None
     """Core to stay on, where pinning was asked for."""
+    home: int | None = None
+    """Core to wait on, where each worker has one."""
     stacks: StackFile | None = None
     """Where a crash leaves a trace."""
 
@@ -112,11 +115,14 @@ def _wait_for_turn() -> None:
 
 def _obey(order: WorkerOrder, job: Any) -> None:
     """Do what comes: a command for this worker, or a piece of work for whoever is free."""
-    conn, line = order.conn, order.arena["heartbeat"][order.share.worker]
+    conn, line, at_home = order.conn, order.arena["heartbeat"][order.share.worker], home(order.home)
     while True:
         if order.tickets is not None:
-            _work(conn, order.tickets, job, line)
-        # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
+            _work(conn, order.tickets, job, line, at_home)
+        else:
+            # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
+            with at_home:
+                conn.poll(None)
         command, args = conn.recv()
         if command == "close":
             return
@@ -129,11 +135,16 @@ def _obey(order: WorkerOrder, job: Any) -> None:
         conn.send(("ok", result))
 
 
-def _work(conn: Connection, tickets: WorkerTickets, job: Any, line: NDArray[np.int64]) -> None:
+def _work(conn: Connection, tickets: WorkerTickets, job: Any, line: NDArray[np.int64], at_home: Waiting) -> None:
     """Do pieces of work until a command is there."""
     poll = tickets.poll_with(conn.fileno())
     ready: list[tuple[int, int]] = []
-    while all(fd != conn.fileno() for fd, _ in ready or poll.poll()):
+    while True:
+        if not ready:
+            with at_home:
+                ready = poll.poll()
+        if any(fd == conn.fileno() for fd, _ in ready):
+            return
         while (ticket := tickets.take()) is not None:
             line[CLAIM] = ticket + 1
             job.work(ticket & MOST)

@@ -11,7 +11,6 @@ import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from time import perf_counter
 from typing import Any
@@ -27,6 +26,7 @@ from paceline.runtime import tickets
 from paceline.runtime.bells import WorkerBell
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
+from paceline.runtime.signals import Watch
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.worker import WorkerOrder, worker_main
 
@@ -55,6 +55,7 @@ class WorkerHandle:
         bell: WorkerBell | None = None,
         unit: str = "groups",
         questions: WorkerQuestions | None = None,
+        home_core: int | None = None,
     ) -> None:
         ctx: Any = multiprocessing.get_context(method)
         self.share, self._unit = share, unit
@@ -65,7 +66,17 @@ class WorkerHandle:
         self._stacks = StackFile.create()
         self._fate = ""  # what we did to it
         order = WorkerOrder(
-            share, program, arena, theirs, guard, theirs_tickets, bell, questions, core=core, stacks=self._stacks
+            share,
+            program,
+            arena,
+            theirs,
+            guard,
+            theirs_tickets,
+            bell,
+            questions,
+            core=core,
+            home=home_core,
+            stacks=self._stacks,
         )
         target = _forked_main if method == "fork" else worker_main
         # A forked child inherits the driver's ends of its own pipes and of those made before it; while it holds
@@ -173,9 +184,22 @@ class WorkerHandle:
 
 def first_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
     """Those that have said something or ended by then; empty if none has."""
-    handles = {handle: worker for worker in workers for handle in (worker.conn, worker.process.sentinel)}
-    ready = connection.wait(list(handles), timeout=timeout_s)
-    return list({handles[handle].share.worker: handles[handle] for handle in ready}.values())
+    return _ready(workers, workers, timeout_s)
+
+
+def last_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
+    """The last one, and whoever has ended; by then, whoever has said something. For a driver that waits for all.
+
+    Woken by the first to be done, it would take the core of another that is not. The last one's is its own home.
+    """
+    return _ready(workers, workers[-1:], timeout_s) or first_ready(workers, 0.0)
+
+
+def _ready(workers: Sequence[WorkerHandle], heard: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
+    """Of the workers, those that have ended, or are heard and have said something."""
+    watch = Watch([*(worker.process.sentinel for worker in workers), *(worker.conn for worker in heard)])
+    ready = watch.wait(timeout_s)
+    return [worker for worker in workers if not ready.isdisjoint(worker.handles)]
 
 
 class Patience:

@@ -209,6 +209,7 @@ def _workers(
         start_method=method,
         preload=PRELOAD,
         cores=None if cores is None else threads.pinned_cores(cores),
+        take_turns=isinstance(program, WorkerProgram) and not program.pipeline and questions is None,
         start_timeout_s=config.env.start_timeout_s,
         step_timeout_s=config.env.env_timeout_s,
         hand=hand if isinstance(program, WorkerProgram) else None,
