@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import csv
 from pathlib import Path
 from typing import Any
@@ -101,13 +102,13 @@ def test_asynchronous_modes_shape_too(algo: str) -> None:
 def test_extras_and_shapers_cost_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """In local inference nobody is woken for a step: a rollout is one message to each worker, whatever is read."""
     messages: list[str] = []
-    send = WorkerHandle.send
+    send = WorkerHandle.send_packed
 
-    def counted(self: WorkerHandle, command: str, args: tuple[Any, ...]) -> None:
-        messages.append(command)
-        send(self, command, args)
+    def counted(self: WorkerHandle, message: memoryview) -> None:
+        messages.append(pickle.loads(message)[0])
+        send(self, message)
 
-    monkeypatch.setattr(WorkerHandle, "send", counted)
+    monkeypatch.setattr(WorkerHandle, "send_packed", counted)
     for n_steps in (5, 20):
         cases: tuple[dict[str, Any], ...] = ({}, {"shaper": None, "shaper_kwargs": {}, "env": "CartPole-v1"})
         for plain in cases:

@@ -34,7 +34,7 @@ from paceline.runtime.home import home, homes
 from paceline.runtime.pack import pack
 from paceline.runtime.protocol import Program, Share, shares
 from paceline.runtime.questions import Questions
-from paceline.runtime.worker_handle import Patience, WorkerHandle, first_ready, last_ready
+from paceline.runtime.worker_handle import Patience, WorkerHandle, first_ready, last_ready, packed
 
 CLOSE_TIMEOUT_S = 5.0
 POLL_S = 1.0
@@ -169,8 +169,9 @@ class ProcessRuntime:
     def start(self, command: str, *args: Any) -> None:
         """Send the command to all; one that is gone is found by `finish`."""
         self._asked, self._results = (command, args), {}
+        message = packed(*self._asked)
         for worker in self._workers:
-            worker.send(command, args)
+            worker.send_packed(message)
             self._patience.begin(worker.share.worker)
 
     def finish(self) -> list[Any]:
@@ -264,6 +265,7 @@ class ProcessRuntime:
         # While a command is under way its answers wait in the pipes: then only the death of a worker counts.
         poll = self._failures if self._asked is NOTHING else self._deaths
         moved, died = perf_counter(), False
+        pending -= offered.finished()  # mostly all that is left
         while pending:
             ready = {fd for fd, _ in tickets.linger(poll) or self._sleep(poll)}
             if offered.done_fd in ready:
@@ -276,7 +278,8 @@ class ProcessRuntime:
                     died = True
             silent_s = perf_counter() - moved
             if died and self._hand is not None and silent_s > GRACE_S:
-                for item in pending - self._held_by_the_living():
+                # A worker notes its claim at once, long before this.
+                for item in pending - set(self._holders()):
                     self._hand(item)
                     pending.discard(item)
             if pending and silent_s > self._step_timeout_s and self._end_holders(pending, silent_s):
@@ -291,10 +294,6 @@ class ProcessRuntime:
     def _sleep(self, poll: select.poll) -> list[tuple[int, int]]:
         with self._home:
             return poll.poll(1000 * POLL_S)
-
-    def _held_by_the_living(self) -> set[int]:
-        """Items that somebody is still at. A worker notes its claim at once, long before `GRACE_S` has passed."""
-        return set(self._holders())
 
     def _holders(self) -> dict[int, WorkerHandle]:
         """Items that somebody is still at, and who."""

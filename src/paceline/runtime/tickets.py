@@ -23,14 +23,16 @@ from the next, so that an answer that comes late is not taken for a newer one.""
 LINGER_S = 0.001
 """How long to look out for more before going to sleep. Longer than an optimiser step, so that a worker is awake
 for the next minibatch: waking a process takes about a tenth of a millisecond (benchmarks/round_trip.py)."""
+FIRST_LINGER_S = 0.003
+"""The same for the first piece after a command: longer than it takes to prepare a batch of a small network."""
 
 AVAILABLE = os.name == "posix"
 """Whether pipes can be polled here."""
 
 
-def linger(poll: select.poll) -> list[tuple[int, int]]:
+def linger(poll: select.poll, most_s: float = LINGER_S) -> list[tuple[int, int]]:
     """What is ready now or soon; empty if nothing is. Lets others have the core whenever they want it."""
-    end = perf_counter() + LINGER_S
+    end = perf_counter() + most_s
     while not (ready := poll.poll(0)) and perf_counter() < end:
         os.sched_yield()
     return ready
@@ -81,7 +83,8 @@ class Tickets:
         self._done: Connection
         theirs_work, self._work = context.Pipe(duplex=False)
         self._done, theirs_done = context.Pipe(duplex=False)
-        os.set_blocking(theirs_work.fileno(), False)
+        for end in (theirs_work, self._done):
+            os.set_blocking(end.fileno(), False)
         self._round = 0
         self.theirs = WorkerTickets(theirs_work, theirs_done)
 
@@ -107,8 +110,11 @@ class Tickets:
         return set(range(count))
 
     def finished(self) -> set[int]:
-        """The items of this round that were finished since; something must have been."""
-        tickets = os.read(self._done.fileno(), MOST)
+        """The items of this round that were finished since. Never blocks."""
+        try:
+            tickets = os.read(self._done.fileno(), MOST)
+        except BlockingIOError:
+            return set()
         return {ticket & MOST for ticket in tickets if ticket & ~MOST == self._round}
 
     def close(self) -> None:

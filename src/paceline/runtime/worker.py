@@ -38,7 +38,7 @@ from paceline.runtime.home import Waiting, home
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.stacks import StackFile
-from paceline.runtime.tickets import MOST, WorkerTickets, linger
+from paceline.runtime.tickets import FIRST_LINGER_S, MOST, WorkerTickets, linger
 
 if sys.platform != "win32":
     import resource
@@ -138,7 +138,7 @@ def _obey(order: WorkerOrder, job: Any) -> None:
 def _work(conn: Connection, tickets: WorkerTickets, job: Any, line: NDArray[np.int64], at_home: Waiting) -> None:
     """Do pieces of work until a command is there."""
     poll = tickets.poll_with(conn.fileno())
-    ready: list[tuple[int, int]] = []
+    ready = linger(poll, FIRST_LINGER_S)
     while True:
         if not ready:
             with at_home:
