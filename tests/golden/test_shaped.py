@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 import csv
+import pickle
 from pathlib import Path
 from typing import Any
 

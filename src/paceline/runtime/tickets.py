@@ -24,7 +24,7 @@ LINGER_S = 0.001
 """How long to look out for more before going to sleep. Longer than an optimiser step, so that a worker is awake
 for the next minibatch: waking a process takes about a tenth of a millisecond (benchmarks/round_trip.py)."""
 FIRST_LINGER_S = 0.003
-"""The same for the first piece after a command: longer than it takes to prepare a batch of a small network."""
+"""The same for the first piece after a command, at home: longer than it takes to prepare a batch of a small network."""
 
 AVAILABLE = os.name == "posix"
 """Whether pipes can be polled here."""

@@ -118,7 +118,8 @@ def _obey(order: WorkerOrder, job: Any) -> None:
     conn, line, at_home = order.conn, order.arena["heartbeat"][order.share.worker], home(order.home)
     while True:
         if order.tickets is not None:
-            _work(conn, order.tickets, job, line, at_home)
+            # A core of one's own may be kept awake for the first piece.
+            _work(conn, order.tickets, job, line, at_home, 0.0 if order.home is None else FIRST_LINGER_S)
         else:
             # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
             with at_home:
@@ -135,10 +136,12 @@ def _obey(order: WorkerOrder, job: Any) -> None:
         conn.send(("ok", result))
 
 
-def _work(conn: Connection, tickets: WorkerTickets, job: Any, line: NDArray[np.int64], at_home: Waiting) -> None:
-    """Do pieces of work until a command is there."""
+def _work(
+    conn: Connection, tickets: WorkerTickets, job: Any, line: NDArray[np.int64], at_home: Waiting, first_s: float
+) -> None:
+    """Do pieces of work until a command is there; look out for the first for so long before sleeping."""
     poll = tickets.poll_with(conn.fileno())
-    ready = linger(poll, FIRST_LINGER_S)
+    ready = linger(poll, first_s)
     while True:
         if not ready:
             with at_home:
