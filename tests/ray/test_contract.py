@@ -99,10 +99,10 @@ def test_a_dead_worker_is_replaced_and_what_the_others_said_is_kept(nodes: int, 
 
 def test_a_death_is_found_by_take_after_all_that_was_said_before() -> None:
     with running() as it:
+        it.runtime.post(1, "echo", "alive")
         it.runtime.post(0, "echo", "last words")
         it.runtime.post(0, "fail", 0, "kill")
         it.runtime.post(0, "echo", "never")
-        it.runtime.post(1, "echo", "alive")
         answers: list[Any] = []
         with pytest.raises(WorkerDied, match="SIGKILL") as caught:
             _take_all(it.runtime, answers)

@@ -198,14 +198,16 @@ class ProcessRuntime:
             try:
                 answers.append((number, worker.receive(self._posted[number][0])))
             except WorkerDied as loss:
-                if not answers:
-                    raise
                 # What others said must not be lost. Nor must this: where they always have something to say, looking
                 # again would never come to it.
                 self._losses.append(loss)
-                return answers
+                continue
             self._posted[number].popleft()
             self._patience.begin(number)  # it may have said so long ago
+        if not answers:
+            self._raise_loss()
+        if self._losses:
+            return answers
         waiting = [worker for worker in busy if self._posted[worker.share.worker]]
         try:
             self._patience.check(waiting, self._posted[waiting[0].share.worker][0] if waiting else "")
