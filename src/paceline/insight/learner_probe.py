@@ -182,6 +182,7 @@ def _crew(plan: GradOnly, arena: Arena, workers: int, training: Training) -> Run
         workers,
         start_method=training.config.parallel.start_method,
         preload=PRELOAD,
+        take_turns=not plan.program.pipeline,
         start_timeout_s=env.start_timeout_s,
         step_timeout_s=env.env_timeout_s,
         hand=plan(arena, Share(0, 0, groups)).work,

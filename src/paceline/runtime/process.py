@@ -204,17 +204,14 @@ class ProcessRuntime:
                 continue
             self._posted[number].popleft()
             self._patience.begin(number)  # it may have said so long ago
-        if not answers:
-            self._raise_loss()
-        if self._losses:
-            return answers
-        waiting = [worker for worker in busy if self._posted[worker.share.worker]]
+        lost = {loss.worker for loss in self._losses}
+        waiting = [worker for worker in busy if self._posted[worker.share.worker] and worker.share.worker not in lost]
         try:
             self._patience.check(waiting, self._posted[waiting[0].share.worker][0] if waiting else "")
         except WorkerHung as loss:
-            if not answers:
-                raise
             self._losses.append(loss)
+        if not answers:
+            self._raise_loss()
         return answers
 
     def _raise_loss(self) -> None:
@@ -269,7 +266,7 @@ class ProcessRuntime:
         moved, died = perf_counter(), False
         pending -= offered.finished()  # mostly all that is left
         while pending:
-            ready = {fd for fd, _ in tickets.linger(poll) or self._sleep(poll)}
+            ready = {fd for fd, _ in tickets.wait(poll, self._home, timeout_s=POLL_S)}
             if offered.done_fd in ready:
                 pending -= offered.finished()
                 ready.remove(offered.done_fd)
@@ -292,10 +289,6 @@ class ProcessRuntime:
                     f"{self._step_timeout_s:g} s. "
                     "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
                 )
-
-    def _sleep(self, poll: select.poll) -> list[tuple[int, int]]:
-        with self._home:
-            return poll.poll(1000 * POLL_S)
 
     def _holders(self) -> dict[int, WorkerHandle]:
         """Items that somebody is still at, and who."""

@@ -16,6 +16,8 @@ from multiprocessing.connection import Connection
 from time import perf_counter
 from typing import Any
 
+from paceline.runtime.home import Waiting
+
 MOST = 127
 """A ticket is one byte, because reads and writes of one byte cannot be torn; its highest bit tells one round of work
 from the next, so that an answer that comes late is not taken for a newer one."""
@@ -30,12 +32,25 @@ AVAILABLE = os.name == "posix"
 """Whether pipes can be polled here."""
 
 
-def linger(poll: select.poll, most_s: float = LINGER_S) -> list[tuple[int, int]]:
-    """What is ready now or soon; empty if nothing is. Lets others have the core whenever they want it."""
-    end = perf_counter() + most_s
+def wait(
+    poll: select.poll, at_home: Waiting, *, look_out_s: float = LINGER_S, timeout_s: float | None = None
+) -> list[tuple[int, int]]:
+    """What is ready: looks out first, and lets others have the core whenever they want it; then sleeps.
+
+    Args:
+        poll: What to wait for.
+        at_home: Where to sleep.
+        look_out_s: For how long to look out.
+        timeout_s: How long to sleep at most; empty if nothing is ready by then. None sleeps until something is: only
+            for a worker, which the kernel ends when the driver is gone.
+    """
+    end = perf_counter() + look_out_s
     while not (ready := poll.poll(0)) and perf_counter() < end:
         os.sched_yield()
-    return ready
+    if ready:
+        return ready
+    with at_home:
+        return poll.poll(None if timeout_s is None else 1000 * timeout_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from paceline.runtime.home import Waiting, home
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.stacks import StackFile
-from paceline.runtime.tickets import FIRST_LINGER_S, MOST, WorkerTickets, linger
+from paceline.runtime.tickets import FIRST_LINGER_S, LINGER_S, MOST, WorkerTickets, wait
 
 if sys.platform != "win32":
     import resource
@@ -118,8 +118,7 @@ def _obey(order: WorkerOrder, job: Any) -> None:
     conn, line, at_home = order.conn, order.arena["heartbeat"][order.share.worker], home(order.home)
     while True:
         if order.tickets is not None:
-            # A core of one's own may be kept awake for the first piece.
-            _work(conn, order.tickets, job, line, at_home, 0.0 if order.home is None else FIRST_LINGER_S)
+            _work(order, order.tickets, job, line, at_home)
         else:
             # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
             with at_home:
@@ -136,24 +135,18 @@ def _obey(order: WorkerOrder, job: Any) -> None:
         conn.send(("ok", result))
 
 
-def _work(
-    conn: Connection, tickets: WorkerTickets, job: Any, line: NDArray[np.int64], at_home: Waiting, first_s: float
-) -> None:
-    """Do pieces of work until a command is there; look out for the first for so long before sleeping."""
-    poll = tickets.poll_with(conn.fileno())
-    ready = linger(poll, first_s)
-    while True:
-        if not ready:
-            with at_home:
-                ready = poll.poll()
-        if any(fd == conn.fileno() for fd, _ in ready):
-            return
+def _work(order: WorkerOrder, tickets: WorkerTickets, job: Any, line: NDArray[np.int64], at_home: Waiting) -> None:
+    """Do pieces of work until a command is there."""
+    conn = order.conn.fileno()
+    poll = tickets.poll_with(conn)
+    look_out_s = 0.0 if order.home is None else FIRST_LINGER_S  # only a core of one's own may be kept awake so long
+    while all(fd != conn for fd, _ in wait(poll, at_home, look_out_s=look_out_s)):
         while (ticket := tickets.take()) is not None:
             line[CLAIM] = ticket + 1
             job.work(ticket & MOST)
             line[CLAIM] = 0
             tickets.finish(ticket)
-        ready = linger(poll)
+        look_out_s = LINGER_S
 
 
 def _peak_kb() -> int:
