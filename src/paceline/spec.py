@@ -7,6 +7,7 @@ learner) iterates over leaves and never looks at a space again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -88,7 +89,7 @@ class Leaf:
     @property
     def features(self) -> int:
         """Width after flattening, with categories one-hot."""
-        return sum(self.nvec) if self.nvec else int(np.prod(self.shape))
+        return sum(self.nvec) if self.nvec else math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class ActionSpec:
     @property
     def noise_size(self) -> int:
         """Uniform (categories, bits) or normal (gaussian) numbers that one action needs."""
-        return self.mask_size or int(np.prod(self.shape))
+        return self.mask_size or math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +220,9 @@ def _action_spec(space: spaces.Space[Any]) -> ActionSpec:
                 raise ConfigError(f"action space {space}: MultiDiscrete must be one-dimensional and count from zero.")
             return ActionSpec("multi_categorical", tuple(nvec.shape), np.dtype(np.int64), int(nvec.sum()), _ints(nvec))
         case spaces.MultiBinary(shape=shape):
-            return ActionSpec("bernoulli", tuple(shape), np.dtype(np.int8), int(np.prod(shape)))
+            return ActionSpec("bernoulli", tuple(shape), np.dtype(np.int8), math.prod(shape))
         case spaces.Box(shape=shape, dtype=dtype, low=low, high=high) if np.issubdtype(dtype, np.floating):
-            size = int(np.prod(shape))
+            size = math.prod(shape)
             return ActionSpec(
                 "gaussian",
                 tuple(shape),

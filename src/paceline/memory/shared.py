@@ -13,6 +13,7 @@ The arena owns the mapping; arrays handed out keep it alive, so a view never out
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import sys
@@ -49,7 +50,7 @@ class Field:
     @property
     def nbytes(self) -> int:
         """Bytes the array takes."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class Arrays(Protocol):
@@ -69,7 +70,7 @@ class Arena:
         self._map = _map(handle, total)
         self._arrays: dict[str, NDArray[Any]] = {}
         for field, offset in zip(fields, _offsets(fields), strict=True):
-            count = int(np.prod(field.shape, dtype=np.int64))
+            count = math.prod(field.shape)
             flat = np.frombuffer(self._map, field.dtype, count=count, offset=offset)
             self._arrays[field.name] = flat.reshape(field.shape)
 

@@ -23,7 +23,7 @@ Floats = NDArray[np.float32]
 
 
 class Tower:
-    """Hidden layers and an output, on rows `[..., G, in]`.
+    """Hidden layers and an output, on rows `[..., G, in]`. What it returns is overwritten by the next call.
 
     Args:
         layers: Weights `[in, out]` and biases `[out]`; the last are those of the output.
@@ -34,21 +34,32 @@ class Tower:
     def __init__(
         self, layers: Sequence[tuple[Floats, Floats]], activate: Callable[[Floats], object], shape: tuple[int, ...]
     ) -> None:
-        *hidden, self._output = layers
-        self._layers = [(weight, bias, np.empty((*shape, weight.shape[1]), np.float32)) for weight, bias in hidden]
-        self._activate = activate
+        self._layers, self._activate = layers, activate
+        self._rooms = [np.empty((*shape, weight.shape[1]), np.float32) for weight, _ in layers]
+        self._view(shape[0])
 
-    def __call__(self, rows: Floats, out: Floats) -> None:
-        """Write the outputs `[..., G, out]`."""
-        for weight, bias, room in self._layers:
-            result = room if len(room) == len(rows) else room[: len(rows)]
-            np.matmul(rows, weight, out=result)
-            np.add(result, bias, out=result)
-            self._activate(result)
-            rows = result
-        weight, bias = self._output
-        np.matmul(rows, weight, out=out)
-        np.add(out, bias, out=out)
+    def __call__(self, rows: Floats) -> Floats:
+        """The outputs of all rows, `[N, out]`."""
+        if len(rows) != self._length:
+            self._view(len(rows))
+        # Between two steps of the envs every call costs twice what it does in a loop of its own: few, and plain ones.
+        for weight, bias, stack, flat in self._hidden:
+            np.matmul(rows, weight, stack)
+            np.add(flat, bias, flat)
+            self._activate(flat)
+            rows = stack
+        weight, bias, stack, flat = self._output
+        np.matmul(rows, weight, stack)
+        return np.add(flat, bias, flat)
+
+    def _view(self, length: int) -> None:
+        """Work on so many along the first axis: products see groups, what is done to each number sees rows."""
+        self._length = length
+        stacks = [room[:length] for room in self._rooms]
+        *self._hidden, self._output = [
+            (weight, bias, stack, stack.reshape(-1, stack.shape[-1]))
+            for (weight, bias), stack in zip(self._layers, stacks, strict=True)
+        ]
 
 
 class MLPActor:
@@ -79,12 +90,10 @@ class MLPActor:
     ) -> None:
         shape, outputs = (groups, group_size), policy[-1][0].shape[1]
         self._shape, self._leaves, self._log_std = shape, leaves, log_std
+        self._seen = *shape, sum(leaf.features for leaf in leaves)
         self._encode = NumpyEncoder(leaves)
         self._policy = Tower(policy, activate, shape)
-        self._mean = np.empty((*shape, outputs), np.float32)
-        self._params = self._mean.reshape(-1, outputs)
-        if log_std is not None:
-            self._params = np.empty((groups * group_size, 2 * outputs), np.float32)
+        self._params = np.empty((groups * group_size, 2 * outputs), np.float32)  # where there are deviations
         self._value_layers, self._activate = value, activate
         self._reserve(1)
 
@@ -104,22 +113,20 @@ class MLPActor:
 
     def _decided(self, seen: Floats) -> Floats:
         """Distribution parameters of `[n, features]`."""
-        self._policy(seen.reshape(*self._shape, -1), self._mean)
-        if self._log_std is not None:
-            outputs = self._mean.shape[-1]
-            self._params[:, :outputs] = self._mean.reshape(-1, outputs)
-            self._params[:, outputs:] = self._log_std
+        params = self._policy(seen.reshape(self._seen))
+        if self._log_std is None:
+            return params
+        outputs = params.shape[1]
+        self._params[:, :outputs] = params
+        self._params[:, outputs:] = self._log_std
         return self._params
 
     def _rated(self, seen: Floats, rows: int) -> Floats:
         """Values `[R, n]` of `[R * n, features]`."""
-        if rows > len(self._rates):
+        if rows > self._reserved:
             self._reserve(rows)
-        out = self._rates[:rows]
-        self._value(seen.reshape(rows, *self._shape, -1), out)
-        return out.reshape(rows, -1)
+        return self._value(seen.reshape(rows, *self._seen)).reshape(rows, -1)
 
     def _reserve(self, rows: int) -> None:
         """Room for the values of so many rows."""
-        self._value = Tower(self._value_layers, self._activate, (rows, *self._shape))
-        self._rates = np.empty((rows, *self._shape, 1), np.float32)
+        self._reserved, self._value = rows, Tower(self._value_layers, self._activate, (rows, *self._shape))

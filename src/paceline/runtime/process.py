@@ -258,13 +258,12 @@ class ProcessRuntime:
     def _offer(self, offered: tickets.Tickets, count: int) -> None:
         """Work by tickets. A worker's death costs a moment: by then the driver does by hand what it may have held."""
         pending = offered.put(count)
-        while self._hand is not None and (item := offered.take()) is not None:
+        while pending and self._hand is not None and (item := offered.take()) is not None:
             self._hand(item)
-            pending.discard(item)
+            pending -= {item, *offered.finished()}  # mostly all there is, and nothing left to ask for
         # While a command is under way its answers wait in the pipes: then only the death of a worker counts.
         poll = self._failures if self._asked is NOTHING else self._deaths
         moved, died = perf_counter(), False
-        pending -= offered.finished()  # mostly all that is left
         while pending:
             ready = {fd for fd, _ in tickets.wait(poll, self._home, timeout_s=POLL_S)}
             if offered.done_fd in ready:
@@ -365,9 +364,9 @@ class ProcessRuntime:
         for poll in (self._failures, self._deaths):
             poll.register(self._tickets.done_fd, select.POLLIN)
             for worker in self._workers:
-                poll.register(worker.process.sentinel, select.POLLIN)
+                poll.register(worker.handles[1], select.POLLIN)
         for worker in self._workers:
-            self._failures.register(worker.conn.fileno(), select.POLLIN)
+            self._failures.register(worker.handles[0], select.POLLIN)
 
     def _gather(
         self, asked: list[WorkerHandle], command: str, results: dict[int, Any], patience: Patience | None = None
@@ -379,12 +378,12 @@ class ProcessRuntime:
         waiting = {worker.share.worker: worker for worker in asked if worker.share.worker not in results}
         patience = patience or Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
         while waiting:
-            with self._home:
-                ready = last_ready(list(waiting.values()), min(POLL_S, patience.shortest_s / 4))
-            for worker in ready:
+            timeout_s = min(POLL_S, patience.shortest_s / 4)
+            for worker in last_ready(list(waiting.values()), timeout_s, self._home):
                 results[worker.share.worker] = worker.receive(command)
                 del waiting[worker.share.worker]
-            patience.check(list(waiting.values()), command)
+            if waiting:
+                patience.check(list(waiting.values()), command)
 
 
 _OPEN: weakref.WeakSet[ProcessRuntime] = weakref.WeakSet()

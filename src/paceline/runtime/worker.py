@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import traceback
@@ -88,7 +89,7 @@ def worker_main(order: WorkerOrder) -> None:
         job = cloudpickle.loads(order.program)(order.arena, order.share)
         if order.questions is not None:
             job.connect(order.questions.open(order.arena, order.share.worker))
-        order.conn.send(("ok", None))
+        _say(order.conn, "ok", None)
         _obey(order, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # The driver is gone; so are we.
@@ -123,7 +124,7 @@ def _obey(order: WorkerOrder, job: Any) -> None:
             # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
             with at_home:
                 conn.poll(None)
-        command, args = conn.recv()
+        command, args = pickle.loads(conn.recv_bytes())
         if command == "close":
             return
         if command == "serve" and order.bell is not None:
@@ -132,7 +133,7 @@ def _obey(order: WorkerOrder, job: Any) -> None:
         else:
             result = getattr(job, command)(*args)
         line[MEMORY] = _peak_kb()
-        conn.send(("ok", result))
+        _say(conn, "ok", result)
 
 
 def _work(order: WorkerOrder, tickets: WorkerTickets, job: Any, line: NDArray[np.int64], at_home: Waiting) -> None:
@@ -157,6 +158,11 @@ def _peak_kb() -> int:
     return peak // 1024 if sys.platform == "darwin" else peak
 
 
+def _say(conn: Connection, kind: str, value: Any) -> None:
+    # Without the pickler of `conn.send`, which can send open files, and takes twice as long to be ready for that.
+    conn.send_bytes(pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL))
+
+
 def _send_failure(conn: Connection, error: BaseException, kind: str = "error") -> None:
     """Send text, never the exception itself: it may not pickle, or may not unpickle."""
     try:
@@ -164,7 +170,7 @@ def _send_failure(conn: Connection, error: BaseException, kind: str = "error") -
     except Exception:
         what = f"{type(error).__name__} (its text could not be made)"
     with contextlib.suppress(OSError):
-        conn.send((kind, (what, traceback.format_exc())))
+        _say(conn, kind, (what, traceback.format_exc()))
 
 
 def set_title(title: str) -> None:

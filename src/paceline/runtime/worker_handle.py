@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 import struct
@@ -12,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
-from multiprocessing.reduction import ForkingPickler
 from time import perf_counter
 from typing import Any
 
@@ -25,9 +25,10 @@ from paceline.memory.lines import MEMORY, envs_of
 from paceline.memory.shared import Arena
 from paceline.runtime import tickets
 from paceline.runtime.bells import WorkerBell
+from paceline.runtime.home import Waiting
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
-from paceline.runtime.signals import Watch
+from paceline.runtime.signals import Watch, descriptor
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.worker import WorkerOrder, worker_main
 
@@ -88,16 +89,14 @@ class WorkerHandle:
         self.process.start()
         theirs.close()
         guard.close()
+        self.handles = descriptor(self.conn), self.process.sentinel
+        """What becomes readable when it says something, and when it ends."""
+        self.heard = Watch([self.conn, self.process.sentinel])
 
     @property
     def ours(self) -> tuple[Any, Any]:
         """The driver's ends of its pipes."""
         return self.conn, self._alive
-
-    @property
-    def handles(self) -> tuple[int, int]:
-        """What becomes readable when it says something or ends."""
-        return self.conn.fileno(), self.process.sentinel
 
     @property
     def name(self) -> str:
@@ -109,7 +108,7 @@ class WorkerHandle:
         """Have it do something; whoever waits for the reply will find out if it is gone, or has heard half of it."""
         self.send_packed(packed(command, args))
 
-    def send_packed(self, message: memoryview) -> None:
+    def send_packed(self, message: bytes) -> None:
         """The same, where several are told: packed once for all."""
         with suppress(OSError):
             self.conn.send_bytes(message)
@@ -117,9 +116,10 @@ class WorkerHandle:
     def receive(self, command: str) -> Any:
         """The reply; raises what went wrong there."""
         try:
-            if not self.conn.poll():
+            # Only what is there: an env's own process may hold a dead worker's end, and it would never be closed.
+            if self.handles[0] not in self.heard.wait(0.0):
                 raise EOFError
-            kind, value = self.conn.recv()
+            kind, value = pickle.loads(self.conn.recv_bytes())
         except (EOFError, OSError):
             raise self.died(command) from None
         if kind == "ok":
@@ -187,30 +187,26 @@ class WorkerHandle:
             self.process.close()
 
 
-def packed(command: str, args: tuple[Any, ...]) -> memoryview:
-    """A command as it travels: what `Connection.send` would make of it."""
-    message: memoryview = ForkingPickler.dumps((command, args))
-    return message
+def packed(command: str, args: tuple[Any, ...]) -> bytes:
+    """A command as it travels."""
+    return pickle.dumps((command, args), pickle.HIGHEST_PROTOCOL)
 
 
 def first_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
     """Those that have said something or ended by then; empty if none has."""
-    return _ready(workers, workers, timeout_s)
-
-
-def last_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
-    """The last one, and whoever has ended; by then, whoever has said something. For a driver that waits for all.
-
-    Woken by the first to be done, it would take the core of another that is not. The last one's is its own home.
-    """
-    return _ready(workers, workers[-1:], timeout_s) or first_ready(workers, 0.0)
-
-
-def _ready(workers: Sequence[WorkerHandle], heard: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
-    """Of the workers, those that have ended, or are heard and have said something."""
-    watch = Watch([*(worker.process.sentinel for worker in workers), *(worker.conn for worker in heard)])
-    ready = watch.wait(timeout_s)
+    ready = Watch([end for worker in workers for end in (worker.conn, worker.handles[1])]).wait(timeout_s)
     return [worker for worker in workers if not ready.isdisjoint(worker.handles)]
+
+
+def last_ready(workers: Sequence[WorkerHandle], timeout_s: float, at_home: Waiting) -> list[WorkerHandle]:
+    """The same when the last one has said something, or anyone has ended, or by then: for who waits for all of them.
+
+    Woken by the first to be done, a driver would take the core of another that is not. The last one's is its own home.
+    """
+    watch = Watch([*(worker.handles[1] for worker in workers), workers[-1].conn])
+    with at_home:
+        watch.wait(timeout_s)
+    return [worker for worker in workers if worker.heard.wait(0.0)]
 
 
 class Patience:
