@@ -16,7 +16,7 @@ import select
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing import resource_tracker
 from time import perf_counter
 from typing import Any
@@ -100,7 +100,7 @@ class ProcessRuntime:
         self._workers: list[WorkerHandle] = []
         self._tickets: tickets.Tickets | None = None
         self._bells: ProcessBells | None = None
-        self._closed, self._unit, self._questions = False, unit, questions
+        self._closed, self._unit, self._questions, self._at_home = False, unit, questions, ExitStack()
         self._hand = hand
         self._asked: tuple[str, tuple[Any, ...]] = NOTHING
         self._results: dict[int, Any] = {}
@@ -170,14 +170,17 @@ class ProcessRuntime:
         """Send the command to all; one that is gone is found by `finish`."""
         self._asked, self._results = (command, args), {}
         message = packed(*self._asked)
+        # Home before anybody is woken: moving there later, it would find a worker at work and be put off for a slice.
+        self._at_home.enter_context(self._home)
         for worker in self._workers:
             worker.send_packed(message)
             self._patience.begin(worker.share.worker)
 
     def finish(self) -> list[Any]:
         """Wait for all; what has arrived is kept while one that died is replaced."""
-        self._raise_loss()
-        self._gather(self._workers, self._asked[0], self._results, self._patience)
+        with self._at_home:
+            self._raise_loss()
+            self._gather(self._workers, self._asked[0], self._results, self._patience)
         self._asked = NOTHING
         return [self._results[worker.share.worker] for worker in self._workers]
 
@@ -328,6 +331,7 @@ class ProcessRuntime:
         if self._closed:
             return
         self._closed = True
+        self._at_home.close()
         self._stop[:] = 1
         try:
             for worker in self._workers:
@@ -379,7 +383,7 @@ class ProcessRuntime:
         patience = patience or Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
         while waiting:
             timeout_s = min(POLL_S, patience.shortest_s / 4)
-            for worker in last_ready(list(waiting.values()), timeout_s, self._home):
+            for worker in last_ready(list(waiting.values()), timeout_s):
                 results[worker.share.worker] = worker.receive(command)
                 del waiting[worker.share.worker]
             if waiting:

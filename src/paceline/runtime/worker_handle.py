@@ -25,7 +25,6 @@ from paceline.memory.lines import MEMORY, envs_of
 from paceline.memory.shared import Arena
 from paceline.runtime import tickets
 from paceline.runtime.bells import WorkerBell
-from paceline.runtime.home import Waiting
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.signals import Watch, descriptor
@@ -198,14 +197,12 @@ def first_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[Worke
     return [worker for worker in workers if not ready.isdisjoint(worker.handles)]
 
 
-def last_ready(workers: Sequence[WorkerHandle], timeout_s: float, at_home: Waiting) -> list[WorkerHandle]:
+def last_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
     """The same when the last one has said something, or anyone has ended, or by then: for who waits for all of them.
 
     Woken by the first to be done, a driver would take the core of another that is not. The last one's is its own home.
     """
-    watch = Watch([*(worker.handles[1] for worker in workers), workers[-1].conn])
-    with at_home:
-        watch.wait(timeout_s)
+    Watch([*(worker.handles[1] for worker in workers), workers[-1].conn]).wait(timeout_s)
     return [worker for worker in workers if worker.heard.wait(0.0)]
 
 
