@@ -104,7 +104,7 @@ def test_extras_and_shapers_cost_no_message(monkeypatch: pytest.MonkeyPatch) -> 
     messages: list[str] = []
     send = WorkerHandle.send_packed
 
-    def counted(self: WorkerHandle, message: memoryview) -> None:
+    def counted(self: WorkerHandle, message: bytes) -> None:
         messages.append(pickle.loads(message)[0])
         send(self, message)
 
