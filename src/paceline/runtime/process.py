@@ -171,6 +171,7 @@ class ProcessRuntime:
         self._asked, self._results = (command, args), {}
         message = packed(*self._asked)
         # Home before anybody is woken: moving there later, it would find a worker at work and be put off for a slice.
+        self._at_home.close()
         self._at_home.enter_context(self._home)
         for worker in self._workers:
             worker.send_packed(message)
@@ -382,8 +383,7 @@ class ProcessRuntime:
         waiting = {worker.share.worker: worker for worker in asked if worker.share.worker not in results}
         patience = patience or Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
         while waiting:
-            timeout_s = min(POLL_S, patience.shortest_s / 4)
-            for worker in last_ready(list(waiting.values()), timeout_s):
+            for worker in last_ready(list(waiting.values()), min(POLL_S, patience.shortest_s / 4)):
                 results[worker.share.worker] = worker.receive(command)
                 del waiting[worker.share.worker]
             if waiting:
