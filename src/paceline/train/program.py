@@ -284,7 +284,8 @@ class WorkerProgram:
             return [share], self.env_threads
         n = share.groups * self.shape.group_size
         threads = threads_for(self.env, self.shape.spec, self.env_threads, n, seed=self.seed)
-        count = min(TURNS, share.groups) if threads == n > 1 else 1
+        # Parts of two or more: a single env is stepped by the worker itself, which the others would wait for.
+        count = min(TURNS, share.groups, n // 2) if threads == n > 1 else 1
         cuts = [share.first_group + share.groups * part // count for part in range(count + 1)]
         return [replace(share, first_group=a, groups=b - a) for a, b in itertools.pairwise(cuts)], threads
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -221,3 +222,24 @@ def test_with_a_given_worker_count_workers_decide_and_sequential_is_sequential(
     assert made.layout.json()["env_threads"] == given
     assert "env_threads" not in {**made.identity(), **made.schedule()}
     made.close()
+
+
+@pytest.mark.parametrize("envs", [2, 3, 4, 7])
+def test_few_envs_that_wait_do_so_at_the_same_time(envs: int) -> None:
+    meeting = threading.Barrier(envs)
+
+    class Meets(Busy):
+        def step(self, action: int) -> Any:
+            meeting.wait(20.0)  # broken, and the env fails, unless all of them are in their steps
+            return super().step(action)
+
+    made = build(
+        TrainConfig.from_flat(
+            env=lambda: Meets(cpu_ms=0), n_envs=envs, group_size=1, num_workers=0, env_threads=64, n_steps=4
+        )
+    )
+    try:
+        made.rollouts.reset()
+        assert made.rollouts.collect(0).reward.shape == (4, envs)
+    finally:
+        made.close()
