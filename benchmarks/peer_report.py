@@ -129,11 +129,10 @@ def _solve(solved: Found) -> str:
 
 
 def _conditions(machine: Found) -> str:
-    before, after = machine["busy_percent"]
     state = "" if machine["quiet"] else " **Measured beside other programs: measure again.**"
     return (
-        f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}; others took {before:.0f} % of the "
-        f"cores before, {after:.0f} % after.{state}\n\n`{machine['command']}`"
+        f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}; "
+        f"{results.others(machine)}{state}\n\n`{machine['command']}`"
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import host
 import numpy as np
 import psutil
 
@@ -38,11 +39,13 @@ class Calm:
     """Load average of the last minute; an earlier benchmark may still show in it."""
     percent: float
     """Of all cores, over two seconds."""
+    slow_percent: float
+    """Of their time, in which cores were slow though nobody here used them."""
 
     @classmethod
     def now(cls) -> Calm:
-        """Look for two seconds."""
-        return cls(round(os.getloadavg()[0], 2), psutil.cpu_percent(interval=2.0))
+        """Look for some seconds."""
+        return cls(round(os.getloadavg()[0], 2), psutil.cpu_percent(interval=2.0), host.slow_percent())
 
 
 def conditions(before: Calm) -> dict[str, Any]:
@@ -56,12 +59,22 @@ def conditions(before: Calm) -> dict[str, Any]:
         "command": shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "load": [before.load, after.load],
         "busy_percent": [before.percent, after.percent],
+        "slow_percent": [before.slow_percent, after.slow_percent],
         "quiet": max(before.percent, after.percent) < BUSY_PERCENT,
         "cpu": info["cpu"],
         "cores": len(info["cores"]["affinity"]),
         "python": info["python"],
         "versions": info["versions"],
     }
+
+
+def others(machine: Mapping[str, Any]) -> str:
+    """What was taken by other programs, and by neighbours on the host."""
+    busy, busy_after = machine["busy_percent"]
+    text = f"others took {busy:.0f} % of the cores before, {busy_after:.0f} % after"
+    if slow := machine.get("slow_percent"):  # older results do not know
+        text += f"; neighbours on the host made them slow for {slow[0]:.0f} % of the time before, {slow[1]:.0f} % after"
+    return f"{text}."
 
 
 def median_spread(values: Sequence[float]) -> tuple[float, float]:
@@ -119,13 +132,13 @@ def publish(
         The folder written to: results/, or .logs/ if other programs were running or nothing is to be kept.
     """
     versions = ", ".join(f"{package} {version}" for package, version in machine["versions"].items() if version)
-    (load, load_after), (busy, busy_after) = machine["load"], machine["busy_percent"]
+    load, load_after = machine["load"]
     text = (
         f"# {title}\n\n{body}\n\n"
         f"`{machine['command']}`\n\n"
         f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, {versions}. "
         f"Load average before {load:.2f}, after {load_after:.2f}; "
-        f"others took {busy:.0f} % of the cores before, {busy_after:.0f} % after.\n"
+        f"{others(machine)}\n"
     )
     print(text)
     folder = RESULTS if keep and machine["quiet"] else LOGS

@@ -229,7 +229,7 @@ def test_few_envs_that_wait_do_so_at_the_same_time(envs: int) -> None:
     meeting = threading.Barrier(envs)
 
     class Meets(Busy):
-        def step(self, action: int) -> Any:
+        def step(self, action: Any) -> Any:
             meeting.wait(20.0)  # broken, and the env fails, unless all of them are in their steps
             return super().step(action)
 
