@@ -66,7 +66,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_replaced(mode: str, tmp_path
     log = (tmp_path / "run" / "train.log").read_text()
     assert "worker 0 (pid " in log
     assert "ended in `start`, at env 0: killed by SIGKILL" in log
-    assert re.search(r"ended in `reset`, at envs? 4(-7)?: killed by SIGKILL", log)
+    assert re.search(r"ended in `reset`, at envs? 4(-[57])?: killed by SIGKILL", log)
     if mode in EXACT:
         undisturbed = go(config(mode, flawed(tmp_path, killed)))
         assert undisturbed.restarts == 0
