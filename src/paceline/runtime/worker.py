@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from paceline.envs.on_time import wake_on_time
 from paceline.errors import PacelineError
+from paceline.memory.heap import keep_freed_memory
 from paceline.memory.lines import CLAIM, MEMORY
 from paceline.memory.shared import Arena
 from paceline.runtime import threads
@@ -82,6 +83,7 @@ def worker_main(order: WorkerOrder) -> None:
     if order.core is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {order.core})
     threads.limit(1)
+    keep_freed_memory()
     _wait_for_turn()
     wake_on_time()
     job = None

@@ -25,6 +25,7 @@ from paceline.envs.extras import TAG
 from paceline.errors import ConfigError
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
+from paceline.memory.heap import keep_freed_memory
 from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena
 from paceline.memory.slot_shape import SlotShape
@@ -86,6 +87,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         spec = replace(spec, shaping=shaper.shaping())
     image = any(leaf.kind == "image" for leaf in spec.obs)
     config.check_groups(image=image)
+    keep_freed_memory()
     threads.limit(1)  # acting must round the same here and in workers; the learner asks for more while it learns
     network = policy_recipe(config)
     policy = network.build(spec)
