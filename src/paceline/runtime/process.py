@@ -31,10 +31,11 @@ from paceline.runtime import threads, tickets
 from paceline.runtime.bells import Linger, ProcessBells
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
 from paceline.runtime.home import home, homes
+from paceline.runtime.messages import packed
 from paceline.runtime.pack import pack
 from paceline.runtime.protocol import Program, Share, shares
 from paceline.runtime.questions import Questions
-from paceline.runtime.worker_handle import Patience, WorkerHandle, first_ready, last_ready, packed
+from paceline.runtime.worker_handle import Patience, WorkerHandle, first_ready, last_ready
 
 CLOSE_TIMEOUT_S = 5.0
 POLL_S = 1.0

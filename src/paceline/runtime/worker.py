@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import traceback
@@ -37,6 +36,7 @@ from paceline.runtime.bells import WorkerBell
 from paceline.runtime.die_with import die_with
 from paceline.runtime.forkserver import ignore_interrupts
 from paceline.runtime.home import Waiting, home
+from paceline.runtime.messages import hear, packed
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.stacks import StackFile
@@ -91,7 +91,7 @@ def worker_main(order: WorkerOrder) -> None:
         job = cloudpickle.loads(order.program)(order.arena, order.share)
         if order.questions is not None:
             job.connect(order.questions.open(order.arena, order.share.worker))
-        _say(order.conn, "ok", None)
+        order.conn.send_bytes(packed("ok", None))
         _obey(order, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # The driver is gone; so are we.
@@ -126,7 +126,7 @@ def _obey(order: WorkerOrder, job: Any) -> None:
             # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
             with at_home:
                 conn.poll(None)
-        command, args = pickle.loads(conn.recv_bytes())
+        command, args = hear(conn)
         if command == "close":
             return
         if command == "serve" and order.bell is not None:
@@ -135,7 +135,7 @@ def _obey(order: WorkerOrder, job: Any) -> None:
         else:
             result = getattr(job, command)(*args)
         line[MEMORY] = _peak_kb()
-        _say(conn, "ok", result)
+        conn.send_bytes(packed("ok", result))
 
 
 def _work(order: WorkerOrder, tickets: WorkerTickets, job: Any, line: NDArray[np.int64], at_home: Waiting) -> None:
@@ -160,11 +160,6 @@ def _peak_kb() -> int:
     return peak // 1024 if sys.platform == "darwin" else peak
 
 
-def _say(conn: Connection, kind: str, value: Any) -> None:
-    # Without the pickler of `conn.send`, which can send open files, and takes twice as long to be ready for that.
-    conn.send_bytes(pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL))
-
-
 def _send_failure(conn: Connection, error: BaseException, kind: str = "error") -> None:
     """Send text, never the exception itself: it may not pickle, or may not unpickle."""
     try:
@@ -172,7 +167,7 @@ def _send_failure(conn: Connection, error: BaseException, kind: str = "error") -
     except Exception:
         what = f"{type(error).__name__} (its text could not be made)"
     with contextlib.suppress(OSError):
-        _say(conn, kind, (what, traceback.format_exc()))
+        conn.send_bytes(packed(kind, (what, traceback.format_exc())))
 
 
 def set_title(title: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import pickle
 import signal
 import socket
 import struct
@@ -25,6 +24,7 @@ from paceline.memory.lines import MEMORY, envs_of
 from paceline.memory.shared import Arena
 from paceline.runtime import tickets
 from paceline.runtime.bells import WorkerBell
+from paceline.runtime.messages import hear, packed
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.signals import Watch, descriptor
@@ -118,7 +118,7 @@ class WorkerHandle:
             # Only what is there: an env's own process may hold a dead worker's end, and it would never be closed.
             if self.handles[0] not in self.heard.wait(0.0):
                 raise EOFError
-            kind, value = pickle.loads(self.conn.recv_bytes())
+            kind, value = hear(self.conn)
         except (EOFError, OSError):
             raise self.died(command) from None
         if kind == "ok":
@@ -184,11 +184,6 @@ class WorkerHandle:
         """Close what multiprocessing keeps of one that has ended, too, and do not leave it to the garbage collector."""
         with suppress(ValueError):  # not even a kill has ended it yet
             self.process.close()
-
-
-def packed(command: str, args: tuple[Any, ...]) -> bytes:
-    """A command as it travels."""
-    return pickle.dumps((command, args), pickle.HIGHEST_PROTOCOL)
 
 
 def first_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
