@@ -13,22 +13,26 @@ MODES: dict[str, dict[str, Any]] = {
     "sequential": {"num_workers": 0},
     "parallel": {},
     "threads": {"env_threads": 4},
+    "own pace": {"env_threads": "auto"},
     "pipeline": {"pipeline": True},
     "impala": {"algo": "impala"},
     "a3c": {"algo": "a3c"},
     "dqn": {"algo": "dqn"},
     "dqn-async": {"algo": "dqn", "schedule": "async", "samples_per_insert": 4.0},
 }
-EXACT = ("parallel", "threads", "pipeline", "dqn")
+EXACT = ("parallel", "threads", "own pace", "pipeline", "dqn")
 """Where a lost worker leaves no trace in the weights."""
 ASYNC = ("impala", "a3c", "dqn-async")
 
 
 def config(mode: str, env: Any = FAULT, *, env_kwargs: dict[str, Any] | None = None, **more: Any) -> TrainConfig:
     """A run of that mode: 8 envs on two workers, 4 of them each."""
+    if env == FAULT:
+        waits = {"wait_ms": 2.0} if mode == "own pace" else {}
+        env_kwargs = {"run_seed": SEED, **waits, **(env_kwargs or {})}
     settings: dict[str, Any] = {
         "env": env,
-        "env_kwargs": {"run_seed": SEED, **(env_kwargs or {})} if env == FAULT else env_kwargs or {},
+        "env_kwargs": env_kwargs or {},
         "n_envs": 8,
         "num_workers": 2,
         "env_threads": 1,

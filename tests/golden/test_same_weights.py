@@ -108,6 +108,22 @@ def test_any_number_of_env_threads_trains_the_same_weights(case: str) -> None:
         assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
 
 
+@pytest.mark.parametrize("case", EXACT)
+def test_envs_that_go_at_their_own_pace_train_the_same_weights(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def pays(_actor: Any, _spec: Any, n: int, _wait_s: float) -> bool:
+        asked.append(n)
+        return True
+
+    monkeypatch.setattr("paceline.train.program.pays", pays)
+    expected = reference(case)
+    found = train(config(case, 0, env_threads=64))  # in workers: tests/fault, which has a mode for it
+    assert found.weights_sha256 == expected.weights_sha256
+    assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
+    assert asked == ([] if "images" in case else [12]), "a convolution for one env would cost as much as for its group"
+
+
 def test_env_threads_may_change_between_a_run_and_its_resume(tmp_path: Path) -> None:
     case = "truncation, Box actions, normalisers"
     train(config(case, 2, output_dir=tmp_path / "run", env_threads=4), interrupt_in=2)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from paceline.collect import noise
 from paceline.collect.finite import FiniteRollouts
+from paceline.collect.own_pace import OwnPace
 from paceline.collect.times import CollectTimes
 from paceline.envs.group import EnvBlock, History
 from paceline.memory.lines import BEAT, STOP
@@ -45,6 +46,7 @@ class RolloutCollector:
         groups: int,
         heartbeat: NDArray[np.int64],
         finite: FiniteRollouts | None = None,
+        own_pace: OwnPace | None = None,
     ) -> None:
         """Own these groups.
 
@@ -59,6 +61,7 @@ class RolloutCollector:
             groups: How many it owns.
             heartbeat: The worker's line: moved on by the first reset and by every row; says when to break off.
             finite: Refuses rollouts with numbers that are none.
+            own_pace: Collects the rows, where envs wait for themselves and not for each other.
         """
         shape = slots[0].shape
         self._envs, self._actor, self._group_actor, self._head = envs, actor, group_actor, head
@@ -74,7 +77,7 @@ class RolloutCollector:
         self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
         self._params = np.zeros((shape.n_steps, count, shape.spec.action.param_size), np.float32)
         self._patient = actor if isinstance(actor, PatientActor) else None
-        self._heartbeat, self._finite = heartbeat, finite
+        self._heartbeat, self._finite, self._own_pace = heartbeat, finite, own_pace
         self._ask, self._rest = getattr(actor, "ask", None), getattr(actor, "rest", None)
         self._ahead = getattr(envs, "ahead", None)
 
@@ -115,10 +118,30 @@ class RolloutCollector:
         Where the policy is elsewhere it yields after every question, and where envs wait while they step: for somebody
         to do something else meanwhile.
         """
-        (rows, finals_of), actor, choose, envs = self._sets[into], self._actor, self._head.choose, self._envs
-        act = None if self._patient is None else self._patient.act
+        rows, finals_of = self._sets[into]
         self._begin(step, into)
-        env_s = 0.0
+        if self._own_pace is None:
+            env_s = yield from self._in_step(rows, finals_of)
+        else:
+            env_s = self._own_pace.collect(self._columns[into], self._params, self._noise, finals_of)
+        if not self._heartbeat[STOP]:  # otherwise the run is over, and nobody will look at this
+            self._settle(self._columns[into], finals_of)
+            if self._finite is not None:
+                self._finite.check(step, into, finals_of)
+        if self._between is not rows[-1]:
+            self._between.show(rows[-1])
+        if self._rest is not None:
+            self._rest()
+        return env_s
+
+    def close(self) -> None:
+        """Close the envs."""
+        self._envs.close()
+
+    def _in_step(self, rows: Sequence[Row], finals_of: Sequence[FinalSlot]) -> Generator[None, None, float]:
+        """T rows of all envs together."""
+        actor, choose, envs, env_s = self._actor, self._head.choose, self._envs, 0.0
+        act = None if self._patient is None else self._patient.act
         for t, (row, after, params, row_noise) in enumerate(
             zip(rows, rows[1:], self._params, self._noise, strict=False)
         ):
@@ -143,19 +166,7 @@ class RolloutCollector:
             self._heartbeat[BEAT] += 1
             if self._heartbeat[STOP]:
                 break
-        if not self._heartbeat[STOP]:  # otherwise the run is over, and nobody will look at this
-            self._settle(self._columns[into], finals_of)
-            if self._finite is not None:
-                self._finite.check(step, into, finals_of)
-        if self._between is not rows[-1]:
-            self._between.show(rows[-1])
-        if self._rest is not None:
-            self._rest()
         return env_s
-
-    def close(self) -> None:
-        """Close the envs."""
-        self._envs.close()
 
     def _begin(self, step: int, into: int) -> None:
         """Go on from what the envs show, draw the noise, forget old finals."""

@@ -50,8 +50,8 @@ class Team:
         gates = 2 if CAN_MARCH and count > 1 else 0
         self._gates = [os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC) for _ in range(gates)]
 
-    def ask(self, owner: int, job: Callable[[], Any]) -> Outcome:
-        """Have an owner do something, and wait for it.
+    def ask(self, owner: int, job: Callable[[], Any], late_s: float | None = None, late: Job | None = None) -> Outcome:
+        """Have an owner do something, and wait for it; meanwhile call `late` again and again.
 
         Raises:
             TimeoutError: An env of the same thread hangs.
@@ -60,8 +60,14 @@ class Team:
             return outcome_of(job)
         if self._threads[owner].stuck:
             raise TimeoutError("an env of the same thread hangs; both are left behind")
-        self._settle()
-        return self._post(owner, job).get()
+        self.settle()
+        answer = self._post(owner, job)
+        while True:
+            try:
+                return answer.get(timeout=late_s)
+            except Empty:
+                if late is not None:
+                    late()
 
     def all(self, jobs: Sequence[Job | None], late_s: float = -1.0, late: Job | None = None) -> None:
         """Have every owner do its job at the same time; blocks until the slowest is done.
@@ -83,7 +89,7 @@ class Team:
     def begin(self, jobs: Sequence[Job | None]) -> None:
         """The first half of `all`, without the caller's own job: returns at once."""
         *theirs, _ = jobs
-        self._settle()
+        self.settle()
         if self._gates and None not in theirs:
             self._march(jobs)
             return
@@ -101,6 +107,11 @@ class Team:
                     late()
         finally:
             self._core.leave()
+
+    def settle(self) -> None:
+        """After a call that was interrupted: wait for those that are still at it."""
+        if self._round.left:
+            self._round.wait()
 
     def look_for_stuck(self) -> None:
         """Before the end: threads that do not answer within `CLOSE_TIMEOUT_S` are not asked for anything more."""
@@ -124,11 +135,6 @@ class Team:
             for gate in self._gates:
                 os.close(gate)
         self._threads, self._gates, self.count = [], [], 1
-
-    def _settle(self) -> None:
-        """After a call that was interrupted: wait for those that are still at it."""
-        if self._round.left:
-            self._round.wait()
 
     def _post(self, owner: int, job: Callable[[], Any]) -> SimpleQueue[Outcome]:
         """Have a thread do something; where the outcome will be."""

@@ -58,6 +58,7 @@ class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
             process only, or one that is gone after a restart.
         hang_s: How long the hanging and slow modes take.
         episode_length: Steps until the episode is truncated.
+        wait_ms: How long every step waits, as one of a simulator elsewhere would.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
         once: str | None = None,
         hang_s: float = 3600.0,
         episode_length: int = 20,
+        wait_ms: float = 0.0,
     ) -> None:
         if mode not in get_args(FaultMode):
             raise ConfigError(f"FaultEnv: unknown mode {mode!r}. {nearest(mode, get_args(FaultMode))}")
@@ -78,7 +80,7 @@ class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
         self.action_space = spaces.Discrete(2)
         self._mode, self._at_step, self._at_episode, self._length = mode, at_step, at_episode, episode_length
         self._due_seed = None if env_index is None else episode_seed(run_seed, env_index, at_episode)
-        self._once, self._hang_s = once, hang_s
+        self._once, self._hang_s, self._wait_s = once, hang_s, wait_ms / 1e3
         self._episode, self._elapsed, self._armed = -1, 0, False
         self._hoard: list[bytearray] = []
         if mode == "raise_init" and self._first_time():
@@ -103,6 +105,8 @@ class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
         """Take a step, which may be the one that fails."""
         del action  # The reward does not depend on it.
         self._elapsed += 1
+        if self._wait_s:
+            time.sleep(self._wait_s)
         obs: NDArray[Any] = self._look()
         reward, truncated = 1.0, self._elapsed >= self._length
         if self._mode == "leak" and self._elapsed >= self._at_step:

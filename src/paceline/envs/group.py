@@ -19,6 +19,7 @@ from paceline.envs import block
 from paceline.envs.block import CHECKED_STEPS, ActionMap, EnvBlock, Finals, History, ObsMap, Watch, require_same_spaces
 from paceline.envs.extras import Readings
 from paceline.envs.make import Env, EnvMaker, describe
+from paceline.envs.one_core import roaming
 from paceline.envs.seeding import episode_seed
 from paceline.errors import EnvError
 from paceline.memory.lines import ENV, Line, Marks
@@ -173,7 +174,7 @@ class SingleEnvs:
     def _begin(self, i: int) -> tuple[Any, dict[str, Any]]:
         """Reset env i for the episode that `episode` names."""
         try:
-            obs, info = self.envs[i].reset(seed=self._episode_seed(i))
+            obs, info = roaming(self.envs[i].reset, seed=self._episode_seed(i))
         except Exception as error:
             raise EnvError(
                 f"{self._who(i)} raised in reset: {describe(error)}. To see it alone: {self._how(i)}."

@@ -72,23 +72,23 @@ def make_block(
         )
     first_env, n = first_group * group_size, groups * group_size
     common: dict[str, Any] = {"seed": seed, "first_env": first_env, "n": n, "episode": episode, "line": line}
-    threads = threads_for(recipe, spec, threads, n, seed=seed)
-    if threads == 1:
+    if threads == "auto":
+        threads = threads_for(n, 0.0 if n == 1 else wait_s(recipe, spec, seed=seed))
+    if min(threads, n) == 1:
         return SingleEnvs(recipe, spec, **common)
     return ThreadedEnvs(recipe, spec, threads=threads, place=place, **common)
 
 
-def threads_for(recipe: EnvRecipe, spec: EnvSpec, threads: EnvThreads, n: int, *, seed: int) -> int:
-    """How many of n single envs to step at once; `auto` tries one."""
-    if threads == "auto":
-        threads = MOST_THREADS if n > 1 and waits(recipe, spec, seed=seed) else 1
-    return min(threads, n)
+def threads_for(n: int, wait_s: float) -> int:
+    """How many of n single envs to step at once, whose steps mostly wait, and for so long; or for 0 do not."""
+    return min(MOST_THREADS, n) if wait_s else 1
 
 
-def waits(recipe: EnvRecipe, spec: EnvSpec, *, seed: int) -> bool:
-    """Whether a step of this env mostly waits: makes an env of its own and takes a few steps, for a second at most.
+def wait_s(recipe: EnvRecipe, spec: EnvSpec, *, seed: int) -> float:
+    """How long a step of this env waits, if that is most of it, otherwise 0.
 
-    An env that fails here says nothing: the run's own envs will, under their names.
+    Makes an env of its own and takes a few steps, for a second at most. An env that fails here says nothing: the run's
+    own envs will, under their names.
     """
     block = None
     try:
@@ -103,9 +103,10 @@ def waits(recipe: EnvRecipe, spec: EnvSpec, *, seed: int) -> bool:
         wall_s, cpu_s = perf_counter() - began, thread_time() - cpu_began
         # Time off the CPU is the env's own only if it gave the CPU up itself; otherwise somebody took it.
         gave_up = waits_so_far() - waits_began >= steps
-        return gave_up and cpu_s < WAITING * wall_s and wall_s - cpu_s > steps * SHORTEST_WAIT_S
+        waits = gave_up and cpu_s < WAITING * wall_s and wall_s - cpu_s > steps * SHORTEST_WAIT_S
+        return (wall_s - cpu_s) / steps if waits else 0.0
     except Exception:
-        return False
+        return 0.0
     finally:
         if block is not None:
             block.close()

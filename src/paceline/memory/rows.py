@@ -47,8 +47,9 @@ class Row:
             told={name: np.zeros(n, np.float32) for name in spec.told},
         )
 
-    def at(self, t: int, act: int) -> Row:
-        """Row t of many; row `act` of what row T does not have."""
+    def at(self, t: Any, act: Any = None) -> Row:
+        """Row t of many, and row `act` of what row T does not have; or the columns that an index names."""
+        act = t if act is None else act
         return Row(
             obs={name: leaf[t] for name, leaf in self.obs.items()},
             mask=None if self.mask is None else self.mask[t],
@@ -63,11 +64,16 @@ class Row:
             told={name: told[act] for name, told in self.told.items()},
         )
 
-    def show(self, other: Row) -> None:
-        """Take over what another row's envs show."""
+    def show(self, other: Row, at: Any = ...) -> None:
+        """Take over what another row's envs show; at some place, if this is more than a row of theirs."""
         for name, leaf in self.obs.items():
-            leaf[...] = other.obs[name]
+            leaf[at] = other.obs[name]
         if self.mask is not None and other.mask is not None:
-            self.mask[...] = other.mask
+            self.mask[at] = other.mask
         for name, extra in self.extras.items():
-            extra[...] = other.extras[name]
+            extra[at] = other.extras[name]
+
+    def tell(self, other: Row, at: Any) -> None:
+        """Take over, at some place, what came of the step of another row's envs."""
+        self.reward[at], self.terminated[at] = other.reward, other.terminated
+        self.truncated[at], self.valid[at] = other.truncated, other.valid

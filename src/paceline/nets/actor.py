@@ -6,7 +6,8 @@ product depend on how many rows it has: results must not depend on which groups 
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -27,6 +28,10 @@ class Actor(Protocol):
         """Leaves `[n, *leaf]` -> params `[n, P]`, value `[n]`."""
 
 
+Seat: TypeAlias = Callable[[Leaves], Floats]
+"""Leaves `[1, *leaf]` -> params `[1, P]`, overwritten by the next call."""
+
+
 @runtime_checkable
 class PatientActor(Actor, Protocol):
     """An actor whose values can wait: for many rows at once they cost much less, to the same bits."""
@@ -36,6 +41,9 @@ class PatientActor(Actor, Protocol):
 
     def values(self, obs: Leaves, value: Floats, /) -> None:
         """Leaves `[R, n, *leaf]` -> `value` `[R, n]`."""
+
+    def seat(self, at: int, /) -> Seat:
+        """Acts for row `at` of a group by itself, to the same bits; several seats may act at the same time."""
 
 
 def actor_for(
@@ -111,3 +119,7 @@ class _PatientNormalised(_Normalised):
 
     def values(self, obs: Leaves, value: Floats) -> None:
         self._patient.values(self._normaliser.apply(obs), value)
+
+    def seat(self, at: int) -> Seat:
+        act, scale = self._patient.seat(at), self._normaliser.applier(1)
+        return lambda obs: act(scale(obs))

@@ -29,17 +29,22 @@ class Tower:
         layers: Weights `[in, out]` and biases `[out]`; the last are those of the output.
         activate: The non-linearity between them, in place.
         shape: Of the rows, without their last axis; fewer along the first will do.
+        wanted: Which of the N rows, or which one: of the others only products are computed.
     """
 
     def __init__(
-        self, layers: Sequence[tuple[Floats, Floats]], activate: Callable[[Floats], object], shape: tuple[int, ...]
+        self,
+        layers: Sequence[tuple[Floats, Floats]],
+        activate: Callable[[Floats], object],
+        shape: tuple[int, ...],
+        wanted: slice | int = slice(None),
     ) -> None:
-        self._layers, self._activate = layers, activate
+        self._layers, self._activate, self._wanted = layers, activate, wanted
         self._rooms = [np.empty((*shape, weight.shape[1]), np.float32) for weight, _ in layers]
         self._view(shape[0])
 
     def __call__(self, rows: Floats) -> Floats:
-        """The outputs of all rows, `[N, out]`."""
+        """The outputs of the rows that are wanted, `[N, out]`; of a single one `[out]`."""
         if len(rows) != self._length:
             self._view(len(rows))
         # Between two steps of the envs every call costs twice what it does in a loop of its own: few, and plain ones.
@@ -57,7 +62,7 @@ class Tower:
         self._length = length
         stacks = [room[:length] for room in self._rooms]
         *self._hidden, self._output = [
-            (weight, bias, stack, stack.reshape(-1, stack.shape[-1]))
+            (weight, bias, stack, stack.reshape(-1, stack.shape[-1])[self._wanted])
             for (weight, bias), stack in zip(self._layers, stacks, strict=True)
         ]
 
@@ -92,7 +97,7 @@ class MLPActor:
         self._shape, self._leaves, self._log_std = shape, leaves, log_std
         self._seen = *shape, sum(leaf.features for leaf in leaves)
         self._encode = NumpyEncoder(leaves)
-        self._policy = Tower(policy, activate, shape)
+        self._policy, self._policy_layers = Tower(policy, activate, shape), policy
         self._params = np.empty((groups * group_size, 2 * outputs), np.float32)  # where there are deviations
         self._value_layers, self._activate = value, activate
         self._reserve(1)
@@ -110,6 +115,23 @@ class MLPActor:
         """Write the values `[R, n]` of leaves `[R, n, *leaf]`."""
         flat = {leaf.name: obs[leaf.name].reshape(value.size, *leaf.shape) for leaf in self._leaves}
         value[...] = self._rated(self._encode(flat), len(value))
+
+    def seat(self, at: int) -> Callable[[Leaves], Floats]:
+        """Leaves `[1, *leaf]` -> params `[1, P]`, for row `at` of a group by itself and to the same bits.
+
+        Products are those of a whole group, of whose rows one counts: their last bits depend on how many rows there
+        are, and not on what the others hold. A seat has memory of its own: seats may act at the same time.
+        """
+        group = np.zeros(self._seen[1:], np.float32)
+        encode, own, log_std = NumpyEncoder(self._leaves), group[at : at + 1], self._log_std
+        decide = Tower(self._policy_layers, self._activate, group.shape[:1], at)
+
+        def act(obs: Leaves) -> Floats:
+            own[...] = encode(obs)
+            params = decide(group)
+            return (params if log_std is None else np.concatenate([params, log_std])).reshape(1, -1)
+
+        return act
 
     def _decided(self, seen: Floats) -> Floats:
         """Distribution parameters of `[n, features]`."""

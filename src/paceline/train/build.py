@@ -51,14 +51,8 @@ from paceline.train.dqn_program import DQNProgram, dqn_parts, dqn_program
 from paceline.train.evaluate import Predictor
 from paceline.train.league import League, LeagueLearner, bare_game, league_recipe
 from paceline.train.orders import Orders
-from paceline.train.program import (
-    WorkerProgram,
-    acting_head,
-    env_recipe,
-    policy_recipe,
-    restarts_for,
-    shaper_recipe,
-)
+from paceline.train.program import WorkerProgram
+from paceline.train.recipes import acting_head, env_recipe, policy_recipe, restarts_for, shaper_recipe
 from paceline.train.rollouts import Rollouts
 from paceline.train.training import Training
 from paceline.train.workers import AnyProgram, central_for, lay_out, learner_device, room_on_cluster, start_workers
@@ -116,7 +110,8 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
             cluster = undo.enter_context(closing(room_on_cluster(config, base.shape.groups)))
         layout = lay_out(config, replace(base, central=None), size_of(policy), cluster)
         layout = replace(layout, inference="local" if base.central is None else "central")
-        program = _program(config, replace(base, env_threads=layout.env_threads), training, layout)
+        base = replace(base, env_threads=layout.env_threads, env_wait_s=layout.env_wait_s)
+        program = _program(config, base, training, layout)
         arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
         undo.callback(arena.close)
         weights = program.weights(arena)

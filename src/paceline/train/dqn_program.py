@@ -40,7 +40,8 @@ from paceline.runtime.protocol import Runtime, Share, shares
 from paceline.train.config import TrainConfig
 from paceline.train.intake import Intake
 from paceline.train.pacing import BatchPace, Limiter
-from paceline.train.program import Arrays, WorkerProgram, restarts_for
+from paceline.train.program import Arrays, WorkerProgram
+from paceline.train.recipes import restarts_for
 from paceline.train.replay_batches import ReplayBatches
 from paceline.train.replay_stream import ORDERS, ReplayStream
 

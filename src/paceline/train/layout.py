@@ -95,6 +95,13 @@ class Layout:
     measured: dict[str, float] | None = None
     predicted_rollout_s: dict[int, float] | None = None
 
+    @property
+    def env_wait_s(self) -> float:
+        """How long a step of an env waits; 0 where nothing was measured."""
+        if self.measured is None:
+            return 0.0
+        return max(0.0, self.measured["env_s"] - self.measured["env_cpu_s"]) / self.group_size
+
     def json(self) -> dict[str, Any]:
         """Plain values for a file."""
         return asdict(self)

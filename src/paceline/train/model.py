@@ -17,7 +17,7 @@ from paceline.train import checkpoint
 from paceline.train.checkpoint import Arrays, Snapshot
 from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluator, Predictor
-from paceline.train.program import acting_head, env_recipe, identity, policy_recipe
+from paceline.train.recipes import acting_head, env_recipe, identity, policy_recipe
 
 OF_A_RUN = (
     "output_dir",

@@ -29,7 +29,7 @@ from paceline.spec import PLAIN
 from paceline.train import checkpoint, model
 from paceline.train.checkpoint import Snapshot
 from paceline.train.config import TrainConfig
-from paceline.train.program import policy_recipe
+from paceline.train.recipes import policy_recipe
 
 ROWS = 64
 """Boards of one forward: an actor is made for a fixed number. Fewer are padded, more come one after another."""

@@ -17,12 +17,14 @@ from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
 from paceline.algos.settings import AnySettings, Settings
 from paceline.collect.finite import FiniteEnvs, FiniteRollouts, OnNan
+from paceline.collect.own_pace import OwnPace, pays
 from paceline.collect.remote import AnyCollector, Asking, InterleavedCollectors, connect
 from paceline.collect.rollout import RolloutCollector
 from paceline.collect.times import CollectTimes
+from paceline.envs.apart import EnvsApart
 from paceline.envs.block import EnvBlock, History
 from paceline.envs.make import EnvRecipe
-from paceline.envs.make_block import EnvThreads, make_block, threads_for
+from paceline.envs.make_block import EnvThreads, make_block, threads_for, wait_s
 from paceline.envs.shaping import ShapedEnvs, ShaperRecipe
 from paceline.memory.lines import heartbeat_field
 from paceline.memory.pool import OpponentPool
@@ -31,20 +33,17 @@ from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
-from paceline.nets.actor import Actor, actor_for
+from paceline.nets.actor import Actor, PatientActor, actor_for
 from paceline.nets.flat import bind
 from paceline.nets.mlp import Activation
 from paceline.nets.normalise import ObsNormaliser, normalised_leaves
 from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
-from paceline.ops.exploring import EpsilonGreedy
 from paceline.ops.surrogate import TERMS
-from paceline.runtime.protocol import Runtime, Share
+from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec, Leaf
 from paceline.train.central import Central
-from paceline.train.config import TrainConfig
 from paceline.train.league import LeagueRecipe
-from paceline.train.restarts import Restarts
 
 LEARNING, ACTING = "learning/", "acting/"
 """In a pipeline: the batch that is learned from, and the weights that are acted with, beside the originals."""
@@ -126,6 +125,8 @@ class WorkerProgram:
     compiled_rows: int | None = None
     """Rows of the largest shard, where gradients are compiled."""
     env_threads: EnvThreads = 1
+    env_wait_s: float = 0.0
+    """How long a step of an env waits, where the driver knows; with `auto` threads each worker tries an env."""
     league: LeagueRecipe | None = None
     """Where the env is a game of two: who else plays."""
     shaper: ShaperRecipe | None = None
@@ -252,10 +253,10 @@ class WorkerProgram:
         bind(policy, torch.from_numpy(acting("weights")))
         normaliser = self.obs_normaliser(acting, attach=True)
 
-        turns, threads = self._turns(share)
+        n = share.groups * self.shape.group_size
+        threads, waits_s = self._threads(n)
 
-        def collector(own: Share, actor: Actor) -> RolloutCollector:
-            envs = self.block(arena, own, threads)
+        def collector(own: Share, actor: Actor, envs: EnvBlock, own_pace: OwnPace | None = None) -> RolloutCollector:
             look = {"first_group": own.first_group, "groups": own.groups, "seed": self.seed}
             return RolloutCollector(
                 envs,
@@ -268,26 +269,65 @@ class WorkerProgram:
                 groups=own.groups,
                 heartbeat=arena["heartbeat"][own.worker],
                 finite=FiniteRollouts(slots, episode=envs.episode, **look) if self.on_nan == "raise" else None,
+                own_pace=own_pace,
             )
 
-        if self.central is None:
-            own = [collector(each, self.actor(policy, each.groups, normaliser)) for each in turns]
-            return own[0] if len(own) == 1 else InterleavedCollectors(own)
-        lanes = self.central.lanes(share)
-        actors = [self.central.actor(arena, self.shape, lane) for lane in lanes]
-        owned = [replace(share, first_group=lane.first_group, groups=lane.groups) for lane in lanes]
-        return InterleavedCollectors([collector(*each) for each in zip(owned, actors, strict=True)], actors)
+        if self.central is not None:
+            lanes = self.central.lanes(share)
+            actors = [self.central.actor(arena, self.shape, lane) for lane in lanes]
+            owned = [replace(share, first_group=lane.first_group, groups=lane.groups) for lane in lanes]
+            asking = zip(owned, actors, strict=True)
+            return InterleavedCollectors(
+                [collector(*each, self.block(arena, each[0], threads)) for each in asking], actors
+            )
+        actor = self.actor(policy, share.groups, normaliser)
+        own_pace = self._own_pace(arena, share, actor, waits_s) if threads == n > 1 else None
+        if own_pace is not None:
+            return collector(share, actor, own_pace.envs, own_pace)
+        turns = [
+            collector(own, self.actor(policy, own.groups, normaliser), self.block(arena, own, threads))
+            for own in self._turns(share, threads)
+        ]
+        return turns[0] if len(turns) == 1 else InterleavedCollectors(turns)
 
-    def _turns(self, share: Share) -> tuple[list[Share], EnvThreads]:
-        """Parts of a share that take turns, and their threads: where all envs wait at once, some act meanwhile."""
-        if self.league is not None or self.env.use_native(self.shape.group_size):
-            return [share], self.env_threads
+    @property
+    def _single(self) -> bool:
+        """Whether the envs are single ones, neither games nor native vector envs."""
+        return self.league is None and not self.env.use_native(self.shape.group_size)
+
+    def _threads(self, n: int) -> tuple[int, float]:
+        """Env threads of a worker that has n envs, and how long a step of theirs waits; 0 where that is not known."""
+        if self.env_threads != "auto":
+            return min(self.env_threads, n), self.env_wait_s
+        waits = wait_s(self.env, self.shape.spec, seed=self.seed) if n > 1 and self._single else 0.0
+        return threads_for(n, waits), waits
+
+    def _turns(self, share: Share, threads: int) -> list[Share]:
+        """Parts of a share that take turns: where all envs wait at once, some act meanwhile."""
         n = share.groups * self.shape.group_size
-        threads = threads_for(self.env, self.shape.spec, self.env_threads, n, seed=self.seed)
         # Parts of two or more: a single env is stepped by the worker itself, which the others would wait for.
-        count = min(TURNS, share.groups, n // 2) if threads == n > 1 else 1
+        count = min(TURNS, share.groups, n // 2) if threads == n > 1 and self._single else 1
         cuts = [share.first_group + share.groups * part // count for part in range(count + 1)]
-        return [replace(share, first_group=a, groups=b - a) for a, b in itertools.pairwise(cuts)], threads
+        return [replace(share, first_group=a, groups=b - a) for a, b in itertools.pairwise(cuts)]
+
+    def _own_pace(self, arena: Arena, share: Share, actor: Actor, waits_s: float) -> OwnPace | None:
+        """A worker's envs, each at its own pace; None where that does not pay, or something looks at all of them."""
+        n, spec = share.groups * self.shape.group_size, self.shape.spec
+        alone = self._single and self.shaper is None and self.on_nan == "raise"
+        if not alone or not isinstance(actor, PatientActor) or not pays(actor, spec, n, waits_s):
+            return None
+        line, episode = arena["heartbeat"][share.worker], arena["episode"]
+        envs = EnvsApart(
+            self.env,
+            spec,
+            seed=self.seed,
+            first_env=share.first_group * self.shape.group_size,
+            n=n,
+            episode=episode[self.shape.columns(share.first_group, share.groups)],
+            line=line,
+            place=share.worker,
+        )
+        return OwnPace(envs, actor, head_for(spec.action), self.shape, line)
 
     def block(self, arena: Arena, share: Share, threads: EnvThreads | None = None) -> EnvBlock:
         """The envs of some groups; with so many threads, where that is known."""
@@ -321,57 +361,3 @@ def _nothing() -> None:
 
 def _named(arena: Arena, prefix: str, name: str) -> NDArray[Any]:
     return arena[prefix + name]
-
-
-def env_recipe(config: TrainConfig) -> EnvRecipe:
-    """How a config's env is made."""
-    env = config.env
-    return EnvRecipe(
-        source=env.env,
-        kwargs=env.env_kwargs,
-        wrappers=env.wrappers,
-        frame_stack=env.frame_stack,
-        native_vector=env.native_vector,
-    )
-
-
-def shaper_recipe(config: TrainConfig) -> ShaperRecipe | None:
-    """How a config's shaper of rewards is made, if it has one."""
-    env = config.env
-    return None if env.shaper is None else ShaperRecipe(source=env.shaper, kwargs=env.shaper_kwargs)
-
-
-def restarts_for(config: TrainConfig, runtime: Runtime) -> Restarts:
-    """What a config says about workers that are lost."""
-    return Restarts(runtime, config.parallel.recovery, config.parallel.max_restarts)
-
-
-def policy_recipe(config: TrainConfig) -> PolicyRecipe:
-    """How a config's network is made."""
-    policy = config.policy
-    return PolicyRecipe(
-        policy=policy.policy, hidden_sizes=policy.hidden_sizes, activation=policy.activation, seed=config.run.seed
-    )
-
-
-def acting_head(config: TrainConfig, spec: EnvSpec) -> EpsilonGreedy | None:
-    """What a config's network says, where it is values of actions: a sample is then what exploring came to at last."""
-    if isinstance(config.training, DQNConfig) and spec.action.nvec:
-        return EpsilonGreedy(spec.action.nvec[0], config.training.epsilon_end)
-    return None
-
-
-def identity(config: TrainConfig, spec: EnvSpec, weights: int) -> dict[str, Any]:
-    """What a snapshot must agree on for its weights to be of use here."""
-    action = spec.action
-    policy = config.policy.policy
-    return {
-        "algo": config.run.algo,
-        "obs": [[leaf.name, list(leaf.shape), str(leaf.dtype)] for leaf in spec.obs],
-        "action": [action.kind, list(action.shape), list(action.nvec)],
-        "policy": policy if isinstance(policy, str) else policy.__qualname__,
-        "hidden_sizes": list(config.policy.hidden_sizes),
-        "activation": config.policy.activation,
-        "weights": weights,
-        "normalize_obs": config.env.normalize_obs,
-    }

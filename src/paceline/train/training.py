@@ -22,7 +22,8 @@ from paceline.train.checkpoint import Arrays, Snapshot
 from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.layout import Layout
-from paceline.train.program import WorkerProgram, identity
+from paceline.train.program import WorkerProgram
+from paceline.train.recipes import identity
 
 
 @dataclass(slots=True)

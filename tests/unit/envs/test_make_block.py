@@ -13,7 +13,7 @@ from tests.unit.envs.toys import WALK, SpaceEnv, blank_row
 from paceline.envs import make_block as module
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import EnvRecipe
-from paceline.envs.make_block import EnvThreads, make_block, waits
+from paceline.envs.make_block import EnvThreads, make_block, wait_s
 from paceline.envs.native import VectorEnvs
 from paceline.envs.seeding import episode_seed
 from paceline.envs.threaded import ThreadedEnvs
@@ -57,7 +57,7 @@ def test_make_block_numbers_envs_by_group() -> None:
 def test_make_block_threads_as_asked_or_as_envs_wait(
     threads: EnvThreads, waiting: bool, kind: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "waits", lambda *args, **kwargs: waiting)
+    monkeypatch.setattr(module, "wait_s", lambda *args, **kwargs: 0.01 * waiting)
     recipe = EnvRecipe(source=SpaceEnv)
     args: dict[str, Any] = {"seed": 0, "first_group": 0, "group_size": 1, "threads": threads}
     block = make_block(recipe, recipe.probe(), groups=3, episode=np.zeros(3, np.int64), **args)
@@ -120,7 +120,7 @@ class Fails(Sleeps):
 )
 def test_waiting_is_told_from_computing(source: Callable[[], gym.Env[Any, Any]], expected: bool) -> None:
     recipe = EnvRecipe(source=source)
-    assert waits(recipe, recipe.probe(), seed=3) is expected
+    assert (wait_s(recipe, recipe.probe(), seed=3) > 0) is expected
 
 
 def test_the_trial_uses_an_env_and_a_seed_of_its_own() -> None:

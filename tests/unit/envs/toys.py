@@ -151,6 +151,7 @@ def blank_row(spec: EnvSpec, n: int) -> Row:
         valid=np.zeros(n, np.bool_),
         log_prob=np.zeros(n, np.float32),
         value=np.zeros(n, np.float32),
+        extras={name: np.full((n, *extra.shape), 77, extra.dtype) for name, extra in spec.extras.items()},
     )
 
 

@@ -146,3 +146,30 @@ def test_a_patient_actor_says_the_same_bit_by_bit(normalised: bool) -> None:
 
 def test_a_network_of_ones_own_is_asked_for_all_at_once() -> None:
     assert not isinstance(actor_for(build_policy(Torch, VECTOR), VECTOR, 2, 2, ObsNormaliser(VECTOR)), PatientActor)
+
+
+TWO = spaces.Dict({"card": spaces.Discrete(5), "speed": spaces.Box(-1, 1, (3,))})
+
+
+@pytest.mark.parametrize("group_size", [1, 2, 3, 4, 7, 16, 17])
+@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("actions", [spaces.Discrete(3), spaces.Box(-1, 1, (2,))], ids=["categories", "numbers"])
+@pytest.mark.parametrize("observed", [spaces.Box(-9, 9, (4,)), spaces.Box(-9, 9, (33,)), TWO], ids=["4", "33", "two"])
+def test_a_seat_acts_for_one_env_to_the_bits_of_its_group(
+    observed: Any, actions: Any, normalised: bool, group_size: int
+) -> None:
+    spec = EnvSpec.of(observed, actions)
+    normaliser = ObsNormaliser(spec) if normalised else None
+    for activation in ("tanh", "relu"):
+        policy = build_policy("mlp", spec, hidden_sizes=(64, 5), activation=activation, seed=1)
+        actor = actor_for(policy, spec, 3, group_size, normaliser)
+        assert isinstance(actor, PatientActor)
+        obs = draw(spec, 3 * group_size)
+        if normaliser is not None:
+            normaliser.update({name: leaf[None] for name, leaf in obs.items()})
+        expected = actor.act(obs).copy()
+        seats = [actor.seat(at) for at in range(group_size)]
+        for turn in (0, 1):  # what a seat, or the others, saw before leaves no trace
+            for i in np.random.default_rng(turn).permutation(len(expected)):
+                found = seats[i % group_size]({name: leaf[i : i + 1] for name, leaf in obs.items()})
+                assert found.tobytes() == expected[i : i + 1].tobytes()

@@ -11,15 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paceline.collect.rollout import RolloutCollector
+from paceline.envs.apart import EnvsApart
 from paceline.envs.busy import Busy
+from paceline.memory.shared import Arena
 from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
 from paceline.nets.flat import size_of
 from paceline.runtime import threads
+from paceline.runtime.protocol import Share
 from paceline.train import layout as layouts
 from paceline.train.build import build
 from paceline.train.config import TrainConfig
 from paceline.train.layout import Cost, Layout, candidates, choose, predict
-from paceline.train.program import WorkerProgram, env_recipe, policy_recipe
+from paceline.train.program import WorkerProgram
+from paceline.train.recipes import env_recipe, policy_recipe
 
 COMMON: dict[str, Any] = {
     "groups": 8,
@@ -173,6 +179,44 @@ def test_measuring_tells_work_from_waiting(monkeypatch: pytest.MonkeyPatch) -> N
         assert 0 < cost.inference_s < 0.5
         assert 0 <= cost.inference_more_s <= cost.inference_s
         assert (cost.threaded_s is not None) is waits, "threads are tried where envs wait"
+
+
+def own_pace(made: WorkerProgram, weights: int) -> bool:
+    """Whether the envs of a worker that has all of them go at their own pace."""
+    arena = Arena.create(made.fields(weights, 1))
+    collector = made.collector(arena, Share(0, 0, made.shape.groups), [Slots(arena, made.shape)], arena.__getitem__)
+    try:
+        return isinstance(collector, RolloutCollector) and isinstance(collector._envs, EnvsApart)
+    finally:
+        collector.close()
+        arena.close()
+
+
+def test_envs_go_at_their_own_pace_where_they_wait_long_and_nothing_looks_at_all_of_them() -> None:
+    plain, weights = program(env="CartPole-v1", env_threads=16)
+    waiting = replace(plain, env_wait_s=1.0)
+    assert own_pace(waiting, weights)
+    assert not own_pace(plain, weights), "nobody knows how long they wait"
+    assert not own_pace(replace(waiting, env_wait_s=1e-4), weights), "too short for 16 threads to do their work in"
+    assert not own_pace(replace(waiting, env_threads=15), weights)
+    assert not own_pace(replace(waiting, on_nan="warn"), weights)
+
+
+@pytest.mark.alone
+def test_each_worker_finds_out_how_long_its_envs_wait() -> None:
+    made, weights = program(env="paceline/Busy-v0", env_kwargs={"cpu_ms": 0.0, "sleep_ms": 8.0})
+    assert made.env_threads == "auto"
+    assert own_pace(made, weights)
+
+
+def test_workers_are_told_what_the_driver_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = chosen(TOGETHER, monkeypatch, cores=2)
+    assert layout.env_wait_s == pytest.approx((4e-3 - 1e-5) / 4)
+    assert replace(layout, measured=None).env_wait_s == 0.0
+    monkeypatch.setattr("paceline.train.build.lay_out", lambda *_: replace(layout, num_workers=0, runtime="inline"))
+    made = build(TrainConfig.from_flat(env="CartPole-v1", n_envs=8, n_steps=8))
+    assert made.program.env_wait_s == layout.env_wait_s
+    made.close()
 
 
 def test_measuring_leaves_the_program_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from paceline.ops.distributions import ActionHead, head_for
 from paceline.spec import PLAIN
 from paceline.train import checkpoint, model
 from paceline.train.config import TrainConfig
-from paceline.train.program import policy_recipe
+from paceline.train.recipes import policy_recipe
 
 STEPS = (30, 50, 100)
 AT_ONCE = 100

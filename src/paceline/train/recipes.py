@@ -1,0 +1,69 @@
+"""What a config says about envs, networks and recovery, as the recipes that workers are handed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.algos.dqn_settings import DQNConfig
+from paceline.envs.make import EnvRecipe
+from paceline.envs.shaping import ShaperRecipe
+from paceline.ops.exploring import EpsilonGreedy
+from paceline.runtime.protocol import Runtime
+from paceline.spec import EnvSpec
+from paceline.train.config import TrainConfig
+from paceline.train.program import PolicyRecipe
+from paceline.train.restarts import Restarts
+
+
+def env_recipe(config: TrainConfig) -> EnvRecipe:
+    """How a config's env is made."""
+    env = config.env
+    return EnvRecipe(
+        source=env.env,
+        kwargs=env.env_kwargs,
+        wrappers=env.wrappers,
+        frame_stack=env.frame_stack,
+        native_vector=env.native_vector,
+    )
+
+
+def shaper_recipe(config: TrainConfig) -> ShaperRecipe | None:
+    """How a config's shaper of rewards is made, if it has one."""
+    env = config.env
+    return None if env.shaper is None else ShaperRecipe(source=env.shaper, kwargs=env.shaper_kwargs)
+
+
+def restarts_for(config: TrainConfig, runtime: Runtime) -> Restarts:
+    """What a config says about workers that are lost."""
+    return Restarts(runtime, config.parallel.recovery, config.parallel.max_restarts)
+
+
+def policy_recipe(config: TrainConfig) -> PolicyRecipe:
+    """How a config's network is made."""
+    policy = config.policy
+    return PolicyRecipe(
+        policy=policy.policy, hidden_sizes=policy.hidden_sizes, activation=policy.activation, seed=config.run.seed
+    )
+
+
+def acting_head(config: TrainConfig, spec: EnvSpec) -> EpsilonGreedy | None:
+    """What a config's network says, where it is values of actions: a sample is then what exploring came to at last."""
+    if isinstance(config.training, DQNConfig) and spec.action.nvec:
+        return EpsilonGreedy(spec.action.nvec[0], config.training.epsilon_end)
+    return None
+
+
+def identity(config: TrainConfig, spec: EnvSpec, weights: int) -> dict[str, Any]:
+    """What a snapshot must agree on for its weights to be of use here."""
+    action = spec.action
+    policy = config.policy.policy
+    return {
+        "algo": config.run.algo,
+        "obs": [[leaf.name, list(leaf.shape), str(leaf.dtype)] for leaf in spec.obs],
+        "action": [action.kind, list(action.shape), list(action.nvec)],
+        "policy": policy if isinstance(policy, str) else policy.__qualname__,
+        "hidden_sizes": list(config.policy.hidden_sizes),
+        "activation": config.policy.activation,
+        "weights": weights,
+        "normalize_obs": config.env.normalize_obs,
+    }
