@@ -26,7 +26,7 @@ from paceline.spec import EnvSpec
 
 Floats = NDArray[np.float32]
 
-STEP_S = 3e-5
+STEP_S = 2e-5
 """What a thread does around an env's step, without acting (docs/adr/0011-threads-for-waiting-envs.md)."""
 COLD = 4
 """How many times as long acting takes when a core comes from something else."""
@@ -42,11 +42,14 @@ def pays(actor: PatientActor, spec: EnvSpec, n: int, wait_s: float) -> bool:
     if n * STEP_S >= wait_s:
         return False
     seat, obs = actor.seat(0), {leaf.name: np.zeros((1, *leaf.shape), leaf.dtype) for leaf in spec.obs}
-    seat(obs)
-    began = perf_counter()
+    times = []
     for _ in range(TRIED):
+        began = perf_counter()
         seat(obs)
-    return n * (STEP_S + COLD * (perf_counter() - began) / TRIED) < wait_s
+        times.append(perf_counter() - began)
+    return (
+        n * (STEP_S + COLD * min(times)) < wait_s
+    )  # others on the machine make it take longer, nobody makes it shorter
 
 
 class OwnPace:
