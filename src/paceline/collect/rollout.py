@@ -172,16 +172,12 @@ class RolloutCollector:
         """Go on from what the envs show, draw the noise, forget old finals."""
         rows, finals = self._sets[into]
         rows[0].show(self._between)
+        if self._patient is not None:
+            self._patient.begin()
         for final in finals:
             final.count[0] = 0
-        noise.draw(
-            self._head,
-            self._noise,
-            seed=self._seed,
-            first_group=self._first_group,
-            group_size=self._size,
-            step=step,
-        )
+        own = {"seed": self._seed, "first_group": self._first_group, "group_size": self._size}
+        noise.draw(self._head, self._noise, **own, step=step)
 
     def _settle(self, own: Row, finals: Sequence[FinalSlot]) -> None:
         """All that nobody needs before the rollout is complete: log-probabilities, and values that are missing."""

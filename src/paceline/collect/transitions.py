@@ -248,6 +248,7 @@ class TransitionCollector:
 
 
 def _without_values(actor: PatientActor, obs: Leaves, /) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    actor.begin()  # weights may be new in any row
     return actor.act(obs), _NO_VALUES
 
 

@@ -36,6 +36,9 @@ Seat: TypeAlias = Callable[[Leaves], Floats]
 class PatientActor(Actor, Protocol):
     """An actor whose values can wait: for many rows at once they cost much less, to the same bits."""
 
+    def begin(self) -> None:
+        """Take over the newest weights; `act` and `values` need not, until it is called again."""
+
     def act(self, obs: Leaves, /) -> Floats:
         """Leaves `[n, *leaf]` -> params `[n, P]` alone."""
 
@@ -113,6 +116,9 @@ class _PatientNormalised(_Normalised):
     def __init__(self, actor: PatientActor, normaliser: ObsNormaliser, n: int) -> None:
         super().__init__(actor, normaliser, n)
         self._patient, self._normaliser = actor, normaliser
+
+    def begin(self) -> None:
+        self._patient.begin()
 
     def act(self, obs: Leaves) -> Floats:
         return self._patient.act(self._scale(obs))

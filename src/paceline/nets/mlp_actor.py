@@ -23,28 +23,32 @@ Floats = NDArray[np.float32]
 
 
 class Tower:
-    """Hidden layers and an output, on rows `[..., G, in]`. What it returns is overwritten by the next call.
+    """Hidden layers and an output, on rows `[..., groups, G, in]`. What it returns is overwritten by the next call.
 
     Args:
         layers: Weights `[in, out]` and biases `[out]`; the last are those of the output.
         activate: The non-linearity between them, in place.
-        shape: Of the rows, without their last axis; fewer along the first will do.
-        wanted: Which of the N rows, or which one: of the others only products are computed.
+        shape: Of the rows, without their last axis; where it has three, fewer along the first will do.
     """
 
     def __init__(
-        self,
-        layers: Sequence[tuple[Floats, Floats]],
-        activate: Callable[[Floats], object],
-        shape: tuple[int, ...],
-        wanted: slice | int = slice(None),
+        self, layers: Sequence[tuple[Floats, Floats]], activate: Callable[[Floats], object], shape: tuple[int, ...]
     ) -> None:
-        self._layers, self._activate, self._wanted = layers, activate, wanted
-        self._rooms = [np.empty((*shape, weight.shape[1]), np.float32) for weight, _ in layers]
+        self._layers, self._activate = layers, activate
+        *lead, groups, size = shape
+        self._rooms = [np.empty((*lead, groups, size, weight.shape[1]), np.float32) for weight, _ in layers]
+        # A bias for every row: to add one bias to many rows is a loop over rows, and costs more than the sum itself.
+        self._biases = [np.empty((groups * size, weight.shape[1]), np.float32) for weight, _ in layers]
+        self.begin()
         self._view(shape[0])
 
+    def begin(self) -> None:
+        """Take over the biases. Weights are read where they are, in every call."""
+        for (_, bias), wide in zip(self._layers, self._biases, strict=True):
+            wide[...] = bias
+
     def __call__(self, rows: Floats) -> Floats:
-        """The outputs of the rows that are wanted, `[N, out]`; of a single one `[out]`."""
+        """The outputs of all rows, `[N, out]`."""
         if len(rows) != self._length:
             self._view(len(rows))
         # Between two steps of the envs every call costs twice what it does in a loop of its own: few, and plain ones.
@@ -55,15 +59,17 @@ class Tower:
             rows = stack
         weight, bias, stack, flat = self._output
         np.matmul(rows, weight, stack)
-        return np.add(flat, bias, flat)
+        np.add(flat, bias, flat)
+        return self._outputs
 
     def _view(self, length: int) -> None:
-        """Work on so many along the first axis: products see groups, what is done to each number sees rows."""
+        """Work on so many along the first axis: products see groups, what is done to each number sees long rows."""
         self._length = length
         stacks = [room[:length] for room in self._rooms]
+        self._outputs = stacks[-1].reshape(-1, stacks[-1].shape[-1])
         *self._hidden, self._output = [
-            (weight, bias, stack, stack.reshape(-1, stack.shape[-1])[self._wanted])
-            for (weight, bias), stack in zip(self._layers, stacks, strict=True)
+            (weight, wide.reshape(-1), stack, stack.reshape(*stack.shape[:-3], -1))
+            for (weight, _), wide, stack in zip(self._layers, self._biases, stacks, strict=True)
         ]
 
 
@@ -104,15 +110,21 @@ class MLPActor:
 
     def __call__(self, obs: Leaves) -> tuple[Floats, Floats]:
         """Distribution parameters `[n, P]` and values `[n]`."""
+        self.begin()
         seen = self._encode(obs)
         return self._decided(seen), self._rated(seen, 1)[0]
 
+    def begin(self) -> None:
+        """Weights stand from now on: until it is called again, `act` and `values` need not look for new ones."""
+        self._policy.begin()
+        self._value.begin()
+
     def act(self, obs: Leaves) -> Floats:
-        """Distribution parameters `[n, P]` alone."""
+        """Distribution parameters `[n, P]` alone, after `begin`."""
         return self._decided(self._encode(obs))
 
     def values(self, obs: Leaves, value: Floats) -> None:
-        """Write the values `[R, n]` of leaves `[R, n, *leaf]`."""
+        """Write the values `[R, n]` of leaves `[R, n, *leaf]`, after `begin`."""
         flat = {leaf.name: obs[leaf.name].reshape(value.size, *leaf.shape) for leaf in self._leaves}
         value[...] = self._rated(self._encode(flat), len(value))
 
@@ -122,13 +134,23 @@ class MLPActor:
         Products are those of a whole group, of whose rows one counts: their last bits depend on how many rows there
         are, and not on what the others hold. A seat has memory of its own: seats may act at the same time.
         """
-        group = np.zeros(self._seen[1:], np.float32)
-        encode, own, log_std = NumpyEncoder(self._leaves), group[at : at + 1], self._log_std
-        decide = Tower(self._policy_layers, self._activate, group.shape[:1], at)
+        group, log_std, activate = np.zeros(self._seen[1:], np.float32), self._log_std, self._activate
+        encode, own = NumpyEncoder(self._leaves), group[at : at + 1]
+        rooms = [np.empty((len(group), weight.shape[1]), np.float32) for weight, _ in self._policy_layers]
+        pairs = zip(self._policy_layers, rooms, strict=True)
+        *hidden, output = [(weight, bias, room, room[at]) for (weight, bias), room in pairs]
 
         def act(obs: Leaves) -> Floats:
             own[...] = encode(obs)
-            params = decide(group)
+            rows = group
+            for weight, bias, room, mine in hidden:
+                np.matmul(rows, weight, room)
+                np.add(mine, bias, mine)
+                activate(mine)
+                rows = room
+            weight, bias, room, mine = output
+            np.matmul(rows, weight, room)
+            params = np.add(mine, bias, mine)
             return (params if log_std is None else np.concatenate([params, log_std])).reshape(1, -1)
 
         return act

@@ -173,3 +173,23 @@ def test_a_seat_acts_for_one_env_to_the_bits_of_its_group(
             for i in np.random.default_rng(turn).permutation(len(expected)):
                 found = seats[i % group_size]({name: leaf[i : i + 1] for name, leaf in obs.items()})
                 assert found.tobytes() == expected[i : i + 1].tobytes()
+
+
+def test_new_weights_count_from_the_next_beginning_on_and_in_calls_at_once() -> None:
+    policy = build_policy("mlp", VECTOR, seed=1)
+    actor, fresh = (actor_for(policy, VECTOR, 2, 3) for _ in range(2))
+    assert isinstance(actor, PatientActor)
+    assert isinstance(fresh, PatientActor)
+    obs, value, new_value = draw(VECTOR, 6), np.empty((1, 6), np.float32), np.empty((1, 6), np.float32)
+    for weights in policy.parameters():
+        weights.data.add_(0.1)
+    newest = actor_for(policy, VECTOR, 2, 3)
+    params, values = newest(obs)
+    assert fresh(obs)[0].tobytes() == params.tobytes()
+    assert fresh(obs)[1].tobytes() == values.tobytes()
+    actor.begin()
+    actor.values({name: leaf[None] for name, leaf in obs.items()}, value)
+    assert isinstance(newest, PatientActor)
+    newest.values({name: leaf[None] for name, leaf in obs.items()}, new_value)
+    assert actor.act(obs).tobytes() == params.tobytes()
+    assert value.tobytes() == new_value.tobytes()
