@@ -46,6 +46,7 @@ COMMON = (
 )  # fmt: skip
 MODES: dict[str, tuple[str, ...]] = {
     "ppo": ("ppo", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
+    "own pace": ("ppo", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128", "--env-threads", "auto"),
     "pipeline": ("ppo", "--pipeline", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
     "impala": ("impala", "--n-steps", "32"),
     "a3c": ("a3c", "--n-steps", "16"),
@@ -53,7 +54,9 @@ MODES: dict[str, tuple[str, ...]] = {
     "dqn-async": ("dqn", "--schedule", "async", "--learning-starts", "500", "--buffer-size", "20000"),
     "sequential": ("ppo", "--num-workers", "0", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
 }
-EXACT = ("ppo", "pipeline", "dqn")
+WAIT_MS = {"own pace": 0.5}
+"""How long a step waits: each env then has a thread, and its own pace."""
+EXACT = ("ppo", "own pace", "pipeline", "dqn")
 STRAYED = ("began new episodes", "began a new episode")
 """What the log says where an env was not put back; then the weights may differ."""
 
@@ -64,7 +67,15 @@ class Life:
     def __init__(self, mode: str, run: Path, control: Path, steps: int, resume: list[str]) -> None:
         self.token = f"chaos-{os.getpid()}-{time.monotonic_ns()}"
         algo, *rest = MODES[mode]
-        flags = [*COMMON, "--env-kwargs", f"control={control}", *rest, "--total-timesteps", str(steps)]
+        flags = [
+            *COMMON,
+            "--env-kwargs",
+            f"control={control}",
+            f"wait_ms={WAIT_MS.get(mode, 0.0)}",
+            *rest,
+            "--total-timesteps",
+            str(steps),
+        ]
         command = [sys.executable, str(HERE / "chaos_trainer.py"), str(control), "train", algo]
         environment = {**os.environ, "PACELINE_CHAOS": self.token, "SPT_NOENV": "1"}
         self.process = subprocess.Popen(

@@ -20,10 +20,12 @@ class ChaosEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     Args:
         control: The folder of the file.
+        wait_ms: How long every step waits.
     """
 
-    def __init__(self, control: str) -> None:
+    def __init__(self, control: str, wait_ms: float = 0.0) -> None:
         super().__init__(gym.make("CartPole-v1"))
+        self._wait_s = wait_ms / 1e3
         self._order, self._steps = os.path.join(control, "order"), 0
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -31,6 +33,8 @@ class ChaosEnv(gym.Wrapper[Any, Any, Any, Any]):
         self._steps += 1
         if self._steps % EVERY == 0 and os.path.exists(self._order):
             self._obey()
+        if self._wait_s:
+            time.sleep(self._wait_s)
         return super().step(action)
 
     def _obey(self) -> None:
