@@ -31,6 +31,7 @@ STEP_S = 2e-5
 COLD = 4
 """How many times as long acting takes when a core comes from something else."""
 TRIED = 20
+"""How often acting is tried."""
 
 
 def pays(actor: PatientActor, spec: EnvSpec, n: int, wait_s: float) -> bool:
@@ -47,9 +48,8 @@ def pays(actor: PatientActor, spec: EnvSpec, n: int, wait_s: float) -> bool:
         began = perf_counter()
         seat(obs)
         times.append(perf_counter() - began)
-    return (
-        n * (STEP_S + COLD * min(times)) < wait_s
-    )  # others on the machine make it take longer, nobody makes it shorter
+    # The fastest: others on the machine make it take longer, nobody makes it shorter.
+    return n * (STEP_S + COLD * min(times)) < wait_s
 
 
 class OwnPace:

@@ -12,6 +12,7 @@ nor on how many rows there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,23 @@ from paceline.nets.features import Leaves, NumpyEncoder
 from paceline.spec import Leaf
 
 Floats = NDArray[np.float32]
+
+
+Layer: TypeAlias = tuple[Floats, Floats, Floats, Floats]
+"""Weights, biases, where the products of all rows go, and those of them that count, in the shape of the biases."""
+
+
+def _forward(rows: Floats, hidden: Sequence[Layer], output: Layer, activate: Callable[[Floats], object]) -> Floats:
+    """The outputs that count."""
+    # Between two steps of the envs every call costs twice what it does in a loop of its own: few, and plain ones.
+    for weight, bias, products, counted in hidden:
+        np.matmul(rows, weight, products)
+        np.add(counted, bias, counted)
+        activate(counted)
+        rows = products
+    weight, bias, products, counted = output
+    np.matmul(rows, weight, products)
+    return np.add(counted, bias, counted)
 
 
 class Tower:
@@ -51,15 +69,7 @@ class Tower:
         """The outputs of all rows, `[N, out]`."""
         if len(rows) != self._length:
             self._view(len(rows))
-        # Between two steps of the envs every call costs twice what it does in a loop of its own: few, and plain ones.
-        for weight, bias, stack, flat in self._hidden:
-            np.matmul(rows, weight, stack)
-            np.add(flat, bias, flat)
-            self._activate(flat)
-            rows = stack
-        weight, bias, stack, flat = self._output
-        np.matmul(rows, weight, stack)
-        np.add(flat, bias, flat)
+        _forward(rows, self._hidden, self._output, self._activate)
         return self._outputs
 
     def _view(self, length: int) -> None:
@@ -142,15 +152,7 @@ class MLPActor:
 
         def act(obs: Leaves) -> Floats:
             own[...] = encode(obs)
-            rows = group
-            for weight, bias, room, mine in hidden:
-                np.matmul(rows, weight, room)
-                np.add(mine, bias, mine)
-                activate(mine)
-                rows = room
-            weight, bias, room, mine = output
-            np.matmul(rows, weight, room)
-            params = np.add(mine, bias, mine)
+            params = _forward(group, hidden, output, activate)
             return (params if log_std is None else np.concatenate([params, log_std])).reshape(1, -1)
 
         return act

@@ -203,8 +203,7 @@ class ProcessRuntime:
             try:
                 answers.append((number, worker.receive(self._posted[number][0])))
             except WorkerDied as loss:
-                # What others said must not be lost. Nor must this: where they always have something to say, looking
-                # again would never come to it.
+                # Neither what others said may be lost, nor this: where they always say something, nobody looks again.
                 self._losses.append(loss)
                 continue
             self._posted[number].popleft()

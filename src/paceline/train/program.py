@@ -284,11 +284,12 @@ class WorkerProgram:
         own_pace = self._own_pace(arena, share, actor, waits_s) if threads == n > 1 else None
         if own_pace is not None:
             return collector(share, actor, own_pace.envs, own_pace)
-        turns = [
-            collector(own, self.actor(policy, own.groups, normaliser), self.block(arena, own, threads))
-            for own in self._turns(share, threads)
-        ]
-        return turns[0] if len(turns) == 1 else InterleavedCollectors(turns)
+        turns = self._turns(share, threads)
+        if len(turns) == 1:
+            return collector(share, actor, self.block(arena, share, threads))
+        return InterleavedCollectors(
+            [collector(t, self.actor(policy, t.groups, normaliser), self.block(arena, t, threads)) for t in turns]
+        )
 
     @property
     def _single(self) -> bool:

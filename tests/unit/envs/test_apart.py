@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.unit.envs.test_group import histories_of
-from tests.unit.envs.test_threaded import FAULT, SOURCES, Homely, Meets, N, ours, plain, same_rows
+from tests.unit.envs.test_threaded import FAULT, SOURCES, Homely, Meets, N, ours, plain, same_rows, threaded
 from tests.unit.envs.toys import SpaceEnv, Walk, advance, blank_row, play, single
 
 from paceline.envs import apart as apart_module
@@ -177,7 +177,8 @@ def test_failures_read_the_same_as_one_after_another(case: dict[str, Any]) -> No
     assert texts[0] == texts[1]
 
 
-def test_a_failing_constructor_leaves_no_thread_and_closes_what_was_made() -> None:
+@pytest.mark.parametrize("build", [threaded, apart])
+def test_a_failing_constructor_leaves_no_thread_and_closes_what_was_made(build: Callable[..., Any]) -> None:
     made: list[SpaceEnv] = []
 
     def make() -> gym.Env[Any, Any]:
@@ -187,15 +188,16 @@ def test_a_failing_constructor_leaves_no_thread_and_closes_what_was_made() -> No
         return made[-1]
 
     with pytest.raises(EnvError, match=r"env 2 \(seed 7\) raised in its constructor: OSError: no licence left"):
-        apart(make)
+        build(make)
     assert [env.closed for env in made] == [1, 1, 1]
     assert not ours()
 
 
-def test_one_env_given_twice_is_refused() -> None:
+@pytest.mark.parametrize("build", [threaded, apart])
+def test_one_env_given_twice_is_refused(build: Callable[..., Any]) -> None:
     env = SpaceEnv()
     with pytest.raises(ConfigError, match="same env twice"):
-        apart(lambda: env)
+        build(lambda: env)
     assert not ours()
 
 

@@ -23,7 +23,7 @@ from paceline.envs import threaded as threaded_envs
 from paceline.envs.group import Finals, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.threaded import ThreadedEnvs
-from paceline.errors import ConfigError, EnvError
+from paceline.errors import EnvError
 from paceline.memory.rows import Row
 from paceline.spec import EnvSpec
 
@@ -303,28 +303,6 @@ def test_a_step_that_returns_something_else_reads_the_same(returned: Any) -> Non
         texts.append(str(caught.value))
         block.close()
     assert texts[0] == texts[1]
-
-
-def test_a_failing_constructor_leaves_no_thread_and_closes_what_was_made() -> None:
-    made: list[SpaceEnv] = []
-
-    def make() -> gym.Env[Any, Any]:
-        if len(made) == 3:
-            raise OSError("no licence left")
-        made.append(SpaceEnv())
-        return made[-1]
-
-    with pytest.raises(EnvError, match=r"env 2 \(seed 7\) raised in its constructor: OSError: no licence left"):
-        threaded(make)
-    assert [env.closed for env in made] == [1, 1, 1]
-    assert not ours()
-
-
-def test_one_env_given_twice_is_refused() -> None:
-    env = SpaceEnv()
-    with pytest.raises(ConfigError, match="same env twice"):
-        threaded(lambda: env)
-    assert not ours()
 
 
 def interrupt(block: ThreadedEnvs, spec: EnvSpec, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
