@@ -19,6 +19,9 @@ from paceline.memory.shared import Arrays
 from paceline.memory.slot_shape import SlotShape
 from paceline.spec import ENV_REWARD
 
+TRAVELS = ("action", "reward", "terminated", "truncated", "valid", "log_prob", "value")
+"""Fields of a trajectory that every env has, one array each."""
+
 
 class Slots:
     """One set of slots in an arena.
@@ -32,6 +35,7 @@ class Slots:
     def __init__(self, arena: Arrays, shape: SlotShape, name: str = "") -> None:
         self.shape = shape
         self._arena = {field.name: arena[name + field.name] for field in shape.fields()}
+        self._tensors = {name: torch.from_numpy(field) for name, field in self._arena.items()}
 
     def columns(self, first_group: int, groups: int) -> Row:
         """A worker's own columns, all rows at once: `[T, n, ...]`, and where row T counts too `[T+1, n, ...]`."""
@@ -90,25 +94,21 @@ class Slots:
 
     def trajectory(self, version: int) -> Trajectory:
         """The rollout as the learner reads it: views, except for the few final observations."""
-        spec = self.shape.spec
-        view = {
-            name: torch.from_numpy(self._arena[name])
-            for name in ("action", "reward", "terminated", "truncated", "valid", "log_prob", "value")
-        }
+        spec, view = self.shape.spec, self._tensors
         return Trajectory(
-            obs={leaf.name: torch.from_numpy(self._arena[f"obs/{leaf.name}"]) for leaf in spec.obs},
-            mask=torch.from_numpy(self._arena["mask"]) if spec.masked else None,
+            obs={leaf.name: view[f"obs/{leaf.name}"] for leaf in spec.obs},
+            mask=view["mask"] if spec.masked else None,
             finals=self._finals(),
             version=version,
-            extras={name: torch.from_numpy(values) for name, values in self.extras().items()},
-            **view,
+            extras={name: view[f"extra/{name}"] for name in spec.extras},
+            **{name: view[name] for name in TRAVELS},
         )
 
     def samples(self) -> Samples:
         """The T rows of all envs as single steps, in the order of `[T, B]`: views."""
 
         def rows(name: str) -> torch.Tensor:
-            return torch.from_numpy(self._arena[name][: self.shape.n_steps]).flatten(0, 1)
+            return self._tensors[name][: self.shape.n_steps].flatten(0, 1)
 
         return Samples(
             obs={leaf.name: rows(f"obs/{leaf.name}") for leaf in self.shape.spec.obs},

@@ -122,11 +122,11 @@ def _obey(order: WorkerOrder, job: Any) -> None:
     while True:
         if order.tickets is not None:
             _work(order, order.tickets, job, line, at_home)
+            command, args = hear(conn)
         else:
             # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
             with at_home:
-                conn.poll(None)
-        command, args = hear(conn)
+                command, args = hear(conn)
         if command == "close":
             return
         if command == "serve" and order.bell is not None:

@@ -77,7 +77,7 @@ class A3CJob:
         return Collected(
             into=into,
             version=version,
-            times=replace(times, learn_s=perf_counter() - began),
+            times=times._replace(learn_s=perf_counter() - began),
             lag=self._live.version - version - 1,  # without its own change
             stats=stats,
         )

@@ -99,7 +99,7 @@ class WorkerJob:
 
     def collect(self, step: int) -> CollectTimes:
         """The role COLLECT: fill the slots."""
-        return replace(self.collector.collect(step), learn_s=self.sharded.busy_s())
+        return self.collector.collect(step)._replace(learn_s=self.sharded.busy_s())
 
     def work(self, shard: int) -> None:
         """The role GRAD: one shard of a minibatch, by whichever worker is free."""
