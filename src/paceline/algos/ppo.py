@@ -68,7 +68,7 @@ class PPOLearner:
         """Learn from the weights that are in `vector`.
 
         Args:
-            vector: The parameters being learned; on the CPU the published vector itself.
+            vector: The parameters being learned; without workers, on the CPU, the published vector itself.
             weights: Where new weights are published.
             gradients: Who computes them.
             shards: Where the prepared batch goes.

@@ -187,10 +187,11 @@ class WorkersGradients:
     Args:
         work: `Runtime.work`.
         shards: Where the results appear.
+        show: Has workers see the newest weights, where they are not learned in the very memory that workers read.
     """
 
-    def __init__(self, work: Callable[[int], None], shards: Shards) -> None:
-        self._work, self._shards = work, shards
+    def __init__(self, work: Callable[[int], None], shards: Shards, show: Callable[[], object] | None = None) -> None:
+        self._work, self._shards, self._show = work, shards, show
         self._grads, self._terms = shards.grads.numpy(), shards.terms.numpy()
         self._sum = torch.zeros_like(shards.grads[0])
 
@@ -199,6 +200,8 @@ class WorkersGradients:
 
     def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, NDArray[np.float32]]:
         """Blocks until all shards are there."""
+        if self._show is not None:
+            self._show()
         self._shards.minibatch = start, stop, mean, inv_std
         self._work(len(self._grads))
         np.add.reduce(self._grads, 0, out=self._sum.numpy())

@@ -191,13 +191,14 @@ def _crew(plan: GradOnly, arena: Arena, workers: int, training: Training) -> Run
 
 def _learner(plan: GradOnly, setting: LearnerSetting, arena: Arena, runtime: Runtime) -> PPOLearner:
     weights = plan.program.weights(arena)
+    vector = weights.vector.clone() if runtime.num_workers else weights.vector  # as in a training
     return PPOLearner(
-        weights.vector,
+        vector,
         weights,
-        WorkersGradients(runtime.work, Shards(arena, setting.grad_shards)),
+        WorkersGradients(runtime.work, Shards(arena, setting.grad_shards), weights.showing(vector)),
         Shards(arena),
         GAETargets(plan.training.gamma, plan.training.gae_lambda),
-        FlatAdam(weights.vector),
+        FlatAdam(vector),
         plan.training,
         seed=plan.program.seed,
         clock=Clock(),

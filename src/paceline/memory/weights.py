@@ -1,7 +1,8 @@
 """Published weights: one flat float32 vector in shared memory, and the version it is.
 
-In sync mode nobody writes the vector while workers collect, so they read it in place. A learner on the CPU
-works on this very vector and publishing copies nothing; a learner on a device copies it once.
+In sync mode nobody writes the vector while workers collect, so they read it in place. A learner without workers
+works on this very vector and publishing copies nothing. One with workers, which read it between all of its steps, has a
+vector of its own and shows it to them, and so does one on another device.
 
 In async modes the learner never rests. Each version is copied into one of two buffers in turn, together with whatever
 else acting needs, and readers take copies of their own: nobody waits, and nobody reads half of two versions.
@@ -10,7 +11,8 @@ else acting needs, and readers take copies of their own: nobody waits, and nobod
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -60,6 +62,12 @@ class Weights:
             self._snapshots.write(self.version + 1)
         self._version[0] += 1
         return self.version
+
+    def showing(self, learned: Tensor) -> Callable[[], None] | None:
+        """Has workers see weights that are learned elsewhere on the CPU, as they are; None if they are learned here."""
+        if learned.data_ptr() == self.vector.data_ptr():
+            return None
+        return partial(np.copyto, self.vector.numpy(), learned.numpy())
 
     def sha256(self) -> str:
         """The fingerprint that equal runs share."""

@@ -115,7 +115,9 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         arena = Arena.create(program.fields(size_of(policy), layout.num_workers))
         undo.callback(arena.close)
         weights = program.weights(arena)
-        vector = weights.vector if device.type == "cpu" else torch.empty_like(weights.vector, device=device)
+        # Not where workers read it meanwhile: an optimiser would wait for each cache line that they hold (ADR 0024).
+        apart = device.type != "cpu" or (isinstance(program, WorkerProgram) and layout.num_workers > 0)
+        vector = torch.empty_like(weights.vector, device=device) if apart else weights.vector
         FlatParameters(policy.to(device), vector)
         weights.vector.copy_(vector)
         if config.policy.compile and device.type == "cpu" and not isinstance(program, WORKERS_LEARN_ELSEWHERE):
@@ -264,7 +266,7 @@ def _gradients(
     if vector.device.type == "cpu":
         # In async modes the workers have better things to do than shards.
         work = runtime.work if program is base or hand is None else hand.all
-        return WorkersGradients(work, shards), base.compiled_rows
+        return WorkersGradients(work, shards, program.weights(arena).showing(vector)), base.compiled_rows
     spec, rows = base.shape.spec, base.compiled_rows
     whole = partial(PPOGradient, policy, head_for(spec.action), spec, base.rollout_settings, obs_norm)
     if config.policy.compile:

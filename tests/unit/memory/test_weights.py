@@ -31,6 +31,19 @@ def test_publishing_the_vector_itself_copies_nothing(arena: Arena, monkeypatch: 
     assert len(copies) == 1
 
 
+def test_weights_that_are_learned_apart_are_shown_as_they_are_without_a_new_version(arena: Arena) -> None:
+    weights, learned = Weights(arena), torch.arange(10.0)
+    show = weights.showing(learned)
+    assert show is not None
+    for _ in range(2):
+        learned += 1
+        assert weights.vector.tolist() != learned.tolist(), "before they are shown"
+        show()
+        assert weights.vector.tolist() == learned.tolist()
+    assert weights.version == 0
+    assert weights.showing(weights.vector.detach()) is None, "they are there already"
+
+
 def test_versions_count_publications_and_are_shared(arena: Arena) -> None:
     writer, reader = Weights(arena), Weights(arena)
     assert writer.version == reader.version == 0
