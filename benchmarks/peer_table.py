@@ -140,11 +140,11 @@ PEERS: dict[str, Peer] = {
         only=("cartpole", "sleep"),
     ),
     LIMIT: Peer(
-        label="a bare loop on each core: no policy, no learning",
+        label="bare envs, a loop on each core or a thread for each that waits: no policy, no learning",
         script="run_bare.py",
         venv="paceline",
         counted=False,
-        only=("busy",),
+        only=("busy", "sleep"),
     ),
     "sb3-dummy": Peer(label="SB3 Dummy", script="run_sb3.py", venv="sb3", solves=True),
     "sb3-dummy-1": Peer(

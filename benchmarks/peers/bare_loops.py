@@ -1,6 +1,7 @@
 """What the cores are worth to a vector env: one process for each, with its share of the envs and nothing around them.
 
-    bare           a plain loop, that tells nobody anything: the limit where a step computes
+    bare           a plain loop, that tells nobody anything: the limit where a step computes; where it waits, a
+                   thread for each env, that waits for no other
     bare-in-step   the same, but after every step of all envs each process waits until the others are done too, as
                    everybody must who returns one batch; envs that wait are stepped by a thread each, on one core
 
@@ -15,8 +16,12 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import perf_counter
 from typing import Any
+
+from paceline.envs.on_time import wake_on_time
 
 ROUNDS = 32
 """Steps of all envs between two looks at the window's end."""
@@ -24,9 +29,9 @@ ROUNDS = 32
 Envs = Sequence[Any]
 
 
-def bare(make: Callable[[], Any], n: int) -> tuple[Callable[[], int], str]:
+def bare(make: Callable[[], Any], n: int, *, waits: bool = False) -> tuple[Callable[[], int], str]:
     """Processes that know nothing of each other; how to run them for a moment, and what that is called."""
-    return _processes(make, n, _free_loop)
+    return _processes(make, n, _free_threads if waits else _free_loop)
 
 
 def in_step(make: Callable[[], Any], n: int, *, waits: bool) -> tuple[Callable[[], int], str]:
@@ -69,13 +74,26 @@ def _step(env: Any) -> None:
 def _free_loop(pipe: Any, make: Callable[[], Any], n: int, *_: Any) -> None:
     envs = _made(make, n)
     while True:
-        end, steps = perf_counter() + pipe.recv(), 0
-        for env in itertools.cycle(envs):
-            _step(env)
-            steps += 1
-            if perf_counter() >= end:  # after every env: the others wait for whoever is late
-                break
-        pipe.send(steps)
+        pipe.send(_steps_until(perf_counter() + pipe.recv(), envs))
+
+
+def _free_threads(pipe: Any, make: Callable[[], Any], n: int, *_: Any) -> None:
+    wake_on_time()
+    envs = _made(make, n)
+    with ThreadPoolExecutor(n) as pool:
+        while True:
+            until = partial(_steps_until, perf_counter() + pipe.recv())
+            pipe.send(sum(pool.map(until, ([env] for env in envs))))
+
+
+def _steps_until(end: float, envs: Envs) -> int:
+    steps = 0
+    for env in itertools.cycle(envs):
+        _step(env)
+        steps += 1
+        if perf_counter() >= end:  # after every env: the others wait for whoever is late
+            break
+    return steps
 
 
 def _computing_loop(pipe: Any, make: Callable[[], Any], n: int, done: Any, number: int, core: int) -> None:  # noqa: ARG001

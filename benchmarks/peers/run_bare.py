@@ -1,6 +1,7 @@
-"""The envs of a task alone, a plain loop on each core, in the windows that the driver gives: see windows.py.
+"""The envs of a task alone, in the windows that the driver gives: see windows.py.
 
-No policy, no learning, nobody waits for anybody: no training on these cores can be faster.
+A plain loop on each core, or where envs wait a thread for each. No policy, no learning, nobody waits for anybody: no
+training on these cores can be faster.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from windows import Windows
 def main() -> None:
     """Step while asked to."""
     task, stream = begin()
-    run, layout = bare(task.env_maker(), task.n_envs)
+    run, layout = bare(task.env_maker(), task.n_envs, waits="sleep_ms" in task.env_kwargs)
     windows, steps = Windows(stream, library=layout), 0
     while windows.go_on(steps):
         steps += run()
