@@ -25,7 +25,7 @@ from paceline.measure.system import tree_memory_mb
 from paceline.memory.shards import ShardShape
 from paceline.memory.slot_shape import SlotShape
 from paceline.train.config import TrainConfig
-from paceline.train.program import env_recipe
+from paceline.train.recipes import env_recipe
 
 HERE = Path(__file__).parent
 ENVS = (8, 32, 128, 512)
