@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,8 @@ def page(found: Found) -> str:
         "Steps/s: median of the windows ± half the range between the quartiles. Ratio: paceline in parallel (2 "
         "workers; auto where envs sleep) over the row, median of the rounds. Memory: highest proportional set size "
         "of all its processes, seen between windows. Start-up: from starting the process to the end of the first "
-        "iteration. Cores: CPU time of all its processes by the time of its windows. A ratio whose spread is above "
+        "iteration. Bare envs: a loop on each core, a thread for each env where they sleep. Cores: CPU time of all "
+        "its processes by the time of its windows. A ratio whose spread is above "
         "10 % is inconclusive: run again."
     )
     return "\n\n".join(parts) + "\n"
@@ -173,13 +175,25 @@ def picture(found: Found, path: Path) -> None:
 
 def _bars(axis: Any, values: Mapping[str, tuple[float, float]], title: str, unit: str, *, best: Any) -> None:
     labels: Sequence[str] = sorted(values, key=lambda label: values[label][0], reverse=best is min)
-    colours = ["tab:orange" if label.startswith("paceline") else "tab:blue" for label in labels]
+    of_ours = {"paceline": "tab:orange", "bare": "tab:gray"}
+    colours = [of_ours.get(re.split(r"\W", label)[0], "tab:blue") for label in labels]
     middles, spreads = zip(*(values[label] for label in labels), strict=True)
-    axis.barh(labels, middles, xerr=spreads, color=colours, height=0.7, error_kw={"elinewidth": 1.0, "ecolor": "0.4"})
+    axis.barh(
+        range(len(labels)),
+        middles,
+        xerr=spreads,
+        color=colours,
+        height=0.7,
+        error_kw={"elinewidth": 1.0, "ecolor": "0.4"},
+    )
     for row, (middle, spread) in enumerate(zip(middles, spreads, strict=True)):
         text = f" {middle:,.0f}" if middle >= 100 else f" {middle:.1f}"
         axis.text(middle + spread, row, text, va="center", fontsize=8)  # beside the bar of its spread
+    axis.set_yticks(
+        range(len(labels)), [textwrap.fill(label, 36) for label in labels]
+    )  # long ones leave no room for bars
     axis.set_title(textwrap.fill(title, 44), loc="left", fontsize=10)
     axis.set_xlabel(unit)
+    axis.locator_params(axis="x", nbins=5)
     axis.margins(x=0.15)
     axis.spines[["top", "right"]].set_visible(False)

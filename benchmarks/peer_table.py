@@ -140,7 +140,7 @@ PEERS: dict[str, Peer] = {
         only=("cartpole", "sleep"),
     ),
     LIMIT: Peer(
-        label="bare envs, a loop on each core or a thread for each that waits: no policy, no learning",
+        label="bare envs: no policy, no learning",
         script="run_bare.py",
         venv="paceline",
         counted=False,
