@@ -25,9 +25,9 @@ from paceline.memory.slots import FinalSlot, Slots
 from paceline.nets.actor import Actor, PatientActor
 from paceline.ops.distributions import ActionHead
 
-SETTLED_STEPS = 2048
-"""Steps whose values and log-probabilities are computed at once: enough for calls to cost little, and few enough for
-the processor's cache."""
+SETTLED_STEPS, SETTLED_BYTES = 2048, 1 << 20
+"""Steps whose values and log-probabilities are computed at once, and bytes that were seen in them: enough for calls to
+cost little, and few enough for the processor's cache."""
 
 
 class RolloutCollector:
@@ -77,6 +77,8 @@ class RolloutCollector:
         self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
         self._params = np.zeros((shape.n_steps, count, shape.spec.action.param_size), np.float32)
         self._patient = actor if isinstance(actor, PatientActor) else None
+        seen_bytes = 4 * sum(leaf.features for leaf in shape.spec.obs) if self._patient is not None else 1
+        self._settled = min(SETTLED_STEPS, SETTLED_BYTES // seen_bytes)
         self._heartbeat, self._finite, self._own_pace = heartbeat, finite, own_pace
         self._ask, self._rest = getattr(actor, "ask", None), getattr(actor, "rest", None)
         self._ahead = getattr(envs, "ahead", None)
@@ -182,7 +184,7 @@ class RolloutCollector:
     def _settle(self, own: Row, finals: Sequence[FinalSlot]) -> None:
         """All that nobody needs before the rollout is complete: log-probabilities, and values that are missing."""
         n_steps, count = own.log_prob.shape
-        chunk = max(1, SETTLED_STEPS // count)
+        chunk = max(1, self._settled // count)
         for start in range(0, n_steps + 1, chunk):
             rows = slice(start, start + chunk)
             if self._patient is not None:

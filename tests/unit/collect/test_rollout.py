@@ -54,6 +54,27 @@ class SeeingActor:
         return (leaf @ np.array([1.0, 100.0, 10.0], np.float32)).astype(np.float32)
 
 
+class WaitingActor(SeeingActor):
+    """The same, whose values can wait; and a list of how many rows they were asked for at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[int] = []
+
+    def begin(self) -> None:
+        pass
+
+    def act(self, obs: Leaves, /) -> NDArray[np.float32]:
+        return self.logits(obs[PLAIN])
+
+    def values(self, obs: Leaves, value: NDArray[np.float32], /) -> None:
+        self.pieces.append(len(value))
+        value[...] = self.value(obs[PLAIN].reshape(-1, 3)).reshape(value.shape)
+
+    def seat(self, at: int, /) -> Any:
+        raise NotImplementedError
+
+
 @dataclass
 class Bed:
     """A collector over Counter envs with all that it writes to."""
@@ -143,6 +164,26 @@ def test_the_stored_observation_is_what_the_action_was_chosen_from(reuse: bool) 
             np.testing.assert_allclose(batch.log_prob.numpy().reshape(-1), chosen, rtol=1e-5)
             # A policy that prefers one action mostly takes it, but explores.
             assert 0.6 < (batch.action.numpy() == obs[:-1, :, 2] % 3).mean() < 1.0
+
+
+@pytest.mark.parametrize(
+    ("steps", "kilobytes", "pieces"),
+    [(2048, 1024, [8]), (12, 1024, [2, 2, 2, 2]), (2048, 0.22, [3, 3, 2]), (1, 0.001, [1] * 8)],
+    ids=["all at once", "few steps", "few bytes", "a row at least"],
+)
+def test_values_that_wait_are_computed_for_as_many_rows_as_are_near(
+    steps: int, kilobytes: float, pieces: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 6 envs that show 3 numbers each: a row is 72 bytes.
+    monkeypatch.setattr("paceline.collect.rollout.SETTLED_STEPS", steps)
+    monkeypatch.setattr("paceline.collect.rollout.SETTLED_BYTES", int(1024 * kilobytes))
+    actor = WaitingActor()
+    with bed(counter(length=5), actor=actor) as it:
+        it.reset()
+        batch = it.collect()
+        assert actor.pieces == pieces
+        seen = batch.obs[PLAIN].numpy().reshape(-1, 3)
+        np.testing.assert_array_equal(batch.value.numpy(), SeeingActor.value(seen).reshape(8, -1))
 
 
 def test_envs_go_on_where_they_were_when_a_rollout_begins() -> None:
