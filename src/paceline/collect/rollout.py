@@ -77,8 +77,8 @@ class RolloutCollector:
         self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
         self._params = np.zeros((shape.n_steps, count, shape.spec.action.param_size), np.float32)
         self._patient = actor if isinstance(actor, PatientActor) else None
-        seen_bytes = 4 * sum(leaf.features for leaf in shape.spec.obs) if self._patient is not None else 1
-        self._settled = min(SETTLED_STEPS, SETTLED_BYTES // seen_bytes)
+        seen = sum(leaf.features for leaf in shape.spec.obs) if self._patient is not None else 0
+        self._settled = min(SETTLED_STEPS, SETTLED_BYTES // max(1, 4 * seen))
         self._heartbeat, self._finite, self._own_pace = heartbeat, finite, own_pace
         self._ask, self._rest = getattr(actor, "ask", None), getattr(actor, "rest", None)
         self._ahead = getattr(envs, "ahead", None)

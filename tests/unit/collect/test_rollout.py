@@ -186,6 +186,39 @@ def test_values_that_wait_are_computed_for_as_many_rows_as_are_near(
         np.testing.assert_array_equal(batch.value.numpy(), SeeingActor.value(seen).reshape(8, -1))
 
 
+class Blind(gym.Env[Any, Any]):
+    """Shows nothing at all."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (0,), np.float32)
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        return np.empty(0, np.float32), {}
+
+    def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        return np.empty(0, np.float32), float(action), False, False, {}
+
+
+class BlindActor(WaitingActor):
+    """Acts without having seen anything."""
+
+    @staticmethod
+    def logits(leaf: NDArray[Any]) -> NDArray[np.float32]:
+        return np.zeros((len(leaf), 3), np.float32)
+
+    def values(self, obs: Leaves, value: NDArray[np.float32], /) -> None:
+        value[...] = 7.0
+
+
+def test_observations_may_be_empty() -> None:
+    with bed(Blind, actor=BlindActor()) as it:
+        it.reset()
+        batch = it.collect()
+        assert batch.obs[PLAIN].shape == (8, 6, 0)
+        assert (batch.value == 7.0).all()
+
+
 def test_envs_go_on_where_they_were_when_a_rollout_begins() -> None:
     with bed(counter(length=5)) as it:
         it.reset()
