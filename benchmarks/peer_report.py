@@ -189,9 +189,8 @@ def _bars(axis: Any, values: Mapping[str, tuple[float, float]], title: str, unit
     for row, (middle, spread) in enumerate(zip(middles, spreads, strict=True)):
         text = f" {middle:,.0f}" if middle >= 100 else f" {middle:.1f}"
         axis.text(middle + spread, row, text, va="center", fontsize=8)  # beside the bar of its spread
-    axis.set_yticks(
-        range(len(labels)), [textwrap.fill(label, 36) for label in labels]
-    )  # long ones leave no room for bars
+    names = [textwrap.fill(label, 36) for label in labels]  # long ones would leave no room for the bars
+    axis.set_yticks(range(len(labels)), names)
     axis.set_title(textwrap.fill(title, 44), loc="left", fontsize=10)
     axis.set_xlabel(unit)
     axis.locator_params(axis="x", nbins=5)
