@@ -53,8 +53,7 @@ class SingleEnvs:
         self._actions, self._obs = ActionMap(spec), ObsMap(spec)
         self._simple = self._obs.plain and not self._obs.masked
         self._rewards: list[Any] = [0.0] * n
-        self._marks = Marks(line, first_env)
-        self._row = 0
+        self._marks, self._row = Marks(line, first_env), 0
         self.readings = Readings(spec.extras, n, self._who) if spec.extras else None
         self._begun = [0] * n  # The row in which each env's episode began: gives the step for error texts.
         self.envs: list[Env] = []
@@ -63,6 +62,7 @@ class SingleEnvs:
                 self._marks.at(i)
                 self.envs.append(recipe.make(who=f"env {first_env + i} (seed {seed})"))
                 self._marks.beat()
+            self._marks.end()
             self._check_envs(spec)
         except BaseException:
             self.close()

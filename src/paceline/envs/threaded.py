@@ -96,6 +96,7 @@ class ThreadedEnvs:
     def reset(self, row: Row) -> None:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
         self._under_way = False
+        self._marks.at(0, self._n)
         self._team.begin(self._reset_jobs)
         self._wait()
         self._envs.reset(row)
@@ -104,6 +105,7 @@ class ThreadedEnvs:
         """Have every env take its action, and return at once; `step` with the same actions takes what came of it."""
         for env, own in zip(self._ahead, self._actions.each(action), strict=True):
             env.action = own
+        self._marks.join(self._n)  # before they begin: an env that takes the process along is named all the same
         self._team.begin(self._step_jobs)
         self._under_way = True
 
@@ -112,8 +114,10 @@ class ThreadedEnvs:
         if not self._under_way:
             self.ahead(action)
         self._under_way = False  # whatever happens now: after an interrupt the next step begins anew
-        self._wait()
-        return self._envs.step(action, row, after)
+        others = self._wait()
+        finals = self._envs.step(action, row, after)
+        self._marks.put(others)
+        return finals
 
     @property
     def readings(self) -> Readings | None:
@@ -140,11 +144,11 @@ class ThreadedEnvs:
         self._envs.close()
         self._team.end()
 
-    def _wait(self) -> None:
-        """Until all threads have done their jobs."""
-        self._marks.at(0, self._n)
+    def _wait(self) -> range:
+        """Until all threads have done their jobs; returns the worker's other envs that are at work."""
+        self._marks.join(self._n)  # once more: others may have been named alone since, for being slow
         self._team.finish(LONG_S, self._name_the_slow)
-        self._marks.end()
+        return self._marks.leave(self._n)
 
     def _name_the_slow(self) -> None:
         """Say which env is waited for."""

@@ -54,6 +54,28 @@ class Marks:
         """Env i is at work, or so many from there on together."""
         self._line[FIRST], self._line[ENV], self._line[SPAN] = self._first, i, span
 
+    def join(self, span: int) -> None:
+        """The first so many are at work as well: the line names them and those it names already as one range."""
+        first, others = self._first, self._line[SPAN]
+        end = first + span
+        if others:
+            at = self._line[FIRST] + self._line[ENV]
+            first, end = min(first, at), max(end, at + others)
+        self.put(range(first, end))
+
+    def leave(self, span: int) -> range:
+        """The first so many are done; returns the others that are at work, for `put`."""
+        at = self._line[FIRST] + self._line[ENV]
+        end = at + self._line[SPAN]
+        above, below = range(max(at, self._first + span), end), range(at, min(end, self._first))
+        others = range(at, end) if above and below else above or below  # one range, if need be of more than are
+        self.put(others)
+        return others
+
+    def put(self, envs: range) -> None:
+        """These are at work, numbered as in the run."""
+        self._line[FIRST], self._line[ENV], self._line[SPAN] = envs.start, 0, len(envs)
+
     def beat(self) -> None:
         """A sign of life."""
         self._line[BEAT] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ from paceline.envs.group import Finals, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.threaded import ThreadedEnvs
 from paceline.errors import EnvError
+from paceline.memory.lines import Line, envs_of, spare
 from paceline.memory.rows import Row
 from paceline.spec import EnvSpec
 
@@ -38,13 +40,14 @@ def threaded(
     threads: int = N,
     seed: int = 7,
     first_env: int = 0,
+    line: Line = None,
     **more: Any,
 ) -> tuple[ThreadedEnvs, EnvSpec, NDArray[np.int64]]:
     recipe = EnvRecipe(source=source, native_vector="never", **more)
     spec = recipe.probe()
     episode = np.zeros(n, np.int64)
-    block = ThreadedEnvs(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode, threads=threads)
-    return block, spec, episode
+    own: dict[str, Any] = {"seed": seed, "first_env": first_env, "n": n, "episode": episode}
+    return ThreadedEnvs(recipe, spec, **own, threads=threads, line=line), spec, episode
 
 
 def ours() -> list[threading.Thread]:
@@ -192,6 +195,50 @@ def test_all_envs_are_in_step_and_in_reset_at_once(monkeypatch: pytest.MonkeyPat
     play(block, spec, N, 4)
     assert episode.tolist() == [2] * N
     block.close()
+
+
+def test_the_line_names_envs_before_they_are_at_work_and_all_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of a part that nobody waits for: whichever takes the process along is among those named."""
+    line, said = spare(), list[str]()
+
+    class Telling(SpaceEnv):
+        def step(self, action: Any) -> Any:
+            said.append(envs_of(line))
+            return super().step(action)
+
+        def reset(self, **kwargs: Any) -> Any:
+            said.append(envs_of(line))
+            return super().reset(**kwargs)
+
+    begin = env_thread.Team.begin
+
+    def begin_and_look_away(team: env_thread.Team, jobs: Any) -> None:
+        begin(team, jobs)
+        while team._round.left:
+            time.sleep(0.001)
+
+    monkeypatch.setattr(env_thread.Team, "begin", begin_and_look_away)
+    low, spec, _ = threaded(Telling, 2, first_env=4, line=line)
+    high, _, _ = threaded(Telling, 3, first_env=6, line=line)
+    rows = [[blank_row(spec, n) for _ in range(2)] for n in (2, 3)]
+    assert envs_of(line) == "", "all are made"
+    said.clear()  # what the probes said
+    low.reset(rows[0][0])
+    high.reset(rows[1][0])
+    assert said == ["envs 4-5"] * 2 + ["envs 6-8"] * 3
+    actions = np.zeros(2, np.int64), np.zeros(3, np.int64)
+    for first, second in ((0, 1), (1, 0)):
+        parts, ranges = (low, high), ("envs 4-5", "envs 6-8")
+        parts[first].ahead(actions[first])
+        assert envs_of(line) == ranges[first]
+        parts[second].ahead(actions[second])
+        assert envs_of(line) == "envs 4-8"
+        parts[first].step(actions[first], *rows[first])
+        assert envs_of(line) == ranges[second]
+        parts[second].step(actions[second], *rows[second])
+        assert envs_of(line) == ""
+    low.close()
+    high.close()
 
 
 class Homely(SpaceEnv):
