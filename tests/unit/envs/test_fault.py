@@ -89,11 +89,11 @@ def test_hangs_with_or_without_the_interpreter_lock(mode: str, holds_gil: bool) 
 
     thread = threading.Thread(target=tick)
     thread.start()
-    run_to_fault(FaultEnv(mode=mode, hang_s=0.4), steps=1)  # type: ignore[arg-type]
+    run_to_fault(FaultEnv(mode=mode, hang_s=1.0), steps=1)  # type: ignore[arg-type]
     stop.set()
     thread.join()
     longest = max(b - a for a, b in zip(ticks, [*ticks[1:], time.perf_counter()], strict=True))
-    assert (longest >= 0.3) == holds_gil
+    assert (longest >= 0.9) == holds_gil
 
 
 def test_unknown_mode_names_the_nearest() -> None:

@@ -364,7 +364,7 @@ def test_a_stuck_terminal_does_not_hold_up_the_training(monkeypatch: pytest.Monk
     progress.note("x")
     thread = progress._thread
     progress.close(SUMMARY)
-    assert time.perf_counter() - began < 2.0
+    assert time.perf_counter() - began < 10.0, "the terminal is stuck for 30"
     file.go.set()
     assert thread is not None
     thread.join(5)
