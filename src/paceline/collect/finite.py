@@ -21,6 +21,8 @@ from paceline.memory.slots import FinalSlot, Slots
 
 OnNan: TypeAlias = Literal["raise", "warn", "replace"]
 ADVICE = "Mend the env, or use --on-nan replace (or warn)."
+AT_ONCE = 1 << 16
+"""Numbers looked at together: the answers, a byte each, stay in the cache instead of growing with the rollout."""
 
 
 class Bad(NamedTuple):
@@ -41,9 +43,14 @@ def first_bad(arrays: Mapping[str, NDArray[Any]]) -> Bad | None:
         arrays: [T, n, ...] each, by what they are. Those of integers are fine as they are.
     """
     for what, array in arrays.items():
-        if array.dtype.kind == "f" and not (finite := np.isfinite(array)).all():
-            t, i, *_ = at = tuple(int(k) for k in np.argwhere(~finite)[0])
-            return Bad(what, t, i, float(array[at]))
+        if array.dtype.kind != "f" or not array.size:
+            continue
+        rows = max(1, AT_ONCE * len(array) // array.size)
+        for start in range(0, len(array), rows):
+            some = array[start : start + rows]
+            if not (finite := np.isfinite(some)).all():
+                t, i, *_ = at = tuple(int(k) for k in np.argwhere(~finite)[0])
+                return Bad(what, start + t, i, float(some[at]))
     return None
 
 

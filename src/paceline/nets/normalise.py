@@ -45,7 +45,8 @@ class RunningMoments:
         if len(rows) == 0:
             return
         mean = rows.mean(0, dtype=np.float64)
-        squares = np.square(rows - mean).sum(0)
+        apart = rows - mean
+        squares = np.square(apart, apart).sum(0)
         total = self.count + len(rows)
         shift = mean - self.mean
         self.squares = self.squares + squares + np.square(shift) * (self.count * len(rows) / total)
