@@ -147,7 +147,7 @@ bench-grad: setup ## Learning on one thread, two torch threads, two workers, by 
 bench-scaling: setup ## Steps/s and memory over envs and workers (about ten minutes)
 	@$(BIN)/python benchmarks/scaling.py $(ARGS)
 
-bench-learning: setup ## Learning curves against stable-baselines3, five seeds
+bench-learning: setup ## Learning curves against stable-baselines3, 24 seeds
 	@$(BIN)/python benchmarks/learning.py $(ARGS)
 
 bench-waterfall: setup ## Where each microsecond of a step goes
@@ -175,8 +175,9 @@ $(SB3_STAMP): benchmarks/requirements-sb3.txt
 	@$(SB3_VENV)/bin/python -m pip install -qq --disable-pip-version-check -r benchmarks/requirements-sb3.txt
 	@touch $@
 
-bench-peers: setup ## All peers in one run: speed on four workloads (over an hour), see PEERS_ARGS
+bench-peers: setup ## All peers in one run: speed on four workloads, then time to solve CartPole (two hours), see PEERS_ARGS
 	@$(BIN)/python benchmarks/against_peers.py $(PEERS_ARGS)
+	@$(BIN)/python benchmarks/against_peers.py --solve $(PEERS_ARGS)
 
 bench-solve: setup ## Wall time to solve CartPole, against peers (about 15 minutes)
 	@$(BIN)/python benchmarks/against_peers.py --solve $(PEERS_ARGS)

@@ -24,7 +24,6 @@ import peer_venvs
 import results
 from contestants import Contestant, ContestantFailed
 from peer_table import (
-    NOT_INSTALLABLE,
     OWN_CONFIG,
     PEERS,
     SCRIPTS,
@@ -44,13 +43,13 @@ def main() -> None:
     """Build, measure, report."""
     args = _arguments()
     found = _earlier()
-    missing = dict(NOT_INSTALLABLE)
+    missing: dict[str, str] = found.setdefault("not_installed", {})
     peers = {name: PEERS[name] for name in args.peers}
     for venv in dict.fromkeys(peer.venv for peer in peers.values()):
+        missing.pop(venv, None)
         if reason := peer_venvs.build(venv):
             missing[venv] = reason
             print(f"{venv}: cannot be installed: {reason}", flush=True)
-    found["not_installed"] = missing
     peers = {name: peer for name, peer in peers.items() if peer.venv not in missing}
     if args.build_only:
         return
@@ -159,17 +158,17 @@ def _solver_label(peer: Peer) -> str:
 
 
 def _solving(peer: Peer, seed: int) -> dict[str, Any]:
-    ours = peer.venv == peer_venvs.OURS
+    ours = peer.venv == peer_venvs.OURS and OWN_CONFIG.exists()
     return {
         "env": "CartPole-v1",
         "env_kwargs": {},
         "n_envs": TUNED_ENVS,
         "image": False,
         "ppo": TUNED,
-        "variant": {} if ours else peer.variant,  # our own picks its workers, as for any user
+        "variant": {} if ours else peer.variant,  # ours has its config, as any user would start it
         "seed": seed,
         "solve_at": SOLVED_AT,
-        "config": str(OWN_CONFIG) if ours and OWN_CONFIG.exists() else None,
+        "config": str(OWN_CONFIG) if ours else None,
     }
 
 

@@ -166,11 +166,17 @@ PEERS: dict[str, Peer] = {
         label="Sample Factory, sync", script="run_sample_factory.py", venv="sample_factory", variant={"async": False}
     ),
     "sf-async": Peer(
-        label="Sample Factory, async", script="run_sample_factory.py", venv="sample_factory", variant={"async": True}
+        label="Sample Factory, async",
+        script="run_sample_factory.py",
+        venv="sample_factory",
+        variant={"async": True},
+        solves=True,
     ),
-    "rllib-0": Peer(label="RLlib, 0 env runners", script="run_rllib.py", venv="rllib", variant={"runners": 0}),
+    "rllib-0": Peer(
+        label="RLlib, 0 env runners", script="run_rllib.py", venv="rllib", variant={"runners": 0}, solves=True
+    ),
     "rllib-2": Peer(label="RLlib, 2 env runners", script="run_rllib.py", venv="rllib", variant={"runners": 2}),
-    "tianshou": Peer(label="Tianshou", script="run_tianshou.py", venv="tianshou"),
+    "tianshou": Peer(label="Tianshou", script="run_tianshou.py", venv="tianshou", solves=True),
     "tianshou-subproc": Peer(
         label="Tianshou, Subproc",
         script="run_tianshou.py",
@@ -179,6 +185,16 @@ PEERS: dict[str, Peer] = {
         only=("busy", "sleep"),
     ),
     "sbx": Peer(label="sbx", script="run_sb3.py", venv="sbx", variant={"package": "sbx"}, solves=True),
+    "puffer": Peer(
+        label="PufferLib Serial, 1 thread",
+        script="run_pufferlib.py",
+        venv="pufferlib",
+        variant={"threads": 1},
+        solves=True,
+    ),
+    "puffer-mp": Peer(
+        label="PufferLib, 2 workers", script="run_pufferlib.py", venv="pufferlib", variant={"workers": True}
+    ),
     "envpool": Peer(
         label="envpool's C++ env, CleanRL-style loop, 1 thread",
         script="run_cleanrl.py",
@@ -188,9 +204,3 @@ PEERS: dict[str, Peer] = {
         only=("cartpole",),
     ),
 }
-
-NOT_INSTALLABLE = {
-    "pufferlib": "3.0.0 is published as source that cannot be built as it is: with nvcc on the PATH setup.py wants "
-    "CUDA_HOME, and without it NO_OCEAN=1 ends in NameError: name 'c_extension_paths' is not defined",
-}
-"""Libraries that belong here and cannot be built from their published package alone, with the reason."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,9 @@ VENVS = HERE / ".venvs"
 STAMP, FAILURE = ".installed", ".failed"
 NO_DEPS = "# no-deps"
 """A line of pins that are complete, and to be installed whatever the packages say of each other."""
+FROM_SOURCE = "# from source: "
+"""Begins a line with a pin that is built here, with what is installed by then; `peers/NAME_build/` is on Python's path
+meanwhile."""
 OURS = "paceline"
 """Not from an index: the source this file lies beside."""
 
@@ -47,17 +51,21 @@ def build(name: str) -> str | None:
     ]
     if name == OURS:
         commands.append([*pip, "--no-deps", "--editable", str(HERE.parent)])
+    source = [line.removeprefix(FROM_SOURCE) for line in pins.splitlines() if line.startswith(FROM_SOURCE)]
+    if source:
+        commands.append([*pip, "--no-deps", "--no-build-isolation", *source])
     for command in commands:
-        if reason := _run(command):
+        if reason := _run(command, path=HERE / "peers" / f"{name}_build"):
             (folder / FAILURE).write_text(reason)
             return reason
     (folder / STAMP).write_text(digest)  # last, so that an interrupted build is done again
     return None
 
 
-def _run(command: Sequence[str]) -> str | None:
+def _run(command: Sequence[str], path: Path) -> str | None:
     """None, or the error in one line."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    variables = {**os.environ, "PYTHONPATH": str(path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     if done.returncode == 0:
         return None
     lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]

@@ -21,8 +21,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from paceline.envs.on_time import wake_on_time
-
 ROUNDS = 32
 """Steps of all envs between two looks at the window's end."""
 
@@ -78,6 +76,8 @@ def _free_loop(pipe: Any, make: Callable[[], Any], n: int, *_: Any) -> None:
 
 
 def _free_threads(pipe: Any, make: Callable[[], Any], n: int, *_: Any) -> None:
+    from paceline.envs.on_time import wake_on_time  # peers load this file, too, and have none of ours
+
     wake_on_time()
     envs = _made(make, n)
     with ThreadPoolExecutor(n) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import gymnasium as gym
@@ -10,7 +11,7 @@ import ray
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
-from task import Task, begin
+from task import EPISODES, Task, begin
 
 
 class Floats(gym.ObservationWrapper[Any, Any, Any]):
@@ -55,7 +56,7 @@ def config(task: Task) -> PPOConfig:
         train_batch_size_per_learner=ppo.n_steps * task.n_envs,
         minibatch_size=ppo.batch_size,
         num_epochs=ppo.n_epochs,
-        lr=ppo.learning_rate,
+        lr=[[0, ppo.learning_rate], [ppo.total_steps, 0.0]] if ppo.linear else ppo.learning_rate,
         gamma=ppo.gamma,
         lambda_=ppo.gae_lambda,
         clip_param=ppo.clip_range,
@@ -66,7 +67,7 @@ def config(task: Task) -> PPOConfig:
         grad_clip=ppo.max_grad_norm,
         grad_clip_by="global_norm",
     )
-    made.reporting(min_time_s_per_iteration=0, metrics_num_episodes_for_smoothing=100)
+    made.reporting(min_time_s_per_iteration=0, metrics_num_episodes_for_smoothing=EPISODES)
     made.debugging(log_level="ERROR", seed=task.seed)
     return made
 
@@ -78,9 +79,12 @@ def main() -> None:
     ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     algorithm = config(task).build_algo()
     gate = task.gate(stream, library=f"ray {ray.__version__}")
-    steps = 0
-    while gate.go_on(steps, []):
-        steps = int(algorithm.train()["num_env_steps_sampled_lifetime"])
+    steps, returns = 0, deque[float](maxlen=EPISODES)
+    while gate.go_on(steps, returns):
+        result = algorithm.train()
+        steps = int(result["num_env_steps_sampled_lifetime"])
+        ended = result["env_runners"]  # the mean is of the episodes that ended in this iteration
+        returns.extend([float(ended["episode_return_mean"])] * int(ended["num_episodes"]))
     algorithm.stop()
     ray.shutdown()
 

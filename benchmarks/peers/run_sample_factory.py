@@ -17,7 +17,7 @@ from sample_factory.algo.runners.runner import AlgoObserver
 from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
 from sample_factory.envs.env_utils import register_env
 from sample_factory.train import make_runner
-from task import Gate, Task, begin, make_env
+from task import EPISODES, Gate, Task, begin, make_env
 
 WORKERS = 2
 NEVER_S = 10**6
@@ -32,7 +32,8 @@ class Hold(AlgoObserver):  # type: ignore[misc]  # not installed where types are
 
     def on_training_step(self, runner: Any, training_iteration_since_resume: int) -> None:
         """Blocks between windows, in the runner's own process."""
-        if not self._gate.go_on(training_iteration_since_resume * self._steps_each, []):
+        returns = runner.policy_avg_stats.get("reward", [[]])[0]
+        if not self._gate.go_on(training_iteration_since_resume * self._steps_each, returns):
             runner.cfg.train_for_seconds = -1  # looked at next
 
 
@@ -75,6 +76,7 @@ def flags(task: Task, folder: str) -> list[str]:
         "num_epochs": ppo.n_epochs,
         "shuffle_minibatches": True,
         "learning_rate": ppo.learning_rate,
+        "stats_avg": EPISODES,
         "gamma": ppo.gamma,
         "gae_lambda": ppo.gae_lambda,
         "ppo_clip_ratio": ppo.clip_range,

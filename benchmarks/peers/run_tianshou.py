@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from importlib import metadata
 from typing import Any
 
 import gymnasium as gym
 import torch
-from task import Gate, Task, begin
+from task import EPISODES, Gate, Task, begin
 from tianshou.algorithm import PPO
 from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
-from tianshou.algorithm.optim import AdamOptimizerFactory
+from tianshou.algorithm.optim import AdamOptimizerFactory, LRSchedulerFactoryLinear
 from tianshou.data import Collector, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv, SubprocVectorEnv
 from tianshou.trainer import OnPolicyTrainerParams
@@ -21,6 +22,18 @@ from torch import Tensor, nn
 
 class Ended(Exception):
     """There are no more windows."""
+
+
+class Counting(Collector):  # type: ignore[misc]  # not installed where types are checked
+    """Keeps the returns of the newest episodes."""
+
+    returns: deque[float]
+
+    def collect(self, *args: Any, **kwargs: Any) -> Any:
+        """As ever."""
+        stats = super().collect(*args, **kwargs)
+        self.returns.extend(map(float, stats.returns))
+        return stats
 
 
 class NatureTrunk(ModuleWithVectorOutput):  # type: ignore[misc]  # not installed where types are checked
@@ -50,10 +63,13 @@ def algorithm(task: Task, env: gym.Env[Any, Any]) -> Any:
         actor_net, critic_net = Net(**shape), Net(**shape)
     actor = DiscreteActor(preprocess_net=actor_net, action_shape=int(actions.n), softmax_output=False)
     policy = DiscreteActorPolicy(actor=actor, action_space=actions, observation_space=space)
+    optim = AdamOptimizerFactory(lr=ppo.learning_rate)
+    if ppo.linear:
+        optim.with_lr_scheduler_factory(LRSchedulerFactoryLinear(1, ppo.total_steps, ppo.n_steps * task.n_envs))
     return PPO(
         policy=policy,
         critic=DiscreteCritic(preprocess_net=critic_net),
-        optim=AdamOptimizerFactory(lr=ppo.learning_rate),
+        optim=optim,
         eps_clip=ppo.clip_range,
         vf_coef=ppo.vf_coef,
         ent_coef=ppo.ent_coef,
@@ -73,13 +89,14 @@ def main() -> None:
     envs.seed(task.seed)
     made = algorithm(task, maker())
     steps = task.ppo.n_steps * task.n_envs
-    collector = Collector(made, envs, VectorReplayBuffer(steps, task.n_envs))
+    collector = Counting(made, envs, VectorReplayBuffer(steps, task.n_envs))
+    collector.returns = deque(maxlen=EPISODES)
     collector.reset()
     version = f"tianshou {metadata.version('tianshou')}"
     gate: Gate = task.gate(stream, library=version, threads=torch.get_num_threads())
 
     def hold(_epoch: int, env_steps: int) -> None:
-        if not gate.go_on(env_steps, []):
+        if not gate.go_on(env_steps, collector.returns):
             raise Ended
 
     try:

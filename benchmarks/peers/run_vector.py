@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -58,6 +59,7 @@ def sb3_subproc(make: Callable[[], Any], n: int) -> Built:
 
 def pufferlib_mp(make: Callable[[], Any], n: int) -> Built:
     """PufferLib's, a worker for each core."""
+    os.chdir(tempfile.mkdtemp())  # it puts a link into whatever folder it is imported in
     import pufferlib.emulation
     import pufferlib.vector
 
