@@ -1,7 +1,7 @@
 """Threads that own envs: each constructs, resets, steps and closes its own, and nobody else does.
 
     one thread is given something   through its inbox
-    all do their share              in a march: one system call wakes them, and the last one done wakes the caller
+    several do their share          in a march: one system call wakes all, and the last one done wakes the caller
 
 Handing out one inbox after another, the caller holds the interpreter lock while those that it has woken already queue
 for it. Those that march are woken by the kernel, while nobody holds it (docs/adr/0011-threads-for-waiting-envs.md).
@@ -45,7 +45,7 @@ class Team:
     def __init__(self, count: int, name: str, place: int = 0) -> None:
         self.count, self._core = count, OneCore(place)
         self._threads = [_Thread(f"{name}-{number}") for number in range(count - 1)]
-        self._round, self._marching = _Round(0, ()), False
+        self._round, self._marching, self._opened = _Round(0), False, 0
         # Two gates in turn, so that a quick thread cannot pass one of them twice before a slow one has passed.
         gates = 2 if CAN_MARCH and count > 1 else 0
         self._gates = [os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC) for _ in range(gates)]
@@ -88,16 +88,14 @@ class Team:
 
     def begin(self, jobs: Sequence[Job | None]) -> None:
         """The first half of `all`, without the caller's own job: returns at once."""
-        *theirs, _ = jobs
         self.settle()
-        if self._gates and None not in theirs:
+        if self._gates:
             self._march(jobs)
             return
-        self._halt()
-        self._round = _Round(self._round.number, jobs)
-        for owner, job in enumerate(theirs):
-            if job is not None:
-                self._threads[owner].inbox.put(partial(self._round.do, owner))
+        busy = [owner for owner, job in enumerate(jobs[:-1]) if job is not None]
+        self._round = _Round(self._round.number, jobs, len(busy))
+        for owner in busy:
+            self._threads[owner].inbox.put(partial(self._round.do, owner))
 
     def finish(self, late_s: float = -1.0, late: Job | None = None) -> None:
         """The second half: waits for the others. To be called once for each `begin`."""
@@ -110,12 +108,18 @@ class Team:
 
     def settle(self) -> None:
         """After a call that was interrupted: wait for those that are still at it."""
-        if self._round.left:
+        if self._round.left > 0:
+            if self._gates and self._opened != self._round.number:  # interrupted before anybody was woken
+                self._open()
             self._round.wait()
 
     def look_for_stuck(self) -> None:
         """Before the end: threads that do not answer within `CLOSE_TIMEOUT_S` are not asked for anything more."""
-        self._round = _Round(self._round.number, ())  # nobody waits for those that are still at theirs
+        self._round = _Round(self._round.number)  # nobody waits for those that are still at theirs
+        if self._marching and self._opened != self._round.number:
+            self._open()
+            self._marching = False
+        self._halt(wait=False)
         deadline = perf_counter() + CLOSE_TIMEOUT_S
         for thread, answer in [(thread, self._post(i, _nothing)) for i, thread in enumerate(self._threads)]:
             try:
@@ -125,7 +129,7 @@ class Team:
 
     def end(self) -> None:
         """End the threads; their envs are closed. What is asked from now on the caller does. May be called twice."""
-        self._halt()
+        self._halt(wait=False)
         self._core.leave()
         for thread in self._threads:
             thread.inbox.put(None)
@@ -144,26 +148,33 @@ class Team:
         return answer
 
     def _march(self, jobs: Sequence[Job | None]) -> None:
-        """Wake all threads for their jobs at once."""
+        """Wake all threads for their jobs at once, those without one too: each has to be at the next gate."""
         if not self._marching:
             for owner, thread in enumerate(self._threads):
                 thread.inbox.put(partial(self._in_step, owner, self._round.number))
             self._marching = True
-        self._round = _Round(self._round.number + 1, jobs)
+        self._round = _Round(self._round.number + 1, jobs, len(self._threads))
         if self._round.number % LOOK_EVERY == 1:
             self._core.look(self._threads)
         self._core.enter()
         self._open()
 
-    def _halt(self) -> None:
-        """Have the threads look into their inboxes again."""
+    def _halt(self, *, wait: bool = True) -> None:
+        """Have the threads look into their inboxes again.
+
+        Args:
+            wait: Until they do. One that was late would take the next march for the one it is in. Not for the end,
+                where some may hang and there is no next one.
+        """
         if self._marching:
             self._marching = False
-            self._round = _Round(self._round.number + 1, ())
+            self._round = _Round(self._round.number + 1, (), len(self._threads) if wait else 0)
             self._open()
+            self.settle()
 
     def _open(self) -> None:
         os.eventfd_write(self._gates[self._round.number % 2], len(self._threads))
+        self._opened = self._round.number
 
     def _in_step(self, owner: int, passed: int) -> None:
         """In a thread: do one's share whenever the gate opens, until there is none."""
@@ -175,6 +186,7 @@ class Team:
             if now.number != passed:
                 continue  # the caller was interrupted, and has had all halt since
             if not now.jobs:
+                now.count_down()
                 return
             now.do(owner)
 
@@ -196,29 +208,38 @@ class _Thread(threading.Thread):
 
 
 class _Round:
-    """Jobs done at the same time, the caller's last."""
+    """Jobs done at the same time, the caller's last.
+
+    Args:
+        number: Counts the times that a gate was opened.
+        jobs: One for each owner; none at all sends the threads back to their inboxes.
+        left: Threads that the caller waits for.
+    """
 
     __slots__ = ("_all_in", "_count", "jobs", "left", "number")
 
-    def __init__(self, number: int, jobs: Sequence[Job | None]) -> None:
-        self.number, self.jobs = number, jobs
-        self.left = sum(job is not None for job in jobs[:-1])
+    def __init__(self, number: int, jobs: Sequence[Job | None] = (), left: int = 0) -> None:
+        self.number, self.jobs, self.left = number, jobs, left
         self._count, self._all_in = threading.Lock(), threading.Lock()
         if self.left:
             self._all_in.acquire()
 
     def do(self, owner: int) -> None:
-        """In a thread: do one's job, and wake the caller if it was the last."""
+        """In a thread: do one's job, if there is one, and wake the caller if it was the last."""
         try:
             job = self.jobs[owner]
             if job is not None:
                 job()
         finally:
-            with self._count:
-                self.left -= 1
-                last = self.left == 0
-            if last:
-                self._all_in.release()
+            self.count_down()
+
+    def count_down(self) -> None:
+        """In a thread: be done."""
+        with self._count:
+            self.left -= 1
+            last = self.left == 0
+        if last:
+            self._all_in.release()
 
     def wait(self, timeout_s: float = -1.0) -> bool:
         """Until all threads are done, or for so long; whether they are. True once only."""

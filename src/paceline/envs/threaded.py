@@ -27,7 +27,7 @@ from paceline.envs.one_core import roaming
 from paceline.envs.seeding import episode_seed
 from paceline.memory.lines import Line, Marks
 from paceline.memory.rows import Row
-from paceline.spec import EnvSpec
+from paceline.spec import MASK_KEY, EnvSpec
 
 LONG_S = 0.5
 """Waits beyond this are worth a note of who is waited for."""
@@ -68,7 +68,7 @@ class ThreadedEnvs:
         owners = min(threads, n)
         # The caller, who is the last of a team, owns none: it has other blocks to see to.
         team = self._team = Team(owners + 1, f"envs-{first_env}", first_env // n if place is None else place)
-        self._under_way = False
+        self._under_way, self._busy = False, list[int]()
         made: list[_Ahead] = []
 
         class Recipe:
@@ -147,14 +147,18 @@ class ThreadedEnvs:
     def _wait(self) -> range:
         """Until all threads have done their jobs; returns the worker's other envs that are at work."""
         self._marks.join(self._n)  # once more: others may have been named alone since, for being slow
+        others = self._marks.besides(self._n)
         self._team.finish(LONG_S, self._name_the_slow)
-        return self._marks.leave(self._n)
+        return others
 
     def _name_the_slow(self) -> None:
-        """Say which env is waited for."""
+        """Say which env is waited for; where a thread has gone on to its next, that is a sign of life."""
         busy = [i for i, env in enumerate(self._ahead) if env.busy]
         if busy:
             self._marks.at(busy[0])
+        if busy != self._busy:
+            self._busy = busy
+            self._marks.beat()
 
 
 class _Ahead:
@@ -205,7 +209,9 @@ class _Ahead:
         result = self.env.step(self.action)
         match result:
             case (obs, reward, terminated, truncated, info) if _either(terminated, truncated):
-                if not terminated:  # this observation is still wanted, and a reset may write over it
+                if not terminated:  # what is seen here is still wanted, and a reset may write over it
+                    if isinstance(info, dict) and MASK_KEY in info:
+                        info = {**info, MASK_KEY: copy.deepcopy(info[MASK_KEY])}
                     result = (copy.deepcopy(obs), reward, terminated, truncated, info)
                 self.reset_ahead(1)
         return result

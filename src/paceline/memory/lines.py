@@ -63,14 +63,12 @@ class Marks:
             first, end = min(first, at), max(end, at + others)
         self.put(range(first, end))
 
-    def leave(self, span: int) -> range:
-        """The first so many are done; returns the others that are at work, for `put`."""
+    def besides(self, span: int) -> range:
+        """What the line names besides the first so many: for `put`, when these are done."""
         at = self._line[FIRST] + self._line[ENV]
         end = at + self._line[SPAN]
         above, below = range(max(at, self._first + span), end), range(at, min(end, self._first))
-        others = range(at, end) if above and below else above or below  # one range, if need be of more than are
-        self.put(others)
-        return others
+        return range(at, end) if above and below else above or below  # one range, if need be of more than are
 
     def put(self, envs: range) -> None:
         """These are at work, numbered as in the run."""

@@ -25,7 +25,7 @@ from paceline.envs.group import Finals, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.threaded import ThreadedEnvs
 from paceline.errors import EnvError
-from paceline.memory.lines import Line, envs_of, spare
+from paceline.memory.lines import BEAT, Line, envs_of, spare
 from paceline.memory.rows import Row
 from paceline.spec import EnvSpec
 
@@ -66,8 +66,28 @@ def plain(finals: list[Finals]) -> list[list[tuple[int, dict[str, bytes]]]]:
     return [[(i, {name: leaf.tobytes() for name, leaf in obs.items()}) for i, obs in row] for row in finals]
 
 
+class ReusingMask(Walk):
+    """Says what is legal in one array, again and again."""
+
+    def __init__(self) -> None:
+        super().__init__(masked=True)
+        self.mask = np.zeros(3, np.int8)
+
+    def reset(self, **kwargs: Any) -> Any:
+        return self.again(super().reset(**kwargs))
+
+    def step(self, action: Any) -> Any:
+        return self.again(super().step(action))
+
+    def again(self, result: Any) -> Any:
+        self.mask[:] = result[-1]["action_mask"]
+        result[-1]["action_mask"] = self.mask
+        return result
+
+
 SOURCES: dict[str, Any] = {
     "plain": Walk,
+    "one mask again and again": ReusingMask,
     "dict": lambda: Walk(dict_obs=True),
     "masks": lambda: Walk(masked=True),
     "one array again and again": ReusingEnv,
@@ -239,6 +259,25 @@ def test_the_line_names_envs_before_they_are_at_work_and_all_that_are(monkeypatc
         assert envs_of(line) == ""
     low.close()
     high.close()
+
+
+def test_a_thread_that_goes_on_to_its_next_env_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threaded_envs, "LONG_S", 0.01)
+    line, beats = spare(), list[int]()
+
+    class Slow(SpaceEnv):
+        def reset(self, **kwargs: Any) -> Any:
+            before, end = int(line[BEAT]), time.monotonic() + 10.0
+            while beats and line[BEAT] == before and time.monotonic() < end:
+                time.sleep(0.001)  # until the caller has noticed: for the first it has nothing to compare with
+            beats.append(int(line[BEAT]))
+            return super().reset(**kwargs)
+
+    envs, spec, _ = threaded(Slow, 6, threads=2, line=line)
+    beats[:] = [int(line[BEAT])]
+    envs.reset(blank_row(spec, 6))
+    assert len(set(beats)) >= 3, beats  # each thread has three envs
+    envs.close()
 
 
 class Homely(SpaceEnv):

@@ -27,7 +27,8 @@ def test_of_parts_that_are_at_work_together_those_not_done_are_named(done: list[
         parts[i].join(spans[i])
     assert envs_of(line) == "envs 4-13"
     for i in done:
-        others = parts[i].leave(spans[i])
+        others = parts[i].besides(spans[i])
+        parts[i].put(others)
     assert envs_of(line) == left
     parts[0].at(1)
     assert envs_of(line) == "env 5"

@@ -88,9 +88,24 @@ def test_the_same_from_workers(mode: AutoresetMode, obs: Any, action: Any) -> No
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_same_in_threads(workers: int) -> None:
-    with both(SampleEnv, 6, workers, AutoresetMode.SAME_STEP, env_threads=3) as (reference, vec):
+@pytest.mark.parametrize("mode", MODES)
+def test_the_same_in_threads(workers: int, mode: AutoresetMode) -> None:
+    with both(SampleEnv, 6, workers, mode, env_threads=3) as (reference, vec):
         walk_together(reference, vec, 20)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_some_envs_of_many_threads_are_stepped_and_asked(workers: int) -> None:
+    with both(SampleEnv, 6, workers, env_threads=3) as (reference, vec):
+        vec.reset(seed=3)
+        actions = reference.action_space.sample()
+        for number in range(20):
+            if number % 3 == 0:
+                vec.step(actions)
+            some = [number % 6, (number + 3) % 6]
+            vec.send(actions[some], some)
+            assert sorted(vec.recv(2)[-1]) == sorted(some)
+            assert len(vec.call("get_wrapper_attr", "spec")) == 6
 
 
 def test_a_real_env_with_its_wrappers() -> None:
