@@ -16,9 +16,10 @@ def calls_of(do: Callable[[], Any]) -> int:
         nonlocal count
         count += event in ("call", "c_call")
 
+    before = sys.getprofile()
     sys.setprofile(note)
     try:
         do()
     finally:
-        sys.setprofile(None)
+        sys.setprofile(before)
     return count

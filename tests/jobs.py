@@ -50,6 +50,10 @@ class Recorder:
         """What this worker owns."""
         return self._share.worker, self._share.first_group, self._share.groups
 
+    def helps(self) -> bool:
+        """Whether it may be asked for work."""
+        return self._share.helps
+
     def slowest_first(self) -> int:
         """Worker 0 answers last."""
         time.sleep(0.2 if self._share.worker == 0 else 0.0)

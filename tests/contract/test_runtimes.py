@@ -24,7 +24,9 @@ from tests.jobs import DIE, GROUPS, HANG, RAISE, STUCK, OneFails, Recorder, Text
 from paceline.envs.fault import OddError
 from paceline.errors import ConfigError, EnvError, WorkerDied, WorkerError, WorkerHung
 from paceline.measure.system import affinity
+from paceline.memory.lines import CLAIM
 from paceline.memory.shared import Arena
+from paceline.runtime import process
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.pack import pack
 from paceline.runtime.process import ProcessRuntime
@@ -280,6 +282,31 @@ def test_with_a_hand_of_its_own_the_driver_does_what_a_dead_worker_had_claimed()
         assert it.runtime.respawn(caught.value.worker, "echo", 1) == (1,)
         assert it.runtime.finish() == [(5,)] * 2, "the new one does what was asked of the old one"
         it.runtime.work(4)
+
+
+def test_what_was_claimed_in_an_earlier_round_or_by_one_that_was_killed_is_held_by_nobody() -> None:
+    with running("forkserver", hand=lambda _: None) as it:
+        runtime = it.runtime
+        assert isinstance(runtime, ProcessRuntime)
+        offered, line = runtime._tickets, it.arena["heartbeat"][0]
+        assert offered is not None
+        offered.put(0)
+        line[CLAIM] = (offered._round | 3) + 1
+        assert list(runtime._holders(offered)) == [3]
+        offered.put(0)
+        assert not runtime._holders(offered)
+        offered.put(0)
+        assert list(runtime._holders(offered)) == [3]
+        assert runtime._end_holders(offered, {3}, 1.0)
+        assert not runtime._holders(offered), "whether or not the system is done with it"
+
+
+def test_only_those_who_may_be_asked_for_work_are_told_that_they_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process.threads, "core_budget", lambda: 3)
+    with running("forkserver", workers=4, hand=lambda _: None) as it:
+        assert it.runtime.run("helps") == [True, True, False, False]
+    with running("forkserver", workers=4) as it:
+        assert it.runtime.run("helps") == [True] * 4
 
 
 @pytest.mark.parametrize("kind", ["forkserver", SLOW_SPAWN, "fork"])

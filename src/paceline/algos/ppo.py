@@ -118,10 +118,10 @@ class PPOLearner:
         lr = cfg.learning_rate * (1.0 - progress if cfg.lr_schedule == "linear" else 1.0)
         advantage, returns = self._prepare(batch)
         rows = np.flatnonzero(batch.valid.numpy())
-        pieces = -(-len(rows) // (cfg.batch_size or len(rows)))
-        cuts = [len(rows) * piece // pieces for piece in range(pieces + 1)]
+        pieces = -(-len(rows) // (cfg.batch_size or len(rows) or 1))  # none, where all envs only began an episode
+        cuts = [len(rows) * piece // max(1, pieces) for piece in range(pieces + 1)]
         # One array for all: a small one kept per minibatch would pin the heap between their large ones.
-        terms, done = np.empty((cfg.n_epochs * pieces, len(TERMS)), np.float32), 0
+        terms, done = np.zeros((max(1, cfg.n_epochs * pieces), len(TERMS)), np.float32), 0
         # The order of minibatches depends on seed and version alone.
         counter = [0, 0, 0, self.version]
         shuffle = np.random.Generator(np.random.Philox(key=[self._seed, _MINIBATCHES], counter=counter))
@@ -135,7 +135,7 @@ class PPOLearner:
             if cfg.target_kl is not None and float(terms[done - 1, _KL]) > 1.5 * cfg.target_kl:
                 break
         self._move_normalisers(batch)
-        return self._stats(terms[:done], batch.value[:-1].numpy().reshape(-1)[rows], returns[rows], lr)
+        return self._stats(terms[: max(1, done)], batch.value[:-1].numpy().reshape(-1)[rows], returns[rows], lr)
 
     def _prepare(self, batch: Trajectory) -> tuple[Floats, Floats]:
         """Advantages and returns by row, and everything about the rows to where the gradient finds it."""

@@ -19,6 +19,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from paceline.errors import LearnerError
 from paceline.nets.features import policy_input
 from paceline.nets.policy import Pullback, autograd_pullback, lowest_rows
 from paceline.spec import EnvSpec
@@ -59,6 +60,8 @@ class CompiledForward:
         """Outputs without a graph, and the way back."""
         count = len(obs if isinstance(obs, Tensor) else next(iter(obs.values())))
         missing = self._rows - count
+        if missing < 0:
+            raise LearnerError(f"compile: made for {self._rows} rows at most (got {count}). Train without --compile.")
         if not missing:
             return autograd_pullback(self._forward, obs)
         padded = (

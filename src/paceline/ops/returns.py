@@ -68,9 +68,9 @@ def accumulate(terms: NDArray[np.float32], decay: NDArray[np.float32]) -> None:
 def explained_variance(value: NDArray[np.float32], returns: NDArray[np.float32]) -> float:
     """How much of the returns' variance the values predict: 1 is all, 0 as good as their mean.
 
-    NaN where the returns do not vary.
+    NaN where the returns do not vary, or there are none.
     """
-    variance = returns.var(dtype=np.float64)
+    variance = returns.var(dtype=np.float64) if len(returns) else 0.0
     if variance == 0:
         return float("nan")
     return float(1.0 - np.subtract(returns, value, dtype=np.float64).var() / variance)

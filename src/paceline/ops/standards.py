@@ -17,7 +17,7 @@ def standards(values: NDArray[np.float32], cuts: Sequence[int]) -> list[tuple[fl
         values: `[N]`.
         cuts: Where pieces begin, rising from 0, and N. A piece of one value is left as it is.
     """
-    starts = np.array(cuts[:-1])
+    starts = np.array(cuts[:-1], np.intp)
     counts = np.diff(cuts)
     wide = values.astype(np.float64)
     means = np.add.reduceat(wide, starts) / counts

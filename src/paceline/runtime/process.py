@@ -17,6 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from multiprocessing import resource_tracker
 from time import perf_counter
 from typing import Any
@@ -124,7 +125,7 @@ class ProcessRuntime:
             if tickets.AVAILABLE:
                 self._tickets = tickets.Tickets(multiprocessing.get_context(self._method))
             for share in shares(groups, num_workers, first_group):
-                self._workers.append(self._new(share))
+                self._workers.append(self._new(replace(share, helps=not self._tickets or share.worker < self._hands)))
             self._await_start(respawns)
             self._watch()
         except BaseException:
@@ -134,7 +135,7 @@ class ProcessRuntime:
     def _new(self, share: Share) -> WorkerHandle:
         """Start the process of one worker; it answers when it has built its job."""
         core = self._cores[share.worker % len(self._cores)] if self._cores else None
-        theirs = self._tickets.theirs if self._tickets and share.worker < self._hands else None
+        theirs = self._tickets.theirs if self._tickets and share.helps else None
         foreign = [end for other in self._workers if other.share != share for end in other.ours]
         foreign += self._tickets.ours if self._tickets else ()
         with child_environment():
@@ -281,10 +282,10 @@ class ProcessRuntime:
             silent_s = perf_counter() - moved
             if died and self._hand is not None and silent_s > GRACE_S:
                 # A worker notes its claim at once, long before this.
-                for item in pending - set(self._holders()):
+                for item in pending - set(self._holders(offered)):
                     self._hand(item)
                     pending.discard(item)
-            if pending and silent_s > self._step_timeout_s and self._end_holders(pending, silent_s):
+            if pending and silent_s > self._step_timeout_s and self._end_holders(offered, pending, silent_s):
                 died, moved = True, perf_counter()
             elif pending and silent_s > self._step_timeout_s:
                 raise WorkerHung(
@@ -293,17 +294,18 @@ class ProcessRuntime:
                     "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
                 )
 
-    def _holders(self) -> dict[int, WorkerHandle]:
+    def _holders(self, offered: tickets.Tickets) -> dict[int, WorkerHandle]:
         """Items that somebody is still at, and who."""
-        alive = [(int(self._claims[one.share.worker]), one) for one in self._workers if one.process.is_alive()]
-        return {claim - 1 & tickets.MOST: one for claim, one in alive if claim}
+        alive = [(offered.claimed(int(self._claims[one.share.worker])), one) for one in self._workers if one.alive]
+        return {item: one for item, one in alive if item is not None}
 
-    def _end_holders(self, pending: set[int], silent_s: float) -> bool:
+    def _end_holders(self, offered: tickets.Tickets, pending: set[int], silent_s: float) -> bool:
         """Kill whoever hangs in a piece of work, where the driver can do it instead; whether there was one.
 
         The next command finds them dead, and says why.
         """
-        hanging = [] if self._hand is None else [one for item, one in self._holders().items() if item in pending]
+        holders = {} if self._hand is None else self._holders(offered)
+        hanging = [one for item, one in holders.items() if item in pending]
         for worker in hanging:
             worker.hung("work", silent_s, self._step_timeout_s)
         return bool(hanging)

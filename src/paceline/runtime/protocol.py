@@ -20,6 +20,8 @@ class Share:
     worker: int
     first_group: int
     groups: int
+    helps: bool = True
+    """Whether it may be asked for `work`."""
 
     def envs(self, group_size: int) -> list[int]:
         """The envs of its groups."""

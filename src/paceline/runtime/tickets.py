@@ -132,6 +132,11 @@ class Tickets:
             return set()
         return {ticket & MOST for ticket in tickets if ticket & ~MOST == self._round}
 
+    def claimed(self, claim: int) -> int | None:
+        """The item of this round that a worker's `CLAIM` is for; None if it is for none."""
+        ticket = claim - 1
+        return ticket & MOST if claim and ticket & ~MOST == self._round else None
+
     def close(self) -> None:
         """Close everything."""
         for end in (*self.ours, self.theirs.work, self.theirs.done):

@@ -147,8 +147,9 @@ def _work(order: WorkerOrder, tickets: WorkerTickets, job: Any, line: NDArray[np
         while (ticket := tickets.take()) is not None:
             line[CLAIM] = ticket + 1
             job.work(ticket & MOST)
-            line[CLAIM] = 0
+            # In this order: of what nobody is at, and nobody has said that it is done, nobody may be about to say so.
             tickets.finish(ticket)
+            line[CLAIM] = 0
         look_out_s = LINGER_S
 
 

@@ -98,6 +98,11 @@ class WorkerHandle:
         return self.conn, self._alive
 
     @property
+    def alive(self) -> bool:
+        """Whether it may still do something. One that was killed does not, even while the system keeps it."""
+        return not self._fate and self.process.is_alive()
+
+    @property
     def name(self) -> str:
         """How messages call it."""
         last = self.share.first_group + self.share.groups - 1

@@ -121,8 +121,9 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         FlatParameters(policy.to(device), vector)
         weights.vector.copy_(vector)
         if config.policy.compile and device.type == "cpu" and not isinstance(program, WORKERS_LEARN_ELSEWHERE):
-            program = _compiled(program, arena, policy, rows=_shard_rows(config, program, arena))
-        hand = None if isinstance(program, WORKERS_LEARN_ELSEWHERE) else program.gradient(arena)
+            program = _compiled(program, arena, policy, rows=_shard_rows(config, program, arena, base.shards))
+        alone = isinstance(program, WorkerProgram) and layout.num_workers == 0  # the one job has a gradient of its own
+        hand = None if alone or isinstance(program, WORKERS_LEARN_ELSEWHERE) else program.gradient(arena)
         runtime = start_workers(config, program, arena, layout, hand, cluster, size_of(policy))
         undo.callback(runtime.close)
         if isinstance(runtime, RayRuntime):
@@ -270,7 +271,8 @@ def _gradients(
     spec, rows = base.shape.spec, base.compiled_rows
     whole = partial(PPOGradient, policy, head_for(spec.action), spec, base.rollout_settings, obs_norm)
     if config.policy.compile:
-        rows = usable_rows(policy, config.shard_rows(1), lambda rows: whole(compiled_rows=rows))
+        minibatch = _shard_rows(config, program, arena, shards=1)
+        rows = usable_rows(policy, minibatch, lambda rows: whole(compiled_rows=rows))
     return DeviceGradients(whole(compiled_rows=rows), program.slots(arena), shards, vector.device), rows
 
 
@@ -334,11 +336,11 @@ def _async_rollouts(
     return batches()
 
 
-def _shard_rows(config: TrainConfig, program: WorkerProgram | AsyncProgram, arena: Arena) -> int:
-    """Rows of the largest shard of a minibatch."""
+def _shard_rows(config: TrainConfig, program: WorkerProgram | AsyncProgram, arena: Arena, shards: int) -> int:
+    """Rows of the largest of so many shards of a minibatch."""
     shape = program.slots(arena).shape
     total = shape.n_steps * shape.n_envs
-    return -(-min(config.training.batch_size or total, total) // program.base.shards)
+    return -(-min(config.training.batch_size or total, total) // shards)
 
 
 def _compiled(

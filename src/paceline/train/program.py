@@ -79,7 +79,8 @@ class WorkerJob:
     """What a worker does: it collects, and computes gradients while its envs rest."""
 
     collector: AnyCollector
-    sharded: ShardedGradient
+    sharded: ShardedGradient | None
+    """None for a worker that is never asked for gradients."""
 
     def connect(self, asker: Asking) -> None:
         """Whom to ask, where the policy is elsewhere."""
@@ -99,10 +100,13 @@ class WorkerJob:
 
     def collect(self, step: int) -> CollectTimes:
         """The role COLLECT: fill the slots."""
-        return self.collector.collect(step)._replace(learn_s=self.sharded.busy_s())
+        times = self.collector.collect(step)
+        return times if self.sharded is None else times._replace(learn_s=self.sharded.busy_s())
 
     def work(self, shard: int) -> None:
         """The role GRAD: one shard of a minibatch, by whichever worker is free."""
+        if self.sharded is None:
+            raise RuntimeError("work: this worker was made without gradients")
         self.sharded(shard)
 
     def close(self) -> None:
@@ -200,7 +204,7 @@ class WorkerProgram:
     def __call__(self, arena: Arena, share: Share) -> WorkerJob:
         """Build the envs and the policies. Runs inside the worker."""
         collector = self.collector(arena, share, [Slots(arena, self.shape)], self.acting(arena)[0])
-        return WorkerJob(collector, self.gradient(arena))
+        return WorkerJob(collector, self.gradient(arena) if share.helps else None)
 
     def acting(self, arena: Arena) -> tuple[Arrays, Callable[[], object]]:
         """The weights and statistics to act with, by name; and what takes over the newest: they are in place."""

@@ -315,6 +315,17 @@ def test_invalid_rows_change_nothing(make: Make) -> None:
     assert sorted(first) == np.flatnonzero(clean.valid.numpy()).tolist()
 
 
+def test_a_batch_without_a_valid_row_teaches_nothing(make: Make) -> None:
+    for settings in ({}, {"batch_size": None}, {"target_kl": 0.1}):
+        learner = make(obs_norm=True, reward_norm=True, **settings)
+        before = next(iter(learner.policy.state_dict().values())).clone()
+        stats = learner.update(batch(valid=torch.zeros(T, B, dtype=torch.bool)), 0.0)
+        assert stats["loss"] == stats["n_updates"] == 0.0
+        assert torch.equal(before, next(iter(learner.policy.state_dict().values())))
+        assert learner.version == 1
+        assert learner.update(batch(), 0.0)["n_updates"] > 0
+
+
 def test_explained_variance_is_that_of_the_valid_rows(make: Make) -> None:
     learner, b = make(gamma=0.9, gae_lambda=0.8), invalid_batch()
     seen = b.valid.numpy()

@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from paceline.errors import LearnerError
 from paceline.nets.compiled import CompiledForward, usable_rows
 from paceline.nets.flat import FlatGradient
 from paceline.nets.mlp import MLPPolicy
@@ -105,6 +106,8 @@ def test_full_and_short_batches_give_the_gradient_of_eager(compiler: str, as_dic
         for one, other in zip(results(compiled, gradient, obs, rows), expected, strict=True):
             assert not one.requires_grad
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    with pytest.raises(LearnerError, match=r"made for 6 rows at most \(got 7\)"):
+        compiled(torch.randn(7, 4))
 
 
 @pytest.mark.parametrize("compiler", [pytest.param("trace", marks=compiles)], indirect=True)
