@@ -24,12 +24,18 @@ from paceline.train.config import TrainConfig
 
 BASELINE = Path(__file__).parent / "baseline.json"
 WORKERS = 2
+ENVS: dict[str, dict[str, Any]] = {
+    "cartpole": {"env": "CartPole-v1"},
+    "busy": {"env": "paceline/Busy-v0"},
+    "sleep": {"env": "paceline/Busy-v0", "env_kwargs": {"cpu_ms": 0.0, "sleep_ms": 2.0}},
+}
 RENEW = "If that is the price of something better, measure on a quiet machine and commit: make bench-baseline"
 MEANING = {
     "cartpole_parallel": f"CartPole-v1, 32 envs: {WORKERS} workers over sequential",
     "cartpole_of_bare": "CartPole-v1: sequential training over one loop that only steps envs",
     "busy_parallel": f"Busy 1 ms: {WORKERS} workers over sequential",
     "busy_of_limit": f"Busy 1 ms: {WORKERS} workers over {WORKERS} loops that only step envs",
+    "sleep_of_limit": f"Sleep 2 ms: {WORKERS} workers over threads that only step envs",
     "grad_mlp": f"MLP 64x64, minibatch 1024: learning on {WORKERS} workers over one thread",
     "grad_cnn": f"NatureCNN, minibatch 256: learning on {WORKERS} workers over one thread",
 }
@@ -37,9 +43,9 @@ MEANING = {
 
 
 def stepping(rounds: int, window_s: float, n_steps: int) -> dict[str, Ratio]:
-    """Whole training, an env that costs little and one that costs much."""
+    """Whole training: an env that costs little, one that costs much, and one that waits."""
     sides = {}
-    for name, env in (("cartpole", {"env": "CartPole-v1"}), ("busy", {"env": "paceline/Busy-v0"})):
+    for name, env in ENVS.items():
         config = TrainConfig.from_flat(**env, n_envs=32, n_steps=n_steps, quiet=True)
         sides[name] = bench(
             config, num_workers=WORKERS, rounds=rounds, window_s=window_s, learner=False, tick=_tell(name)
@@ -51,6 +57,7 @@ def stepping(rounds: int, window_s: float, n_steps: int) -> dict[str, Ratio]:
         "cartpole_of_bare": Ratio(value * WORKERS, spread * WORKERS),
         "busy_parallel": Ratio(*sides["busy"].ratio("parallel", "sequential")),
         "busy_of_limit": Ratio(*sides["busy"].ratio("parallel", "limit")),
+        "sleep_of_limit": Ratio(*sides["sleep"].ratio("parallel", "limit")),
     }
 
 

@@ -9,9 +9,11 @@ import argparse
 import json
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +24,7 @@ import psutil
 from paceline.measure.system import system_info
 
 RESULTS = Path(__file__).parent / "results"
+SOURCE = Path(__file__).parents[1] / "src"
 LOGS = Path(__file__).parent / ".logs"
 """For what is worth a look and nothing more; git does not see it."""
 BUSY_PERCENT = 15.0
@@ -56,6 +59,8 @@ def conditions(before: Calm) -> dict[str, Any]:
     """
     info, after = system_info(), Calm.now()
     return {
+        "commit": _commit(),
+        "date": datetime.now(UTC).date().isoformat(),
         "command": shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "load": [before.load, after.load],
         "busy_percent": [before.percent, after.percent],
@@ -66,6 +71,19 @@ def conditions(before: Calm) -> dict[str, Any]:
         "python": info["python"],
         "versions": info["versions"],
     }
+
+
+def _commit() -> str | None:
+    """What was measured: the newest commit of the source, with a plus where that was changed since. None without git."""
+
+    def git(*words: str) -> str:
+        told = subprocess.run(
+            ["git", *words, "--", str(SOURCE)], cwd=SOURCE, capture_output=True, text=True, check=False
+        )
+        return told.stdout.strip()
+
+    newest = git("log", "-1", "--format=%h")
+    return f"{newest}+" if newest and git("status", "--porcelain") else newest or None
 
 
 def others(machine: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ from paceline.errors import ConfigError, EnvError, WorkerDied, WorkerError, Work
 from paceline.measure.system import affinity
 from paceline.memory.lines import CLAIM
 from paceline.memory.shared import Arena
-from paceline.runtime import process
+from paceline.runtime import threads
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.pack import pack
 from paceline.runtime.process import ProcessRuntime
@@ -302,7 +302,7 @@ def test_what_was_claimed_in_an_earlier_round_or_by_one_that_was_killed_is_held_
 
 
 def test_only_those_who_may_be_asked_for_work_are_told_that_they_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process.threads, "core_budget", lambda: 3)
+    monkeypatch.setattr(threads, "core_budget", lambda: 3)
     with running("forkserver", workers=4, hand=lambda _: None) as it:
         assert it.runtime.run("helps") == [True, True, False, False]
     with running("forkserver", workers=4) as it:

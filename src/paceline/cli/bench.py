@@ -48,15 +48,13 @@ def run(argv: Sequence[str]) -> int:
     )
     # Only now: torch takes longer to load than all of the above.
     from paceline.insight.bench import bench
-    from paceline.runtime import threads
 
     asked = config.parallel.num_workers
-    workers = min(threads.core_budget(), config.n_groups(image=False)) if asked == "auto" else asked
-    if workers == 0:
+    if asked == 0:
         raise ConfigError("bench --num-workers 0: the parallel side needs workers. Use --num-workers 2, say.")
     result = bench(
         config,
-        num_workers=workers,
+        num_workers=None if asked == "auto" else asked,
         rounds=options.rounds,
         window_s=options.window_s,
         learner=options.learner,

@@ -16,15 +16,19 @@ from typing import Any
 
 import numpy as np
 
+from paceline.envs.apart import EnvsApart
+from paceline.envs.group import EnvBlock
 from paceline.envs.make_block import make_block
 from paceline.insight.learner_probe import LearnerProbe, nothing_to_try
 from paceline.insight.learner_settings import LearnerSpeeds
 from paceline.insight.windows import iterate, phase_shares, ratio, window
 from paceline.measure.system import tree_memory_mb
+from paceline.memory.lines import BEAT
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share
+from paceline.runtime.threads import core_budget
 from paceline.train.build import build
 from paceline.train.config import TrainConfig
 from paceline.train.program import PRELOAD, WorkerProgram
@@ -93,16 +97,19 @@ class BareLoop:
 
     def __init__(self, program: WorkerProgram, arena: Arena, share: Share) -> None:
         shape = program.shape
-        mine = slice(share.first_group * shape.group_size, (share.first_group + share.groups) * shape.group_size)
-        self._envs = make_block(
+        n = share.groups * shape.group_size
+        threads = program.threads(n)[0]
+        # Where envs wait, nothing is faster than a thread for each that waits for no other.
+        self._apart = program.apart(arena, share) if threads == n > 1 and program.single else None
+        self._envs: EnvBlock = self._apart or make_block(
             program.env,
             shape.spec,
             seed=program.seed,
             first_group=share.first_group,
             groups=share.groups,
             group_size=shape.group_size,
-            episode=arena["episode"][mine],
-            threads=program.env_threads,
+            episode=arena["episode"][shape.columns(share.first_group, share.groups)],
+            threads=threads,
         )
         self._rows = Slots(arena, shape).rows(share.first_group, share.groups)
         self._beat = arena["heartbeat"][share.worker]
@@ -121,11 +128,23 @@ class BareLoop:
         """Step for about so long; returns steps and seconds."""
         row, after = self._rows[0], self._rows[1]
         began, rows = perf_counter(), 0
+        if self._apart is not None:
+            return sum(self._apart.each(partial(self._spin_one, self._apart, began + seconds))), perf_counter() - began
         while perf_counter() - began < seconds:
             self._envs.step(self._actions[rows % len(self._actions)], row, after)
-            self._beat[0] += 1
+            self._beat[BEAT] += 1
             rows += 1
         return rows * len(row.reward), perf_counter() - began
+
+    def _spin_one(self, apart: EnvsApart, end: float, i: int) -> int:
+        """In an env's thread: step it until then; returns how often."""
+        own, step, line, steps = slice(i, i + 1), apart.envs[i].step, apart.lines[i], 0
+        row, after = self._rows[0].at(own), self._rows[1].at(own)
+        while perf_counter() < end:
+            step(self._actions[steps % len(self._actions)][own], row, after)
+            line[BEAT] += 1
+            steps += 1
+        return steps
 
     def close(self) -> None:
         """Close the envs."""
@@ -135,7 +154,7 @@ class BareLoop:
 def bench(
     config: TrainConfig,
     *,
-    num_workers: int,
+    num_workers: int | None,
     rounds: int,
     window_s: float,
     learner: bool = True,
@@ -145,7 +164,7 @@ def bench(
 
     Args:
         config: What to train; its own worker count and budget do not matter.
-        num_workers: Of the parallel side.
+        num_workers: Of the parallel side; None for one per core, as far as there are groups for them.
         rounds: Windows of each kind.
         window_s: Seconds of a window, at least one iteration.
         learner: Whether to try other settings of the learner too, where that says something.
@@ -153,16 +172,18 @@ def bench(
     """
     sides: dict[str, Training] = {}
     memory: dict[str, float] = {}
+    own_mb, workers = tree_memory_mb(), 0  # what this process has by itself, either side needs
     with ExitStack() as undo:
-        for name, workers in (("sequential", 0), ("parallel", num_workers)):
+        for name in ("sequential", "parallel"):
             tick(f"starting {name}")
-            before = tree_memory_mb()
+            before_mb = tree_memory_mb()
             sides[name] = training = build(config.merge(num_workers=workers))
             undo.callback(training.close)
             training.rollouts.reset()
             iterate(training)  # the first iteration loads kernels and touches every page
-            memory[name] = tree_memory_mb() - (before if name == "parallel" else 0.0)
-        limit = _limit(sides["parallel"], num_workers, undo)
+            memory[name] = own_mb + tree_memory_mb() - before_mb
+            workers = num_workers or min(core_budget(), training.program.shape.groups)
+        limit = _limit(sides["parallel"], workers, undo)
         probe = None
         if learner and nothing_to_try(sides["parallel"]) is None:
             probe = undo.enter_context(closing(LearnerProbe(sides["parallel"])))
@@ -176,7 +197,7 @@ def bench(
             if probe is not None:
                 probe.round(window_s)
         return Bench(
-            num_workers,
+            workers,
             tuple(rates["limit"]),
             tuple(rates["sequential"]),
             tuple(rates["parallel"]),

@@ -258,7 +258,7 @@ class WorkerProgram:
         normaliser = self.obs_normaliser(acting, attach=True)
 
         n = share.groups * self.shape.group_size
-        threads, waits_s = self._threads(n)
+        threads, waits_s = self.threads(n)
 
         def collector(own: Share, actor: Actor, envs: EnvBlock, own_pace: OwnPace | None = None) -> RolloutCollector:
             look = {"first_group": own.first_group, "groups": own.groups, "seed": self.seed}
@@ -296,43 +296,46 @@ class WorkerProgram:
         )
 
     @property
-    def _single(self) -> bool:
+    def single(self) -> bool:
         """Whether the envs are single ones, neither games nor native vector envs."""
         return self.league is None and not self.env.use_native(self.shape.group_size)
 
-    def _threads(self, n: int) -> tuple[int, float]:
+    def threads(self, n: int) -> tuple[int, float]:
         """Env threads of a worker that has n envs, and how long a step of theirs waits; 0 where that is not known."""
         if self.env_threads != "auto":
             return min(self.env_threads, n), self.env_wait_s
-        waits = wait_s(self.env, self.shape.spec, seed=self.seed) if n > 1 and self._single else 0.0
+        waits = wait_s(self.env, self.shape.spec, seed=self.seed) if n > 1 and self.single else 0.0
         return threads_for(n, waits), waits
 
     def _turns(self, share: Share, threads: int) -> list[Share]:
         """Parts of a share that take turns: where all envs wait at once, some act meanwhile."""
         n = share.groups * self.shape.group_size
         # Parts of two or more: a single env is stepped by the worker itself, which the others would wait for.
-        count = min(TURNS, share.groups, n // 2) if threads == n > 1 and self._single else 1
+        count = min(TURNS, share.groups, n // 2) if threads == n > 1 and self.single else 1
         cuts = [share.first_group + share.groups * part // count for part in range(count + 1)]
         return [replace(share, first_group=a, groups=b - a) for a, b in itertools.pairwise(cuts)]
 
     def _own_pace(self, arena: Arena, share: Share, actor: Actor, waits_s: float) -> OwnPace | None:
         """A worker's envs, each at its own pace; None where that does not pay, or something looks at all of them."""
         n, spec = share.groups * self.shape.group_size, self.shape.spec
-        alone = self._single and self.shaper is None and self.on_nan == "raise"
+        alone = self.single and self.shaper is None and self.on_nan == "raise"
         if not alone or not isinstance(actor, PatientActor) or not pays(actor, spec, n, waits_s):
             return None
-        line, episode = arena["heartbeat"][share.worker], arena["episode"]
-        envs = EnvsApart(
+        envs = self.apart(arena, share)
+        return OwnPace(envs, actor, head_for(spec.action), self.shape, arena["heartbeat"][share.worker])
+
+    def apart(self, arena: Arena, share: Share) -> EnvsApart:
+        """The envs of some groups, single ones, with a thread each."""
+        return EnvsApart(
             self.env,
-            spec,
+            self.shape.spec,
             seed=self.seed,
             first_env=share.first_group * self.shape.group_size,
-            n=n,
-            episode=episode[self.shape.columns(share.first_group, share.groups)],
-            line=line,
+            n=share.groups * self.shape.group_size,
+            episode=arena["episode"][self.shape.columns(share.first_group, share.groups)],
+            line=arena["heartbeat"][share.worker],
             place=share.worker,
         )
-        return OwnPace(envs, actor, head_for(spec.action), self.shape, line)
 
     def block(self, arena: Arena, share: Share, threads: EnvThreads | None = None) -> EnvBlock:
         """The envs of some groups; with so many threads, where that is known."""

@@ -13,6 +13,7 @@ import pytest
 
 from paceline.envs import env_thread
 from paceline.envs.env_thread import Outcome, Team, outcome_of, result_of
+from paceline.envs.one_core import OneCore
 
 PATIENCE_S = 20.0
 
@@ -59,7 +60,7 @@ def test_one_that_is_late_for_the_inbox_is_waited_for(monkeypatch: pytest.Monkey
             time.sleep(0.02)
         return data
 
-    monkeypatch.setattr(env_thread.os, "read", late)
+    monkeypatch.setattr(os, "read", late)
     team = Team(4, "team")
     done: list[int] = []
 
@@ -79,14 +80,14 @@ def test_an_interrupt_before_anybody_was_woken_is_got_over(monkeypatch: pytest.M
     team, done = Team(3, "team"), list[int]()
     jobs = [partial(done.append, owner) for owner in range(3)]
     team.all(jobs)
-    monkeypatch.setattr(env_thread.OneCore, "enter", _interrupt)
+    monkeypatch.setattr(OneCore, "enter", _interrupt)
     with pytest.raises(KeyboardInterrupt):
         team.all(jobs)
     monkeypatch.undo()
     in_time(partial(team.all, jobs))
     assert done.count(0) == done.count(1) == 3  # what was begun is done, then what was asked for
 
-    monkeypatch.setattr(env_thread.OneCore, "enter", _interrupt)
+    monkeypatch.setattr(OneCore, "enter", _interrupt)
     with pytest.raises(KeyboardInterrupt):
         team.all(jobs)
     threads = list(team._threads)
