@@ -74,7 +74,7 @@ def conditions(before: Calm) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """What was measured: the newest commit of the source, with a plus where that was changed since. None without git."""
+    """What was measured: the newest commit of the source, with a plus where it was changed since. None without git."""
 
     def git(*words: str) -> str:
         told = subprocess.run(
