@@ -83,6 +83,23 @@ NETWORKS = {
         repeats=12,
         target=1.0,
     ),
+    "small": Network(
+        title="MLP 64x64, minibatch 256",
+        settings={"env": "CartPole-v1", "n_envs": 32, "n_steps": 128, "batch_size": 256, "n_epochs": 4},
+        repeats=6,
+    ),
+    "middle": Network(
+        title="MLP 256x256, minibatch 128",
+        settings={
+            "env": "CartPole-v1",
+            "n_envs": 32,
+            "n_steps": 128,
+            "batch_size": 128,
+            "n_epochs": 1,
+            "hidden_sizes": (256, 256),
+        },
+        repeats=4,
+    ),
     "wide": Network(
         title="MLP 512x512, minibatch 1024",
         settings={

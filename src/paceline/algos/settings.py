@@ -48,8 +48,9 @@ class PPOConfig:
     target_kl: float | None = None
     """Ends the epochs of an update once the policy has moved this far; none never does."""
     grad_shards: int | None = None
-    """Pieces of a minibatch whose gradients workers compute side by side. None takes up to 2 of at least 256 rows, for
-    images up to 8 of at least 64. Part of the result: other counts round differently."""
+    """Pieces of a minibatch whose gradients workers compute side by side. None takes up to 2 of at least 128 rows (64
+    with layers of 128 units and more), for images up to 8 of at least 64. Part of the result: other counts round
+    differently."""
     pipeline: bool = False
     """Collect the next batch while learning from this one. Every batch is then one update old: part of the result."""
     learner_threads: int = 1

@@ -27,8 +27,8 @@ from paceline.train.sections import DEFAULT_N_ENVS, EnvConfig, ParallelConfig, P
 DEFAULT_ALGO = "ppo"
 LARGEST_GROUP = 8
 LARGEST_DEFAULT_BATCH = 1024
-SHARD_ROWS, IMAGE_SHARD_ROWS = 256, 64
-"""The fewest rows of a shard, where the number of shards is not given."""
+SHARD_ROWS, WIDE_SHARD_ROWS, WIDE = 128, 64, 128
+"""The fewest rows of a shard, where the number of shards is not given; and for images and layers of so many units."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,8 +137,8 @@ class TrainConfig:
         if self.run.algo in ASYNC:
             return 1  # nobody would compute them side by side
         rows = min(self.training.batch_size or self.batch_steps, self.batch_steps)
-        fewest, most = (IMAGE_SHARD_ROWS, 8) if image else (SHARD_ROWS, 2)
-        return max(1, min(most, rows // fewest))
+        wide = image or max(self.policy.hidden_sizes, default=0) >= WIDE
+        return max(1, min(8 if image else 2, rows // (WIDE_SHARD_ROWS if wide else SHARD_ROWS)))
 
     def shard_rows(self, shards: int) -> int:
         """Steps in the largest of the shards of a minibatch."""
