@@ -64,7 +64,7 @@ def _speed(name: str, measured: Found) -> str:
         times = "{:.2f} ± {:.2f}".format(*ratio(measured, OURS, key)) if OURS in contestants and key != OURS else ""
         rows.append(
             [
-                one["label"] + ("" if one["counted"] else " (not counted)"),
+                _label(one),
                 one["library"],
                 f"{rate:,.0f} ± {spread:,.0f}",
                 times,
@@ -78,6 +78,10 @@ def _speed(name: str, measured: Found) -> str:
     parts += [f"{PEERS[key].label}: failed. {why}" for key, why in measured["failed"].items()]
     windows = f"{measured['rounds']} windows of at least {measured['window_s']:g} s each, in turns."
     return "\n\n".join([*parts, f"{windows} {_conditions(measured['machine'])}"])
+
+
+def _label(one: Found) -> str:
+    return one["label"] + ("" if one["counted"] else " (not counted)")
 
 
 def _verdicts(name: str, measured: Found) -> list[str]:
@@ -158,7 +162,7 @@ def picture(found: Found, path: Path) -> None:
     flat = list(axes.flat)
     for axis, name in zip(flat, names, strict=False):
         contestants = found["workloads"][name]["contestants"]
-        rates = {one["label"]: results.median_spread(one["steps_per_s"]) for one in contestants.values()}
+        rates = {_label(one): results.median_spread(one["steps_per_s"]) for one in contestants.values()}
         _bars(axis, rates, WORKLOADS[name].title, "steps/s", best=max)
     if "solve" in found:
         walls = {

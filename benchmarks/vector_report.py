@@ -15,7 +15,7 @@ CONTENDERS = {
     "gymnasium-async": "Gymnasium AsyncVectorEnv",
     "gymnasium-async-pipes": "Gymnasium AsyncVectorEnv, `shared_memory=False`",
     "sb3-subproc": "SB3 SubprocVecEnv",
-    "pufferlib-mp": "PufferLib Multiprocessing",
+    "pufferlib-mp": "PufferLib 3.0 Multiprocessing",
     BARE: "bare loops, no exchange",
     IN_STEP: "bare loops, in step",
 }

@@ -3,9 +3,9 @@
     make bench-weights
 
 The clock runs from before `Weights.publish` until all workers have answered through the runtime of a real
-training that they saw the new version and read every number of it. A learner on the CPU works on the published
-vector itself (nothing is copied); one on a device has its copy published. `round trip` is the same command with
-nothing to read. Then trainings are timed for the share of an iteration that goes into synchronising.
+training that they saw the new version and read every number of it. A learner without workers works on the published
+vector itself (nothing is copied); one that has some, or a device, has its copy published. `round trip` is the same
+command with nothing to read. Then trainings are timed for the share of an iteration that goes into synchronising.
 """
 
 from __future__ import annotations
