@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
-from time import perf_counter
+import threading
+from contextlib import closing
+from time import perf_counter, sleep
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import psutil
 import pytest
 from gymnasium import error as gym_error
+from gymnasium.utils import env_checker
 from tests.unit.vector.toys import SampleEnv
 
 from paceline import ParallelVectorEnv, make_vec
 from paceline.errors import EnvError, PacelineError, WorkerDied, WorkerError, WorkerHung
+from paceline.runtime.bells import BOX_BYTES
 
 FAULT = "paceline.envs.fault:FaultEnv"
 ACTIONS = np.ones(4, np.int64)
@@ -120,3 +125,78 @@ def test_an_info_that_cannot_travel_is_refused_by_name() -> None:
     vec = make_vec(Locked, 2, 1)
     with pytest.raises(WorkerError, match=r"env 0: its info cannot be sent .*lock"):
         vec.reset()
+
+
+class Napping(SampleEnv):
+    """Takes its time where it is asked to; interrupts whoever steps it where it is told to."""
+
+    name = "napping"
+    interrupts = False
+
+    def nap(self, seconds: float) -> str:
+        sleep(seconds)
+        return "slow"
+
+    def step(self, action: Any) -> Any:
+        if self.interrupts:
+            raise KeyboardInterrupt
+        return super().step(action)
+
+
+def test_workers_that_were_idle_for_long_are_not_taken_for_hung() -> None:
+    with closing(make_vec(Napping, 2, 2, env_timeout_s=1.0)) as vec:
+        vec.reset(seed=0)
+        sleep(1.5)
+        os.kill(vec.pids[0], signal.SIGSTOP)  # it answers after the other
+        timer = threading.Timer(0.4, os.kill, (vec.pids[0], signal.SIGCONT))
+        timer.start()
+        assert vec.get_attr("name") == ("napping",) * 2
+        timer.join()
+
+
+def test_every_env_that_is_asked_may_take_its_time() -> None:
+    with closing(make_vec(Napping, 5, 1, env_timeout_s=1.0)) as vec:
+        vec.reset(seed=0)
+        assert vec.call("nap", 0.4) == ("slow",) * 5
+
+
+def test_after_an_interrupt_nobody_is_given_the_answers_of_another_call() -> None:
+    with closing(make_vec(Napping, 2, 2)) as vec:
+        vec.reset(seed=0)
+        timer = threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            vec.call("nap", 1.0)
+        timer.join()
+        with pytest.raises(gym_error.ClosedEnvironmentError, match="KeyboardInterrupt in call"):
+            vec.get_attr("name")
+
+
+def test_after_an_interrupt_envs_of_this_process_that_took_no_step_are_not_said_to_have() -> None:
+    with closing(make_vec(Napping, 3, 0)) as vec:
+        vec.reset(seed=0)
+        vec.set_attr("interrupts", [False, True, False])
+        with pytest.raises(KeyboardInterrupt):
+            vec.step(np.ones(3, np.int64))
+        with pytest.raises(gym_error.ClosedEnvironmentError, match="KeyboardInterrupt in step"):
+            vec.recv(3)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_cannot_be_sent_leaves_everything_as_it_was(workers: int) -> None:
+    with closing(make_vec(SampleEnv, 4, workers)) as vec, closing(make_vec(SampleEnv, 4, 0)) as other:
+        vec.reset(seed=0)
+        if workers:
+            with pytest.raises(TypeError, match="lock"):
+                vec.reset(options={"lock": threading.Lock()})
+        assert env_checker.data_equivalence(vec.reset(seed=1), other.reset(seed=1), exact=True)
+
+
+def test_a_long_letter_to_a_worker_that_is_gone_says_so() -> None:
+    with closing(make_vec(SampleEnv, 1, 1)) as vec:
+        vec.reset(seed=0)
+        worker = psutil.Process(vec.pids[0])
+        worker.kill()
+        psutil.wait_procs([worker], timeout=5.0)
+        with pytest.raises(WorkerDied, match="SIGKILL"):
+            vec.reset(options={"blob": b"x" * (2 * BOX_BYTES)})

@@ -223,7 +223,8 @@ class ProcessBells:
             self.signals[worker] += 1
             self._bells[worker].set()
         if len(letter) > BOX_BYTES:
-            self._handles[worker].conn.send_bytes(letter)
+            with suppress(OSError):  # whoever waits for the answer finds out if it is gone
+                self._handles[worker].conn.send_bytes(letter)
 
     def answered(self, workers: Collection[int]) -> list[int]:
         """Those that have answered all their rings."""
@@ -266,11 +267,16 @@ class ProcessBells:
         """What a worker answered; to be read once, and before it is rung again."""
         if worker in self._long:
             return self._long.pop(worker)
-        return _read(self._lines[worker][REPLIED], self._boxes[worker][1], self._handles[worker].conn)
+        handle = self._handles[worker]
+        try:
+            return _read(self._lines[worker][REPLIED], self._boxes[worker][1], handle.conn)
+        except (EOFError, OSError):
+            raise handle.died("step") from None
 
     def rest(self) -> None:
         """Have all stop serving: `runtime.finish` then returns."""
-        for line, bell in zip(self._lines, self._bells, strict=True):
+        for worker, (line, bell) in enumerate(zip(self._lines, self._bells, strict=True)):
+            self._begin(worker)  # it may have been idle for long
             line[REST] = 1
             in_order()
             line[RUNG] += 1

@@ -10,7 +10,7 @@ import math
 import pickle
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import cloudpickle
 import numpy as np
@@ -23,6 +23,9 @@ from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share, shares
 from paceline.vector.server import PRELOAD, EnvServer, News, Order, VectorProgram
+
+Packed: TypeAlias = Any
+"""What `Channel.pack` made of an order; None for a plain step."""
 
 
 class Channel(Protocol):
@@ -37,7 +40,10 @@ class Channel(Protocol):
     rings: list[int]
     """How often each worker was woken to step or reset envs."""
 
-    def begin(self, worker: int, order: Order) -> None:
+    def pack(self, order: Order) -> Packed:
+        """An order as `begin` takes it; what cannot be sent is found here, before anything has begun."""
+
+    def begin(self, worker: int, order: Packed) -> None:
         """Have a worker step or reset those of its envs that are due. It must not be at it already."""
 
     def wait(self, workers: Collection[int], *, at_least: int, doing: str) -> list[int]:
@@ -106,12 +112,16 @@ class ProcessChannel:
         self.memory: Arrays = self._arena
         self._serving = False
 
-    def begin(self, worker: int, order: Order) -> None:
+    def pack(self, order: Order) -> Packed:
+        """A letter."""
+        return None if order is None else cloudpickle.dumps(order)
+
+    def begin(self, worker: int, order: Packed) -> None:
         """Ring its bell."""
         if not self._serving:
             self._runtime.start("serve")
             self._serving = True
-        self._bells.ring(worker, cloudpickle.dumps(order) if order is not None else b"")
+        self._bells.ring(worker, order or b"")
 
     def wait(self, workers: Collection[int], *, at_least: int, doing: str) -> list[int]:
         """Those that have answered."""
@@ -161,7 +171,11 @@ class InlineChannel:
         self._begun = False
         self._news: list[News] = []
 
-    def begin(self, worker: int, order: Order) -> None:
+    def pack(self, order: Order) -> Packed:
+        """As it is."""
+        return order
+
+    def begin(self, worker: int, order: Packed) -> None:
         """Remember it."""
         self.rings[worker] += 1
         self._order, self._begun = order, True

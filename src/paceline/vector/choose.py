@@ -103,7 +103,7 @@ def hand_over_s(channel: Channel, choice: Choice) -> float:
 
     def acted_out() -> None:
         for worker in workers:
-            channel.begin(worker, pretend)
+            channel.begin(worker, channel.pack(pretend))
         channel.wait(workers, at_least=len(workers), doing="start")
 
     # One sleeps longer than one means to.

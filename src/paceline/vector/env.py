@@ -8,7 +8,8 @@ Observations, actions, rewards and flags are in shared memory; infos are sent wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,7 @@ from paceline.vector.flights import Flights, by_worker
 from paceline.vector.leaves import Path, write_batch
 from paceline.vector.requests import checked_ids, masked, seeds_of
 from paceline.vector.seat import Infos
-from paceline.vector.server import LooseActions, Reset, VectorProgram
+from paceline.vector.server import LooseActions, Order, Reset, VectorProgram
 
 StepResult = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 Batch = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any], NDArray[np.intp]]
@@ -259,16 +260,32 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         return ids, slice(ids[0], ids[-1] + 1) if whole else ids
 
     def _send_reset(self, envs: list[int], seeds: list[int | None], options: list[dict[str, Any] | None]) -> None:
-        for worker, places in by_worker(self._flights.worker_of, envs).items():
-            order = Reset([seeds[place] for place in places], [options[place] for place in places])
-            self._flights.send(worker, [envs[place] for place in places], order)
+        shared = by_worker(self._flights.worker_of, envs)
+        self._send_each(
+            envs,
+            {
+                worker: Reset([seeds[place] for place in places], [options[place] for place in places])
+                for worker, places in shared.items()
+            },
+        )
         self._began[envs] = True
         self._all_began = bool(self._began.all())
 
     def _send_loose(self, envs: list[int], loose: dict[Path, list[Any]]) -> None:
+        shared = by_worker(self._flights.worker_of, envs)
+        self._send_each(
+            envs,
+            {
+                worker: LooseActions({path: [column[place] for place in places] for path, column in loose.items()})
+                for worker, places in shared.items()
+            },
+        )
+
+    def _send_each(self, envs: list[int], orders: Mapping[int, Order]) -> None:
+        """Send each worker its order; if one cannot be packed, none."""
+        packed = {worker: self._channel.pack(order) for worker, order in orders.items()}
         for worker, places in by_worker(self._flights.worker_of, envs).items():
-            columns = {path: [column[place] for place in places] for path, column in loose.items()}
-            self._flights.send(worker, [envs[place] for place in places], LooseActions(columns))
+            self._flights.send(worker, [envs[place] for place in places], packed[worker])
 
     def _take(self, at_least: int | None, doing: str) -> list[int]:
         """Wait for so many envs, or for all where all were sent at once; which have come."""
@@ -277,10 +294,17 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
                 return self._flights.take(at_least, doing)
             self._flights.take_all(doing)
             return []
-        except PacelineError as error:
-            self._failure = f" It was closed because of: {str(error).splitlines()[0]}"
-            self.close()
+        except BaseException as error:
+            # Workers finish what they were sent after an interrupt, too, and `recv` has it; here some envs never will.
+            if isinstance(error, PacelineError) or (self.num_workers == 0 and not isinstance(error, Exception)):
+                self._fail(error, doing)
             raise
+
+    def _fail(self, error: BaseException, doing: str) -> None:
+        """Close: nobody knows what the envs are at."""
+        what = str(error).splitlines()[0] if isinstance(error, PacelineError) else f"{type(error).__name__} in {doing}"
+        self._failure = f" It was closed because of: {what}"
+        self.close()
 
     def _show(self, at: Any) -> Any:
         """The observations of some envs."""
@@ -292,7 +316,9 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
                 return arrays[path][at].copy() if self.copy and isinstance(at, slice) else arrays[path][at]
             number = self._obs.loose.index(path)
             envs = range(self.num_envs)[at] if isinstance(at, slice) else at
-            return tuple(loose[env][number] if env in loose else None for env in envs)
+            parts = tuple(loose[env][number] if env in loose else None for env in envs)
+            # From workers they are copies already.
+            return deepcopy(parts) if self.copy and self.num_workers == 0 else parts
 
         return self._obs.batch(leaf)
 
@@ -320,8 +346,10 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         envs = list(range(self.num_envs)) if ids is None else list(ids)
         try:
             outcomes = self._channel.ask(do, envs)
-        except PacelineError:
-            self.close()
+        except BaseException as error:
+            # An interrupt leaves answers on the way, which the next call would take for its own.
+            if isinstance(error, PacelineError) or not isinstance(error, Exception):
+                self._fail(error, "call")
             raise
         return tuple(result_of(outcomes[env]) for env in envs)
 

@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.vector.channel import Channel
+from paceline.vector.channel import Channel, Packed
 from paceline.vector.seat import Infos
-from paceline.vector.server import Order
 
 
 class Flights:
@@ -38,7 +37,7 @@ class Flights:
         """The newest parts of observations without fixed size, of every env that has such."""
         self._back: list[int] = []
         self._flying: dict[int, list[int]] = {}
-        self._queued: list[deque[tuple[list[int], Order]]] = [deque() for _ in channel.shares]
+        self._queued: list[deque[tuple[list[int], Packed]]] = [deque() for _ in channel.shares]
         self._told: dict[int, Infos] = {}
         self._all, self._workers = frozenset(range(num_envs)), range(len(channel.shares))
         self._whole = [False] * len(channel.shares)  # whether all envs of a worker are marked as due
@@ -59,13 +58,13 @@ class Flights:
         self.infos, self._told = self._told, {}
         self.out = frozenset()
 
-    def send(self, worker: int, envs: list[int], order: Order) -> None:
+    def send(self, worker: int, envs: list[int], order: Packed) -> None:
         """Have envs of one worker do something.
 
         Args:
             worker: Whose.
             envs: Ascending; none of them may be out.
-            order: What to do.
+            order: What to do, as the channel packed it.
         """
         self.out |= set(envs)
         queue = self._queued[worker]
@@ -97,7 +96,7 @@ class Flights:
         self.out -= set(back)
         return back
 
-    def _launch(self, worker: int, envs: list[int], order: Order) -> None:
+    def _launch(self, worker: int, envs: list[int], order: Packed) -> None:
         everyone = self._everyone[worker]
         whole = len(envs) == len(everyone)
         if not (whole and self._whole[worker]):

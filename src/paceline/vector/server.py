@@ -28,7 +28,7 @@ from paceline.envs.extras import named_extras
 from paceline.envs.make import Env, EnvRecipe, describe
 from paceline.envs.make_block import MOST_THREADS, EnvThreads
 from paceline.errors import EnvError
-from paceline.memory.lines import heartbeat_field
+from paceline.memory.lines import BEAT, heartbeat_field
 from paceline.memory.shared import Arrays, Field
 from paceline.runtime.protocol import Share
 from paceline.spec import Extra
@@ -146,6 +146,7 @@ class EnvServer:
             memory["heartbeat"][share.worker].data,
             self._news,
         )
+        self._beat = places.beat
         self._crew = Crew(n, _threads(program, first, n), first)
         self._seats: list[Seat] = []
         try:
@@ -196,7 +197,11 @@ class EnvServer:
         """Call a function with each of those envs that live here, and its index; what it returned or raised."""
         wanted = set(envs)
         seats = [seat for seat in self._seats if seat.number in wanted]
-        return [(seat.number, self._crew.ask(seat.at, partial(do, seat.env, seat.number))) for seat in seats]
+        outcomes = []
+        for seat in seats:
+            outcomes.append((seat.number, self._crew.ask(seat.at, partial(do, seat.env, seat.number))))
+            self._beat[BEAT] += 1
+        return outcomes
 
     def close(self) -> None:
         """Close the envs. May be called twice."""

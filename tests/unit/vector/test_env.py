@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,28 @@ def test_some_envs_of_many_threads_are_stepped_and_asked(workers: int) -> None:
             vec.send(actions[some], some)
             assert sorted(vec.recv(2)[-1]) == sorted(some)
             assert len(vec.call("get_wrapper_attr", "spec")) == 6
+
+
+class Growing(SampleEnv):
+    """Shows one array of no fixed size, which it goes on writing into."""
+
+    def __init__(self) -> None:
+        super().__init__(spaces.Sequence(spaces.Box(-1.0, 1e9, (), np.float32), stack=True))
+        self.seen = np.zeros(3, np.float32)
+
+    def _look(self) -> Any:
+        self.seen += 1.0
+        return self.seen
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_observations_of_no_fixed_size_are_copies_too(workers: int) -> None:
+    with both(Growing, 2, workers) as (reference, vec):
+        first = vec.reset(seed=1)[0]
+        assert same(first, reference.reset(seed=1)[0])
+        kept = deepcopy(first)
+        vec.step(reference.action_space.sample())
+        assert same(first, kept)
 
 
 def test_a_real_env_with_its_wrappers() -> None:
