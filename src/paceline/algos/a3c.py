@@ -83,6 +83,7 @@ class A3CLearner:
         return {
             "weights": self._weights.vector.numpy(),
             "version": np.array(self.version),
+            "progress": self._progress.copy(),
             **under("optimiser/", {key: value.copy() for key, value in self._optimiser.state().items()}),
         }
 
@@ -90,6 +91,7 @@ class A3CLearner:
         """Continue from `state()`."""
         self.load_weights(state["weights"])
         self._live.version = int(state["version"])
+        self._progress[:] = state.get("progress", 0.0)  # workers begin before anybody tells them more
         self._optimiser.load(part(state, "optimiser/"))
 
     def load_weights(self, weights: NDArray[np.float32]) -> None:

@@ -171,6 +171,7 @@ class DQNLearner:
             "counts": np.array([self.n_updates, self.samples]),
             "bad_updates": self.bad.state(),
             "epsilon": np.array(self._epsilon.value),
+            "progress": np.array(self._progress),
             **under("optimiser/", self._optimiser.state()),
         }
 
@@ -182,6 +183,7 @@ class DQNLearner:
         self.n_updates, self.samples = (int(n) for n in state["counts"])
         self.bad.load(state["bad_updates"])
         self._epsilon.set(float(state["epsilon"]))
+        self._progress = float(state.get("progress", 0.0))
         self._optimiser.load(part(state, "optimiser/"))
 
     def load_weights(self, weights: NDArray[np.float32]) -> None:

@@ -8,6 +8,7 @@ stepped one after another, since one may need more rows than another; groups tha
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -222,8 +223,11 @@ class TransitionCollector:
 
     def _firsts(self, heads: Sequence[int]) -> list[int]:
         """The head of each lane: its groups are equally far."""
-        starts = np.cumsum([0, *(lane.groups for lane in self._lanes[:-1])])
-        return [heads[int(start)] for start in starts]
+        cuts = np.cumsum([0, *(lane.groups for lane in self._lanes)]).tolist()
+        parts = [heads[start:stop] for start, stop in itertools.pairwise(cuts)]
+        if uneven := [part for part in parts if min(part) != max(part)]:
+            raise RuntimeError(f"replay: groups that are played together must be equally far (heads {uneven[0]})")
+        return [part[0] for part in parts]
 
     def collect(self, heads: Sequence[int], stint: Stint) -> Written:
         """Write rows from each group's head on.

@@ -68,8 +68,10 @@ class Replay:
         """[groups] the oldest row of each group that can be learned from."""
         self.high = np.maximum(self.head - self._multi_step + 1, self.low)
         """[groups] the row after the newest that can be learned from."""
-        self.level = bool((self.head == self.head[0]).all())
-        """Whether all groups are equally far."""
+        self.level = bool((self.head == self.head[0]).all() and (self.low == self.low[0]).all())
+        """Whether the same rows of all groups can be learned from."""
+        self.full = bool((kept > floor).all())
+        """Whether new rows take the place of old ones."""
 
     @property
     def stored(self) -> int:
@@ -115,20 +117,24 @@ class Replay:
         writer = ReplayWriter(arena, self.shape, group, 1)
         for column in range(self.shape.group_size):
             writer.cut(start, column)
-        columns, at = self.columns(group), start % self.shape.rows
-        shown = {
-            name: array[at, columns].copy()
-            for name, array in self._arrays.items()
-            if name in ("mask", "age") or name.startswith("obs/")
-        }
+        shown = self._shown(group)
         for t, row in enumerate(rows, start):
             writer.show(t, row, age)
             writer.write(t, row)
         for t, column, obs in finals:
             writer.add_final(start + t, column, obs)
-        for name, values in shown.items():  # the episodes under way go on from there
-            self._arrays[name][(start + len(rows)) % self.shape.rows, columns] = values
+        self._show(group, start + len(rows), shown)  # the episodes under way go on from there
         self.advance(group, group + 1, len(rows))
+
+    def _shown(self, group: int) -> dict[str, NDArray[Any]]:
+        """What the envs of a group show, as it lies here."""
+        at, columns = int(self.head[group]) % self.shape.rows, self.columns(group)
+        fields = [name for name in self._arrays if name in ("mask", "age") or name.startswith("obs/")]
+        return {name: self._arrays[name][at, columns].copy() for name in fields}
+
+    def _show(self, group: int, row: int, shown: dict[str, NDArray[Any]]) -> None:
+        for name, values in shown.items():
+            self._arrays[name][row % self.shape.rows, self.columns(group)] = values
 
     def shown(self, envs: NDArray[np.int64]) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]:
         """What some envs show now: observations by leaf, and masks."""
@@ -173,6 +179,21 @@ class Replay:
         """Which of these count: a vector env's own reset rows do not."""
         counts: NDArray[np.bool_] = (self._flat["flags"].take(item) & VALID) != 0
         return counts
+
+    def pad(self, group: int, head: int) -> None:
+        """Have a group go on from a later row, after rows that do not count; its writer must be at rest."""
+        if self.head[group] == self._floor[group]:  # there is nothing for them to come after
+            self._show(group, head, self._shown(group))
+            self.head[group] = self._floor[group] = head
+            self._bounds()
+            return
+        blank = Row.blank(self.shape.spec, self.shape.group_size)  # not valid
+        self.insert(group, [blank] * (head - int(self.head[group])), [])
+
+    def distrust(self, group: int, rows: int) -> None:
+        """A writer that is lost may have begun so many rows, in the place of the oldest: these are not read again."""
+        self._floor[group] = max(int(self._floor[group]), int(self.head[group]) + rows + 1 - self.shape.rows)
+        self._bounds()
 
     def begin_at(self, head: NDArray[np.int64]) -> None:
         """Go on counting from these heads, with nothing stored."""

@@ -158,6 +158,8 @@ def set_aside_after(folder: Path, step: int) -> list[Path]:
 
 def steps(folder: Path) -> list[Path]:
     """The checkpoints in a folder, oldest first."""
+    for aside in folder.glob(".step_*.old"):  # somebody was killed while one took the place of another
+        _take_back(folder / aside.name.removeprefix(".").removesuffix(".old"))
     return sorted(path for path in folder.glob("step_*") if path.is_dir())
 
 

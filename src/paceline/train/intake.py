@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect.history import EpisodeHistory
@@ -73,6 +74,18 @@ class Intake:
         """Rows that somebody else wrote. The episodes under way of that group are cut off, and go on after them."""
         self.replay.insert(guests.group, guests.rows, guests.finals)
         self._sampler.took_in(guests.group)
+
+    def level(self, groups: Sequence[int]) -> None:
+        """Have groups that are played together go on from the same row: that of the one that is ahead."""
+        heads = self.replay.head[groups]
+        for group in np.array(groups)[heads < heads.max()].tolist():
+            self.replay.pad(group, int(heads.max()))
+            self._sampler.took_in(group)
+
+    def distrust(self, envs: Sequence[int], rows: int) -> None:
+        """Whoever stepped these is lost, and may have written so many rows that nobody heard of."""
+        for group in sorted({env // self.replay.shape.group_size for env in envs}):
+            self.replay.distrust(group, rows)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All that was stored, and how it is drawn; or where it was, where that is all a checkpoint holds."""

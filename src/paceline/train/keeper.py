@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -132,12 +133,18 @@ class Keeper:
                 self._say(f"evaluation: {result.cut} of {run.n_eval_episodes} episodes were cut; the env may never end")
             found = Evaluation(result.mean_reward, result.mean_ep_length)
             self._final = found
-            if self._best is None or found.mean_reward > self._best.mean_reward:
-                self._best = found
-                if self._folder is not None:
-                    self._write(self._folder / BEST_MODEL, self._training.model_state())
+            if self._is_best(found):
+                before, self._best = self._best, found  # what is written says so itself
+                folder = self._folder
+                if folder is not None and self._write(folder / BEST_MODEL, self._training.model_state()) is None:
+                    self._best = before  # the disk may have room for the next that is better than what it has
         self._tell("on_evaluation")
         return found
+
+    def _is_best(self, found: Evaluation) -> bool:
+        """Whether it is better than all before; what is no number never is, and is never in the way."""
+        best = math.nan if self._best is None else self._best.mean_reward
+        return not math.isnan(found.mean_reward) and not found.mean_reward <= best
 
     def save(self, *, announce: bool = True) -> None:
         """Write a checkpoint; a full disk is a note, not the end of the run.

@@ -48,22 +48,24 @@ class Limiter:
 
     def __init__(self, config: DQNConfig, under_way: int) -> None:
         self._spi = config.spi or 0.0
-        self._starts, self._batch = config.learning_starts, config.batch_size
-        asked = config.spi_tolerance * self._spi * self._starts
+        self._batch = config.batch_size
+        self.starts = config.learning_starts
+        """Steps before the first update."""
+        asked = config.spi_tolerance * self._spi * self.starts
         self.room = max(asked, float(self._batch), self._spi * under_way)
         """Samples that either side may be ahead by. With room for one update and for all that is under way, it never
         happens that both wait."""
 
     def ahead(self, inserts: int, samples: int) -> float:
         """Samples beyond what was asked for; below zero, players are ahead."""
-        return samples - self._spi * max(0, inserts - self._starts)
+        return samples - self._spi * max(0, inserts - self.starts)
 
     def updates(self, inserts: int, samples: int) -> int:
         """Updates that the learner may make now."""
-        if inserts < self._starts:
+        if inserts < self.starts:
             return 0
         return max(0, int((self.room - self.ahead(inserts, samples)) // self._batch))
 
     def may_play(self, ordered: int, samples: int) -> bool:
         """Whether so many steps, ordered ones included, are not too many for what was learned."""
-        return ordered <= self._starts or -self.ahead(ordered, samples) <= self.room
+        return ordered <= self.starts or -self.ahead(ordered, samples) <= self.room

@@ -62,6 +62,7 @@ class ReplayBatches:
     def collect(self, version: int) -> int:  # noqa: ARG002 - workers read the newest weights in place
         """Have every group play; returns the updates that are due."""
         began = perf_counter()
+        self._level()
         self._history.mark()
         self._runtime.start("collect", self._intake.replay.head.tolist(), self._stint)
         written: list[Written] = self.restarts.finish(self)
@@ -84,8 +85,17 @@ class ReplayBatches:
         return envs, (self._intake.replay.head.tolist(),)
 
     def strayed(self, envs: list[int]) -> None:
-        """These could not be put back where they were, and began a new episode."""
+        """These could not be put back where they were, and began a new episode.
+
+        Which may be shorter than what the lost worker wrote, over rows that are still there.
+        """
         self._intake.strayed(envs)
+        self._intake.distrust(envs, self._stint.rows)
+
+    def _level(self) -> None:
+        """Groups that play a number of rows do so together: what `add_trajectory` wrote into some sets them apart."""
+        if self._stint.episodes is None:
+            self._intake.level(range(self._intake.replay.shape.groups))
 
     @property
     def stored(self) -> int:
@@ -116,6 +126,7 @@ class ReplayBatches:
         """Put every env back where it was; returns the envs that could not be and began a new episode."""
         self._pace.owed, self._guests = float(state["owed"]), int(state["guests"])
         self._intake.load(part(state, "replay/"))
+        self._level()
         histories: list[History] = self._history.load(part(state, "history/"))
         heads = self._intake.replay.head.tolist()
         restarted = [env for envs in self.restarts.begin("restore", histories, heads) for env in envs]

@@ -63,6 +63,7 @@ class ReplayStream:
         self._orders = [0] * len(shares)  # that each worker has
         self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
         self._ended: list[Episodes] = []
+        self._fewest = 1
         self.times = self._times
         self.finished = Episodes.none()
         self.restarts = restarts or Restarts(runtime)
@@ -79,7 +80,7 @@ class ReplayStream:
         """Updates that the learner may make. Blocks until there are some."""
         began, tracker = perf_counter(), self._intake.tracker
         self._receive(0.0)
-        while not (updates := self._limiter.updates(tracker.steps, self._samples())) or not self.stored:
+        while not (updates := self._limiter.updates(tracker.steps, self._samples())) or not self._enough():
             self._order()
             self._receive(POLL_S)
         self._clock.add("wait", perf_counter() - began)
@@ -97,6 +98,13 @@ class ReplayStream:
         """Transitions that can be learned from."""
         return self._intake.replay.stored
 
+    def _enough(self) -> bool:
+        """Whether there is enough to learn from: after a checkpoint without the replay, as much as at the beginning."""
+        if self.stored < self._fewest and not self._intake.replay.full:
+            return False
+        self._fewest = 1
+        return self.stored > 0
+
     def _order(self) -> None:
         """Give workers orders as far as the limiter allows, first to the one whose groups have played least.
 
@@ -105,8 +113,8 @@ class ReplayStream:
         while free := [share for share in self._shares if self._orders[share.worker] < ORDERS]:
             share = min(free, key=self._played)
             ordered = self._intake.tracker.steps + self._under_way() + share.groups * self._group_steps
-            # With nothing to learn from, the learner cannot catch up, however far players are ahead.
-            if self.stored and not self._limiter.may_play(ordered, self._samples()):
+            # With too little to learn from, the learner cannot catch up, however far players are ahead.
+            if self._enough() and not self._limiter.may_play(ordered, self._samples()):
                 return
             self._post(share)
 
@@ -167,6 +175,9 @@ class ReplayStream:
         """Go on with each env's next episode; returns the envs, which are all."""
         self._episode[:] = state["episode"] + 1
         self._intake.load(part(state, "replay/"))
+        for share in self._shares:  # other workers than then may have groups that were not equally far
+            self._intake.level(range(share.first_group, share.first_group + share.groups))
+        self._fewest = 1 if self.stored else self._limiter.starts
         everyone = list(range(len(self._episode)))
         self._intake.strayed(everyone)
         self.reset()

@@ -269,6 +269,60 @@ def test_a_replay_that_begins_in_the_middle_has_nothing_of_before(stack: int) ->
     assert replay.high.tolist() == [35, 46]
 
 
+def test_only_rows_that_are_there_are_drawn_though_all_heads_are_equal() -> None:
+    shape = ReplayShape(spec=spec(), rows=64, groups=2, group_size=2)
+    memory = arrays(shape)
+    replay = Replay(memory, shape, gamma=GAMMA)
+    replay.begin_at(np.array([30, 35]))
+    story = Story(shape, replay, memory, 0)
+    story.play(0, 10)
+    story.play(1, 5)
+    item, _ = UniformSampler(replay).draw(np.random.default_rng(0), 1000, 0.0)
+    group, row = item % 4 // 2, item // 4
+    assert row[group == 0].min() < 35 <= row[group == 1].min()
+
+
+def test_a_group_is_padded_to_the_row_of_another_and_shows_there_what_it_showed() -> None:
+    replay, story = filled()
+    before = int(replay.head.max()) + 5
+    everyone = np.arange(replay.shape.n_envs)
+    shown, mask = replay.shown(everyone)
+    for group in range(2):
+        replay.pad(group, before)
+    assert replay.head.tolist() == [before] * 2
+    again, mask_again = replay.shown(everyone)
+    np.testing.assert_array_equal(again[PLAIN], shown[PLAIN])
+    np.testing.assert_array_equal(mask_again, mask)
+    assert not replay.all_valid
+    item, _ = UniformSampler(replay).draw(np.random.default_rng(0), 500, 0.0)
+    assert replay.valid(item).all()
+    del story
+
+    empty = Replay(arrays(replay.shape), replay.shape, gamma=GAMMA)
+    empty.pad(1, 7)
+    assert (empty.head.tolist(), empty.stored, empty.all_valid) == ([0, 7], 0, True)
+
+
+def test_rows_that_a_lost_writer_may_have_begun_are_not_read_again() -> None:
+    replay, story = filled()
+    group, rows = 0, 5
+    start = int(replay.head[group])
+    assert start > replay.shape.rows, "the ring has gone round"
+    lost = Row.blank(replay.shape.spec, replay.shape.group_size)
+    lost.obs[PLAIN][:] = -7.0
+    for t in range(start, start + rows):
+        story.writers[group].show(t, lost, np.zeros(replay.shape.group_size, np.int64))
+    replay.distrust(group, rows)
+    story.play(group, 2)
+    low, high = int(replay.low[group]), int(replay.high[group])
+    assert high - low > 0
+    columns = np.arange(replay.shape.n_envs)[replay.columns(group)]
+    item = np.concatenate([t % replay.shape.rows * replay.shape.n_envs + columns for t in range(low, high)])
+    found = replay.gather(item)
+    assert not (found.obs[PLAIN] == -7.0).any()
+    assert not (found.next_obs[PLAIN] == -7.0).any()
+
+
 def test_its_state_is_all_there_is() -> None:
     replay, _ = filled()
     sampler = PrioritisedSampler(replay, 0.7)

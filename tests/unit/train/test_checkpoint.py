@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import pickle
 import signal
@@ -17,6 +18,7 @@ from paceline.errors import CheckpointError
 from paceline.train import checkpoint
 from paceline.train.checkpoint import MANIFEST, STATE
 from paceline.train.config import TrainConfig
+from paceline.train.evaluate import Evaluation, Evaluator
 from paceline.train.run import Run, open_folder
 
 ARRAYS = {
@@ -229,14 +231,15 @@ def killed_save(path: Path, moment: int) -> int:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked process")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_kill_at_any_moment_of_a_save_leaves_the_old_or_the_new_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["best_model", "checkpoints/step_000000000064"])
+def test_a_kill_at_any_moment_of_a_save_leaves_the_old_or_the_new_one(name: str, tmp_path: Path) -> None:
     """Killed before each of its system calls in turn, when replacing a snapshot."""
     seen = []
     for moment in range(60):
-        path = tmp_path / str(moment) / "best_model"
+        path = tmp_path / str(moment) / name
         checkpoint.save(path, ARRAYS, {"steps": 1})
         code = killed_save(path, moment)
-        found = checkpoint.find(path.parent)
+        found = checkpoint.find(tmp_path / str(moment))
         assert found == path
         seen.append(checkpoint.load(found).meta["steps"])
         if code == 0:
@@ -246,8 +249,29 @@ def test_a_kill_at_any_moment_of_a_save_leaves_the_old_or_the_new_one(tmp_path: 
     assert seen[-1] == 2
     assert seen == sorted(seen)
     assert len(seen) > 5, "it was killed in the middle"
-    checkpoint.save(tmp_path / "0" / "best_model", ARRAYS, {"steps": 3})
-    assert checkpoint.load(tmp_path / "0" / "best_model").meta == {"steps": 3}
+    checkpoint.save(tmp_path / "0" / name, ARRAYS, {"steps": 3})
+    assert checkpoint.load(tmp_path / "0" / name).meta == {"steps": 3}
+
+
+def test_the_best_model_is_the_best_of_those_that_could_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig.from_flat(
+        env="CartPole-v1", n_envs=4, n_steps=16, batch_size=64, total_timesteps=64 * 5, num_workers=0, eval_freq=64,
+        n_eval_episodes=1, output_dir=tmp_path / "run", quiet=True,
+    )  # fmt: skip
+    scores, real, full = iter([math.nan, 200.0, 500.0, 480.0, 470.0, 460.0]), checkpoint.save, [False, True, False]
+    monkeypatch.setattr(Evaluator, "evaluate", lambda *_: Evaluation((next(scores),), (1,)))
+
+    def save(path: Path, *args: Any) -> None:
+        if path.name == "best_model" and full.pop(0):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, *args)
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    with Run(config, folder=open_folder(config)) as run:
+        run.go()
+    assert checkpoint.load(tmp_path / "run" / "best_model").meta["best_eval"] == [480.0, 1.0]
 
 
 def test_a_full_disk_is_a_note_and_the_run_goes_on(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from paceline.algos.settings import SETTINGS
 from paceline.envs.games.env import GameEnv
 from paceline.errors import ConfigError
 from paceline.integrations.pettingzoo import PettingZooGame, aec_env
+from paceline.train.build import build
 from paceline.train.config import TrainConfig
 from paceline.train.pacing import Limiter
 from paceline.train.replay_stream import ReplayStream
-from paceline.train.run import Run
+from paceline.train.run import Run, open_folder
 
 SMALL: dict[str, Any] = {"n_envs": 8, "group_size": 4, "learning_starts": 100, "n_eval_episodes": 0, "batch_size": 16}
 
@@ -122,6 +124,78 @@ def test_people_with_their_own_collectors_bring_steps_and_take_weights() -> None
         assert agent.summary is not None
         assert agent.summary.steps >= 200
     env.close()
+
+
+def test_groups_that_play_rows_together_go_on_together_after_foreign_steps() -> None:
+    steps = [(np.full(4, t / 40), t % 2, 1.0, np.full(4, (t + 1) / 40), t == 39) for t in range(40)]
+    hashes = []
+    for workers in (0, 2):
+        with DQN("CartPole-v1", num_workers=workers, n_steps=16, seed=3, **SMALL) as agent:
+            agent.add_trajectory(steps)
+            agent.learn(512)
+            assert agent.summary is not None
+            assert agent.summary.steps == 512
+            replay = agent._started().training.rollouts._intake.replay
+            assert replay.head.tolist() == [10 + 64] * 2
+            assert replay.valid(np.arange(74 * 8)).sum() == 40 + 512
+            hashes.append(agent.get_weights().tobytes())
+    assert hashes[0] == hashes[1]
+
+
+def test_async_goes_on_with_other_workers_whose_groups_were_not_equally_far(tmp_path: Path) -> None:
+    settings = {
+        **SMALL, "algo": "dqn", "env": "CartPole-v1", "schedule": "async", "samples_per_insert": 2.0, "n_steps": 8,
+        "quiet": True, "total_timesteps": 800, "output_dir": tmp_path / "run",
+    }  # fmt: skip
+    config = TrainConfig.from_flat(**settings, num_workers=2)
+    with Run(config, folder=open_folder(config)) as run:
+        run.go()
+        rollouts = run.training.rollouts
+        assert isinstance(rollouts, ReplayStream)
+        state = rollouts.state()
+    state["replay/head"][:] = [80, 64]  # group 1 was behind
+    with closing(build(TrainConfig.from_flat(**{**settings, "output_dir": None}, num_workers=0))) as other:
+        stream = other.rollouts
+        assert isinstance(stream, ReplayStream)
+        stream.load(state)
+        replay = stream._intake.replay
+        assert replay.head.tolist() == [80, 80]
+        while other.tracker.steps == 0:
+            stream._receive(0.0)
+        rows = int(replay.head[0]) - 80
+        assert other.tracker.steps == rows * 8, "all that was taken in had been played"
+
+
+def test_async_without_its_replay_begins_to_learn_as_at_the_beginning(tmp_path: Path) -> None:
+    settings = {
+        **SMALL, "algo": "dqn", "env": "CartPole-v1", "schedule": "async", "samples_per_insert": 2.0, "n_steps": 8,
+        "quiet": True, "save_replay": False, "num_workers": 0, "total_timesteps": 800, "output_dir": tmp_path / "run",
+    }  # fmt: skip
+    config = TrainConfig.from_flat(**settings)
+    with Run(config, folder=open_folder(config)) as run:
+        run.go()
+        state = run.training.rollouts.state()
+    with closing(build(TrainConfig.from_flat(**{**settings, "output_dir": None}))) as other:
+        stream = other.rollouts
+        assert isinstance(stream, ReplayStream)
+        other.tracker.steps = 800
+        stream.load(state)
+        assert stream.stored == 0
+        stream.next_batch(0)
+        assert stream.stored >= SMALL["learning_starts"]
+
+
+@pytest.mark.parametrize("algo", ["dqn", "a3c"])
+def test_schedules_go_on_where_they_were_before_anything_is_played(algo: str) -> None:
+    config = TrainConfig.from_flat(algo=algo, env="CartPole-v1", n_envs=8, num_workers=0, quiet=True, n_eval_episodes=0)
+    with Run(config) as run, Run(config) as other:
+        progress = run.training.learner._progress
+        if algo == "dqn":
+            run.training.learner._progress = 0.9
+        else:
+            progress[:] = 0.9
+        other.training.learner.load(run.training.learner.state())
+        assert np.all(other.training.learner._progress == 0.9)
 
 
 def test_foreign_steps_are_learned_from_as_if_played_here() -> None:
