@@ -83,8 +83,8 @@ def main() -> None:
     while gate.go_on(steps, returns):
         result = algorithm.train()
         steps = int(result["num_env_steps_sampled_lifetime"])
-        ended = result["env_runners"]  # the mean is of the episodes that ended in this iteration
-        returns.extend([float(ended["episode_return_mean"])] * int(ended["num_episodes"]))
+        ended = result["env_runners"]  # the mean is of the episodes that ended in this iteration, if any did
+        returns.extend([float(ended.get("episode_return_mean", 0.0))] * int(ended.get("num_episodes", 0)))
     algorithm.stop()
     ray.shutdown()
 
