@@ -109,7 +109,7 @@ def main() -> None:
     columns = ["network", "rows", "eager, ms", "compiled, ms", "eager / compiled", "compiling, s"]
     body = f"Forward and backward of a shard on one thread:\n\n{results.table(columns, rows)}"
     machine = results.conditions(before)
-    results.publish("compiled", "Eager and compiled gradients", body, {"cases": found}, machine, keep=not args.quick)
+    results.publish("compile", "Eager and compiled gradients", body, {"cases": found}, machine, keep=not args.quick)
 
 
 if __name__ == "__main__":
