@@ -150,7 +150,7 @@ bench-compile: setup ## Gradients of some networks, eager and with --compile
 bench-scaling: setup ## Steps/s and memory over envs and workers (about ten minutes)
 	@$(BIN)/python benchmarks/scaling.py $(ARGS)
 
-bench-learning: setup ## Learning curves against stable-baselines3, 24 seeds
+bench-learning: setup ## Learning curves against stable-baselines3, five seeds
 	@$(BIN)/python benchmarks/learning.py $(ARGS)
 
 bench-waterfall: setup ## Where each microsecond of a step goes

@@ -56,7 +56,7 @@ def learn(seed: int, steps: int) -> dict[str, Curve]:
 def main() -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=24)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=150_000)
     parser.add_argument("--quick", action="store_true", help="see that it runs: 2 seeds, 12,000 steps, nothing kept")
