@@ -70,6 +70,7 @@ class Network:
         return TrainConfig.from_flat(**{**common, **self.settings, **settings})
 
 
+CARTPOLE: dict[str, Any] = {"env": "CartPole-v1", "n_envs": 32, "n_steps": 128}
 NETWORKS = {
     "cnn": Network(
         title="NatureCNN, 84x84x4, minibatch 256",
@@ -79,37 +80,21 @@ NETWORKS = {
     ),
     "mlp": Network(
         title="MLP 64x64, minibatch 1024",
-        settings={"env": "CartPole-v1", "n_envs": 32, "n_steps": 128, "batch_size": 1024, "n_epochs": 4},
+        settings={**CARTPOLE, "batch_size": 1024, "n_epochs": 4},
         repeats=12,
         target=1.0,
     ),
     "small": Network(
-        title="MLP 64x64, minibatch 256",
-        settings={"env": "CartPole-v1", "n_envs": 32, "n_steps": 128, "batch_size": 256, "n_epochs": 4},
-        repeats=6,
+        title="MLP 64x64, minibatch 256", settings={**CARTPOLE, "batch_size": 256, "n_epochs": 4}, repeats=6
     ),
     "middle": Network(
         title="MLP 256x256, minibatch 128",
-        settings={
-            "env": "CartPole-v1",
-            "n_envs": 32,
-            "n_steps": 128,
-            "batch_size": 128,
-            "n_epochs": 1,
-            "hidden_sizes": (256, 256),
-        },
+        settings={**CARTPOLE, "batch_size": 128, "n_epochs": 1, "hidden_sizes": (256, 256)},
         repeats=4,
     ),
     "wide": Network(
         title="MLP 512x512, minibatch 1024",
-        settings={
-            "env": "CartPole-v1",
-            "n_envs": 32,
-            "n_steps": 128,
-            "batch_size": 1024,
-            "n_epochs": 1,
-            "hidden_sizes": (512, 512),
-        },
+        settings={**CARTPOLE, "batch_size": 1024, "n_epochs": 1, "hidden_sizes": (512, 512)},
         repeats=2,
     ),
 }

@@ -99,11 +99,10 @@ class ProcessRuntime:
         lines: NDArray[np.int64] = arena["heartbeat"]
         self._lines, self._heartbeat, self._claims, self._stop = lines, lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
         self._patience = Patience(self._heartbeat, start_timeout_s, step_timeout_s)
-        self._workers: list[WorkerHandle] = []
+        self._workers, self._hand = list[WorkerHandle](), hand
         self._tickets: tickets.Tickets | None = None
         self._bells: ProcessBells | None = None
         self._closed, self._unit, self._questions, self._at_home = False, unit, questions, ExitStack()
-        self._hand = hand
         self._asked: tuple[str, tuple[Any, ...]] = NOTHING
         self._results: dict[int, Any] = {}
         self._posted: list[deque[str]] = [deque() for _ in range(num_workers)]
@@ -304,8 +303,7 @@ class ProcessRuntime:
 
         The next command finds them dead, and says why.
         """
-        holders = {} if self._hand is None else self._holders(offered)
-        hanging = [one for item, one in holders.items() if item in pending]
+        hanging = [one for item, one in self._holders(offered).items() if item in pending and self._hand is not None]
         for worker in hanging:
             worker.hung("work", silent_s, self._step_timeout_s)
         return bool(hanging)
