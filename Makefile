@@ -1,8 +1,9 @@
 # Every target sets up what it needs: only python3 (3.11 or later), git and make have to be there.
 .DEFAULT_GOAL := help
 .PHONY: train-sequential train-parallel compare tensorboard
-.PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs clean
+.PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs trace clean
 .PHONY: bench-check bench-baseline bench-grad bench-compile bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
+.PHONY: golden golden-checkpoints bench-two
 .PHONY: chaos soak bench-faults bench-cyber bench-cyborg test-ray test-rllib bench-ray
 .PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
 
@@ -28,6 +29,9 @@ COMPARE_DIR ?= .
 ARGS ?=
 DEMO_SECONDS ?= 25
 PEERS_ARGS ?=
+# For bench-two: two checkouts.
+OLD ?=
+NEW ?= .
 # For chaos and soak.
 MINUTES ?=
 SEED ?= 0
@@ -51,12 +55,15 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# The picture in README.md is the one that this target draws. To renew it, on a machine that runs nothing else:
+#   make demo && cp runs/comparison.png docs/images/comparison.png
 demo: setup ## Train CartPole sequentially, then in parallel, and compare (about a minute)
 	@$(BIN)/paceline train ppo --env CartPole-v1 --num-workers 0 --duration $(DEMO_SECONDS)s \
 		--output-dir runs/demo_sequential --overwrite
 	@$(BIN)/paceline train ppo --env CartPole-v1 --num-workers 2 --duration $(DEMO_SECONDS)s \
 		--output-dir runs/demo_parallel --overwrite
 	@$(BIN)/paceline compare runs/demo_sequential runs/demo_parallel --output-dir runs
+	@echo "Open the picture runs/comparison.png, or the page runs/comparison.html in a browser."
 
 train-sequential: setup ## Train DURATION=1.0 hours on ENV=CartPole-v1 in one process
 	@$(BIN)/paceline train ppo --config configs/ppo_sequential.yaml --env $(ENV) --duration $(DURATION) \
@@ -102,6 +109,13 @@ test-sb3: ## The adapter for stable-baselines3, with its extra, in .venv-sb3
 
 test-slow: setup ## Learning tests and other long ones
 	@$(BIN)/python -m pytest -q -m "slow or chaos" $(PYTEST_ARGS)
+
+golden: setup ## Store the weights hashes of this CPU model anew, after an intended change of bits (write an ADR)
+	@PYTHONPATH=. $(BIN)/python -m tests.golden.stored_runs
+
+# Refuses without ARGS=--replace-old-runs: stored runs of earlier versions are what proves that old runs load.
+golden-checkpoints: setup ## Replace the stored runs that must still load and resume; refuses without a flag that it names
+	@PYTHONPATH=. $(BIN)/python -m tests.golden.stored_runs --checkpoints $(ARGS)
 
 chaos: setup ## Faults at random over all modes (MINUTES=10 SEED=0); fails if something that must hold does not
 	@$(BIN)/python benchmarks/faults/chaos.py --minutes $(or $(MINUTES),10) --seed $(SEED) $(ARGS)
@@ -159,11 +173,17 @@ bench-waterfall: setup ## Where each microsecond of a step goes
 bench-ceiling: setup ## What two cores are worth here: two trainings at once against one on two workers
 	@$(BIN)/python benchmarks/ceiling.py $(ARGS)
 
+bench-two: setup ## Old and new checkout in turns, steps/s of each and the ratio: OLD=path NEW=path
+	@$(BIN)/python benchmarks/two_checkouts.py $(OLD) $(NEW) $(ARGS)
+
 bench-modes: setup ## Barrier, pipeline and asynchronous modes where envs are slow or uneven
 	@$(BIN)/python benchmarks/modes.py $(ARGS)
 
 bench-lag: setup ## Policy lag of real runs
 	@$(BIN)/python benchmarks/lag.py $(ARGS)
+
+bench-trace: setup ## Record the functions that one batch passes through, into docs/explain/follow-one-batch.md
+	@$(BIN)/python benchmarks/trace_batch.py --write > /dev/null
 
 bench-docs: setup ## Put the newest results into the figures of the docs
 	@$(BIN)/python benchmarks/figures.py

@@ -20,7 +20,6 @@ from rich.console import Console
 
 from paceline.measure.progress import Progress
 from paceline.measure.record import Goal, Iteration
-from paceline.train import loops
 from paceline.train.budget import RunBudget
 from paceline.train.config import TrainConfig
 from paceline.train.run import Run
@@ -100,7 +99,7 @@ def window(run: Run, console: Console, *, shown: bool, seconds: float) -> tuple[
     steps, began, cpu_s = training.tracker.steps, time.perf_counter(), time.process_time()
     with Timed(run._info(), Goal(steps=10**9), quiet=not shown, console=console, live=True) as display:
         keeper.begin(budget, display)
-        loops.train_sync(training.rollouts, training.learner, budget, keeper)
+        training.driver.train(budget, keeper)
     took, cpu_s = time.perf_counter() - began, time.process_time() - cpu_s
     return training.tracker.steps - steps, display, took, cpu_s
 

@@ -1,7 +1,10 @@
 """Puts results into the docs, so that no number is ever typed: `make bench-docs`.
 
-A page says `<!-- figures: NAME -->` and `<!-- end -->`, each on a line of its own; what stands between them is the
-fragment of results/NAME.json, its picture and its command. A test holds the pages to the files. Standard library only.
+A page says `<!-- figures: NAME -->` and `<!-- end -->`, each on a line of its own. This script fills the space between
+them with the picture results/NAME.png (if there is one), the `fragment` of results/NAME.json, the machine and the
+command. A result without a fragment (one that is merged from several invocations, as the peers are) is taken from
+results/NAME.md, which names its own machine and commands. A test compares the pages with the files. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -36,11 +39,23 @@ def _figures(name: str, folder: Path, found: Path) -> str:
     if not (found / f"{name}.json").exists():
         return f"Not measured yet: `make bench-{name}`."
     result = json.loads((found / f"{name}.json").read_text(encoding="utf-8"))
-    machine, picture = result["machine"], found / f"{name}.png"
-    parts = [result["fragment"], f"Measured on {machine['cores']} cores of an {machine['cpu']}: `{machine['command']}`"]
+    picture = found / f"{name}.png"
+    if "fragment" in result:
+        machine = result["machine"]
+        parts = [
+            result["fragment"],
+            f"Measured on {machine['cores']} cores of an {machine['cpu']}: `{machine['command']}`",
+        ]
+    else:
+        parts = [_without_title((found / f"{name}.md").read_text(encoding="utf-8"))]
     if picture.exists():
         parts.insert(0, f"![{name}]({Path(os.path.relpath(picture, folder)).as_posix()})")
     return "\n\n".join(parts)
+
+
+def _without_title(text: str) -> str:
+    """The markdown of a result without its `# Title`, and with headings one level lower, to fit into a page."""
+    return re.sub(r"^#", "##", text.partition("\n")[2].strip(), flags=re.MULTILINE)
 
 
 def main() -> None:

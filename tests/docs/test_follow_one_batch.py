@@ -1,58 +1,42 @@
-"""docs/explain/follow-one-batch.md stays a short walk, and tells the truth about its length."""
+"""docs/explain/follow-one-batch.md lists the functions that really run in one iteration."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "explain" / "follow-one-batch.md"
-ROW = re.compile(r"^\|\s*\d+\s*\|\s*\[[^\]]+\]\(([^)]+)\)\s*\|\s*([\d,]+)\s*\|", re.MULTILINE)
-TOTAL = re.compile(r"^\|\s*\|\s*total\s*\|\s*([\d,]+)\s*\|", re.MULTILINE)
+import pytest
+from benchmarks import trace_batch
 
-MAX_FILES = 9
-MAX_LINES = 1500
-TOLERANCE = 0.10
-"""How far a number in the table may be from the truth, so that not every small change has to touch the page."""
+PAGE = trace_batch.PAGE.read_text(encoding="utf-8")
+ROW = re.compile(r"^\| (?:&nbsp;)*`([^`]+)` \| \[([^\]]+)\]", re.MULTILINE)
+INLINE = {0: trace_batch.PPO, 3: {**trace_batch.PPO, "algo": "impala"}, 4: trace_batch.DQN}
+"""By number of the trace in the page: those of one process, whose calls do not depend on timing."""
 
 
-def _table() -> dict[Path, int]:
-    """The files of the walk, with the lines that the page claims."""
-    return {
-        (PAGE.parent / link).resolve(): int(lines.replace(",", ""))
-        for link, lines in ROW.findall(PAGE.read_text(encoding="utf-8"))
-    }
+def listed(number: int) -> list[tuple[str, str]]:
+    """Files and functions of one list of the page."""
+    found = re.search(rf"<!-- trace: calls {number} -->\n(.*?)<!-- end -->", PAGE, re.DOTALL)
+    assert found is not None
+    return [(file, name) for name, file in ROW.findall(found[1])]
 
 
-def _lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n")
-
-
-def test_every_file_of_the_walk_exists() -> None:
-    table = _table()
-    assert table
-    missing = [str(path) for path in table if not path.is_file()]
-    assert not missing
+@pytest.mark.parametrize("number", INLINE)
+def test_the_page_lists_the_functions_that_run(number: int) -> None:
+    settings: dict[str, Any] = INLINE[number]
+    ran = [call.row for call in trace_batch.trace(**settings, num_workers=0)]
+    assert listed(number) == ran, "the page is out of date: run `make trace`"
 
 
 def test_the_walk_begins_at_env_step_and_ends_at_the_optimiser_step() -> None:
-    source = "".join(path.read_text(encoding="utf-8") for path in _table())
-    assert "env.step" in source
-    assert "_fused_adam_(" in source
+    names = [name for _, name in listed(0)]
+    assert names.index("SingleEnvs.step") < names.index("FlatAdam.step")
 
 
-def test_the_walk_is_short() -> None:
-    table = _table()
-    assert len(table) <= MAX_FILES
-    assert sum(map(_lines, table)) <= MAX_LINES
-
-
-def test_the_numbers_in_the_table_are_true() -> None:
-    table = _table()
-    total = TOTAL.search(PAGE.read_text(encoding="utf-8"))
-    assert total is not None
-    claimed = {path.name: (lines, _lines(path)) for path, lines in table.items()}
-    claimed["total"] = (int(total[1].replace(",", "")), sum(map(_lines, table)))
-    wrong = {name: pair for name, pair in claimed.items() if abs(pair[0] - pair[1]) > TOLERANCE * pair[1]}
-    assert not wrong, f"(claimed, true): {wrong}"
-    assert claimed["total"][0] == sum(table.values())
+@pytest.mark.parametrize("number", range(5))
+def test_every_listed_function_exists(number: int) -> None:
+    rows = listed(number)
+    assert rows
+    for file, name in rows:
+        source = (trace_batch.SRC / file).read_text(encoding="utf-8")
+        assert f"def {name.rpartition('.')[2]}(" in source, f"{file}: {name}"

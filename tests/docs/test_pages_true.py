@@ -34,6 +34,17 @@ def test_the_readme_lists_every_command() -> None:
     assert shown == set(COMMANDS)
 
 
+def test_the_readme_has_few_figures_and_takes_them_from_results() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    figures = re.findall(r"^\|[^|]*\| (\d[\d.]* ± [\d.]+) \| `(?:make|paceline) [^`]+` \|$", text, re.MULTILINE)
+    assert figures
+    assert text.count("±") == len(figures) <= 8, (
+        "every figure is a row with its command; the rest is in docs/benchmarks.md"
+    )
+    results = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "benchmarks" / "results").glob("*.md"))
+    assert not [figure for figure in figures if figure not in results]
+
+
 def test_the_index_lists_every_page() -> None:
     index = (DOCS / "README.md").read_text(encoding="utf-8")
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"README.md"}
