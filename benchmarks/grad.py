@@ -116,7 +116,7 @@ class Updates:
         training.rollouts.reset()
         iterate(training)  # loads kernels, touches every page
         self._learner, self._repeats = training.learner, network.repeats
-        self._batch = training.rollouts.collect(training.learner.version)
+        self._batch = training.rollouts.next(training.learner.version)
         size = config.training.batch_size or config.batch_steps
         self._minibatches = network.repeats * config.training.n_epochs * config.batch_steps // size
 

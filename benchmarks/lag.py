@@ -44,7 +44,6 @@ def main() -> None:
     rows = [
         [
             name,
-            f"{summary.fps:,.0f}",
             *(f"{summary.lag[key]:.2g}" for key in ("mean", "p50", "p90", "p99", "max")),
             f"{summary.dropped_steps:,}",
         ]
@@ -53,7 +52,7 @@ def main() -> None:
     body = (
         f"CartPole-v1, 32 envs, 2 workers unless it says otherwise, {args.steps:,} steps each, the settings of each "
         "algorithm's defaults:\n\n"
-        + results.table(["", "steps/s", "mean lag", "median", "90 %", "99 %", "max", "dropped steps"], rows)
+        + results.table(["", "mean lag", "median", "90 %", "99 %", "max", "dropped steps"], rows)
     )
     plain = {"lag_counts": {name: dict(summary.lag_counts) for name, summary in found.items()}}
     folder = results.publish("lag", "Policy lag", body, plain, results.conditions(before), keep=not args.quick)

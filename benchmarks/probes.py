@@ -190,7 +190,7 @@ class DriverProbe:
     """What the driver does alone while it learns."""
 
     def __init__(self, training: Training) -> None:
-        self._batch: Trajectory = training.rollouts.collect(training.learner.version)
+        self._batch: Trajectory = training.rollouts.next(training.learner.version)
         self._config = training.config.training
         vector = training.weights.vector.clone()
         self._adam, self._grads = FlatAdam(vector), torch.randn(training.program.shards, len(vector))

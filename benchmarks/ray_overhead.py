@@ -39,7 +39,7 @@ from sb3_ppo import SETTINGS, SHARED  # noqa: E402
 from paceline.memory.lines import heartbeat_field  # noqa: E402
 from paceline.memory.shared import Arena, Field  # noqa: E402
 from paceline.runtime.freight import Did, Held  # noqa: E402
-from paceline.runtime.protocol import Program, Share  # noqa: E402
+from paceline.runtime.protocol import Program, Share, run_all  # noqa: E402
 from paceline.runtime.ray_cluster import RayCluster  # noqa: E402
 from paceline.runtime.ray_runtime import RayRuntime  # noqa: E402
 from paceline.train.build import build  # noqa: E402
@@ -74,7 +74,7 @@ def iterate(training: Training, seconds: float) -> float:
     """Steps per second of whole iterations, for at least so long."""
     steps, began = training.tracker.steps, perf_counter()
     while perf_counter() - began < seconds:
-        training.learner.update(training.rollouts.collect(training.learner.version), 0.0)
+        training.driver.iterate()
     return (training.tracker.steps - steps) / (perf_counter() - began)
 
 
@@ -106,7 +106,7 @@ class Broadcast:
         """Room for it."""
         return [Field.of("weights", (self.size,), np.float32), heartbeat_field(workers)]
 
-    def program(self, held: Held) -> Program:
+    def program(self, held: Held) -> Program[Reader]:
         """Reads it."""
         return Reader
 
@@ -177,12 +177,12 @@ def broadcast(size: int, rounds: int) -> dict[str, list[float]]:
     try:
         for number in range(fresh + rounds):
             arena["weights"][:] = number + 1
-            for command in ("read", "answer"):
+            for command, call in (("read", Reader.read), ("answer", Reader.answer)):
                 began = perf_counter()
-                said = runtime.run(command)
+                said: list[Any] = run_all(runtime, call)
                 took_ms = 1e3 * (perf_counter() - began)
                 expected = [(number + 1.0, number + 1.0)] * NODES
-                if command == "read" and not said == expected == runtime.run("check"):
+                if command == "read" and not said == expected == run_all(runtime, Reader.check):
                     raise SystemExit(f"workers have read {said} in round {number}")
                 if number >= fresh or command == "read":
                     found[command if number >= fresh else "first"].append(took_ms)

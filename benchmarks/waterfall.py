@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 import results
-from probes import DriverProbe, Probes
+from probes import DriverProbe, Probe, Probes
 
 from paceline.insight.windows import iterate
 from paceline.memory.shared import Arena
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Runtime
+from paceline.runtime.protocol import Runtime, run_all
 from paceline.train.build import build
 from paceline.train.config import TrainConfig
 from paceline.train.program import PRELOAD
@@ -70,13 +70,13 @@ class Side:
         arena = Arena.create(program.fields(len(self.training.weights.vector), workers))
         stack.callback(arena.close)
         arena["weights"][:] = self.training.weights.vector.numpy()
-        self._probes: Runtime = (
+        self._probes: Runtime[Probe] = (
             ProcessRuntime(Probes(program), arena, program.shape.groups, workers, preload=PRELOAD)
             if workers
             else InlineRuntime(Probes(program), arena, program.shape.groups)
         )
         stack.callback(self._probes.close)
-        self._probes.run("begin")
+        run_all(self._probes, Probe.begin)
         self._driver = DriverProbe(self.training)
         self.measured: list[dict[str, float]] = []
         self.phases: Counter[str] = Counter()
@@ -95,7 +95,7 @@ class Side:
         steps = training.tracker.steps - counted[0]
         self.steps += steps
         self.episodes += training.tracker.episodes - counted[1]
-        answers = self._probes.run("measure", seconds / 2)
+        answers = run_all(self._probes, Probe.measure, seconds / 2)
         both = {name: float(np.mean([answer[name] for answer in answers])) for name in answers[0]}
         self.measured.append(both | self._driver.measure(seconds / 4))
         return steps / wall_s

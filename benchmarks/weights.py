@@ -22,7 +22,7 @@ from paceline.memory.shared import Arena
 from paceline.memory.weights import Weights
 from paceline.runtime import threads
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Share
+from paceline.runtime.protocol import Share, run_all
 from paceline.train.build import build
 from paceline.train.config import TrainConfig
 
@@ -64,14 +64,14 @@ def hand_over(size: int, workers: int, rounds: int) -> dict[str, list[float]]:
                 expected = float(source @ source)
                 began = perf_counter()
                 version = weights.publish(source)
-                seen = runtime.run("refresh")
+                seen = run_all(runtime, Reader.refresh)
                 took_s = perf_counter() - began
                 if any(v != version or not np.isclose(read, expected, rtol=1e-3) for v, read in seen):
                     raise SystemExit(f"workers saw {seen}, but version {version} with {expected} was published")
                 if number >= 10:
                     cost_ms[name].append(took_s * 1e3)
             began = perf_counter()
-            runtime.run("answer")
+            run_all(runtime, Reader.answer)
             if number >= 10:
                 cost_ms["round trip"].append((perf_counter() - began) * 1e3)
     finally:
@@ -88,7 +88,7 @@ def sync_share(workers: int, iterations: int) -> float:
         for number in range(iterations + 2):
             if number == 2:  # the first ones load kernels and touch every page
                 before, began = training.clock.snapshot(), perf_counter()
-            training.learner.update(training.rollouts.collect(training.learner.version), 0.0)
+            training.driver.iterate()
         return training.clock.delta(before).seconds["sync"] / (perf_counter() - began)
     finally:
         training.close()

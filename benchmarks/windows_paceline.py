@@ -24,7 +24,6 @@ from paceline.train.build import build  # noqa: E402
 from paceline.train.config import TrainConfig  # noqa: E402
 from paceline.train.keeper import Keeper  # noqa: E402
 from paceline.train.replay_stream import ReplayStream  # noqa: E402
-from paceline.train.run import topology  # noqa: E402
 from paceline.train.training import Training  # noqa: E402
 
 Parts: TypeAlias = list[float]
@@ -35,15 +34,15 @@ def time_parts() -> Parts:
     parts: Parts = []
 
     def timed(method: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(*args: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             began = perf_counter()
-            result = method(*args)
+            result = method(*args, **kwargs)
             parts.append(perf_counter() - began)
             return result
 
         return wrapper
 
-    for name in ("finish", "work"):
+    for name in ("wait", "work"):
         setattr(InlineRuntime, name, timed(getattr(InlineRuntime, name)))
     return parts
 
@@ -103,7 +102,7 @@ def main() -> None:
         # The loop and the bookkeeping of a real run, without its files.
         with Keeper(training) as keeper:
             budget = WindowBudget(training, stream, parts)
-            topology(training)(training.rollouts, training.learner, budget, keeper)
+            training.driver.train(budget, keeper)
     finally:
         training.close()
 

@@ -45,7 +45,7 @@ def child(method: str, workers: int) -> None:
         print(json.dumps({"build_s": perf_counter() - began}), flush=True)
         training.rollouts.reset()
         for _ in range(2):
-            training.learner.update(training.rollouts.collect(training.learner.version), 0.0)
+            training.driver.iterate()
         workers_mb = [tree_memory_mb(psutil.Process(pid)) for pid in training.runtime.pids()]
         found = {"tree_mb": tree_memory_mb(), "worker_mb": max(workers_mb, default=0.0), "others": others_with_torch()}
         print(json.dumps(found), flush=True)

@@ -1,4 +1,4 @@
-"""The records that travel from the envs to the optimiser."""
+"""Records that pass from the envs to the optimiser: rollouts, their results, and replayed transitions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Finals:
-    """Last real observations of episodes that were truncated inside the rollout.
+    """Last observations of the episodes that were truncated inside a rollout.
 
-    The row after such a step holds the next episode's first observation, so this is the only
-    place where a bootstrap value can come from.
+    The row after a truncated step already holds the first observation of the next episode.
+    So the bootstrap value of a truncated episode can only come from here.
     """
 
     t: Tensor  # [N] int64
@@ -27,43 +27,43 @@ class Finals:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """T steps of B envs, all acted by one weights version. Views of shared memory: do not keep.
+    """T steps of B envs, all collected with one version of the weights. Views of shared memory: do not keep.
 
-    Row t of `obs` is what the policy saw before `action[t]`; row T is what it sees next.
+    Row t of `obs` is what the policy saw before `action[t]`; row T is the observation after the last step.
     """
 
     obs: dict[str, Tensor]  # [T+1, B, *leaf]  by leaf name
     mask: Tensor | None  # [T+1, B, M] bool    legal actions
     action: Tensor  # [T, B, *act]
-    reward: Tensor  # [T, B]                   to be learned from: the env's own, or shaped
+    reward: Tensor  # [T, B]                   what the learner uses: the env's own reward, or shaped
     terminated: Tensor  # [T, B] bool
     truncated: Tensor  # [T, B] bool
-    valid: Tensor  # [T, B] bool               False: a vector env's own reset row
+    valid: Tensor  # [T, B] bool               False: the row in which a vector env only reset
     log_prob: Tensor  # [T, B]                 under the acting policy
     value: Tensor  # [T+1, B]                  under the acting policy
     finals: Finals
     version: int
-    extras: Mapping[str, Tensor] = field(default_factory=dict)  # [T+1, B, ...]  beside the observations
+    extras: Mapping[str, Tensor] = field(default_factory=dict)  # [T+1, B, ...]  arrays read beside the observations
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of T steps of some envs, for whoever counts. Views of shared memory: do not keep."""
+    """Rewards and episode ends of T steps of n envs, for statistics. Views of shared memory: do not keep."""
 
-    reward: NDArray[np.float32]  # [T, n]            the env's own
+    reward: NDArray[np.float32]  # [T, n]            the env's own, unshaped
     terminated: NDArray[np.bool_]  # [T, n]
     truncated: NDArray[np.bool_]  # [T, n]
     valid: NDArray[np.bool_]  # [T, n]
-    told: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # [T, n]  parts of a shaped reward, measures
+    told: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # [T, n]  reward parts and measures by name
 
 
 @dataclass(frozen=True, slots=True)
 class Transitions:
-    """N single steps, or several taken as one, drawn from a replay. Its own memory."""
+    """N transitions (n-step ones with `multi_step` > 1) drawn from a replay. Owns its memory."""
 
     obs: dict[str, NDArray[Any]]  # [N, *leaf]       by leaf name
     action: NDArray[np.int64]  # [N]
-    reward: NDArray[np.float32]  # [N]               discounted sum of the steps
-    discount: NDArray[np.float32]  # [N]             of what follows them; 0 where the episode was over
-    next_obs: dict[str, NDArray[Any]]  # [N, *leaf]  what follows: of a truncated episode its own last
-    next_mask: NDArray[np.bool_] | None  # [N, M]    legal actions there
+    reward: NDArray[np.float32]  # [N]               discounted sum over the n steps
+    discount: NDArray[np.float32]  # [N]             factor of the bootstrap value; 0 if the episode terminated
+    next_obs: dict[str, NDArray[Any]]  # [N, *leaf]  observation after the n steps; if truncated, the episode's last
+    next_mask: NDArray[np.bool_] | None  # [N, M]    legal actions in `next_obs`

@@ -1,17 +1,17 @@
 """Every exception Paceline raises.
 
     PacelineError
-    ├── ConfigError         a setting is wrong; nothing has been started   (exit 2)
-    │   └── MissingExtra    an optional package is needed                  (exit 2)
-    ├── EnvError            an environment raised or broke its contract    (exit 1)
-    │   └── EnvHung         it stood still for too long, in this process
+    ├── ConfigError         a setting is invalid; nothing has started yet  (exit 2)
+    │   └── MissingExtra    an optional package is not installed           (exit 2)
+    ├── EnvError            an env raised, or broke the Gymnasium API      (exit 1)
+    │   └── EnvHung         a step or reset in this process timed out
     ├── WorkerError         a worker failed; carries the remote traceback  (exit 1)
-    │   └── WorkerLost      it is no more, and may be replaced
-    │       ├── WorkerDied  it ended without a word: signal or exit code
-    │       └── WorkerHung  it missed its deadline, and was killed
-    ├── LearnerError        the update cannot go on (NaN, ...)             (exit 1)
-    ├── CallbackError       a callback raised                              (exit 1)
-    └── CheckpointError     a checkpoint is damaged, foreign or unsafe     (exit 1)
+    │   └── WorkerLost      the worker process is gone; it may be replaced
+    │       ├── WorkerDied  it exited without a report: signal or exit code
+    │       └── WorkerHung  it missed its deadline and was killed
+    ├── LearnerError        the update cannot continue (NaN, ...)          (exit 1)
+    ├── CallbackError       a user's callback raised                       (exit 1)
+    └── CheckpointError     corrupt, incompatible or unsafe checkpoint     (exit 1)
 
 A message reads ``what: rule (values). What to do.``
 """
@@ -24,44 +24,45 @@ from collections.abc import Iterable
 
 
 class PacelineError(Exception):
-    """Root of the tree; `exit_code` is what the command line exits with."""
+    """Base class of all Paceline errors; `exit_code` is the exit status of the command line."""
 
     exit_code = 1
 
 
 class ConfigError(PacelineError):
-    """A setting is wrong. Raised before any process starts."""
+    """A setting is invalid. Raised before any process starts."""
 
     exit_code = 2
 
 
 class MissingExtra(ConfigError):
-    """An optional package is needed for what was asked."""
+    """The requested feature needs an optional package that is not installed."""
 
     def __init__(self, purpose: str, extra: str) -> None:
         super().__init__(f"{purpose} needs an extra: pip install 'paceline[{extra}]'")
 
 
 class EnvError(PacelineError):
-    """An environment raised, or returned what its spaces do not allow."""
+    """An env raised, or returned something that its spaces do not allow."""
 
 
 class EnvHung(EnvError):
-    """An environment of this process stood still for too long, and was broken off."""
+    """A step or reset of an env in this process exceeded its timeout and was interrupted."""
 
 
 class WorkerError(PacelineError):
-    """A worker failed. The text carries the worker's own traceback."""
+    """A worker failed. The text includes the worker's own traceback."""
 
 
 class WorkerLost(WorkerError):
-    """A worker is no more; another may take its place.
+    """A worker process is gone. The runtime may start a replacement.
 
     Args:
         text: What happened.
-        worker: Its number.
-        detail: Where in its code it was, over several lines; part of the error's text.
-        cause: The same for what would happen again at the same place; empty for what came from outside.
+        worker: Index of the worker.
+        detail: Where in its code the worker was, on several lines; appended to the error text.
+        cause: The same location if the failure would repeat there (an error in the env, for instance); empty if the
+            failure came from outside (a signal, for instance).
     """
 
     def __init__(self, text: str, worker: int = 0, detail: str = "", cause: str = "") -> None:
@@ -70,27 +71,27 @@ class WorkerLost(WorkerError):
 
 
 class WorkerDied(WorkerLost):
-    """A worker ended without sending anything: killed, crashed or exited."""
+    """A worker process ended without sending a report: it was killed, crashed or exited."""
 
 
 class WorkerHung(WorkerLost):
-    """A worker missed its deadline, and was killed."""
+    """A worker missed its deadline and was killed."""
 
 
 class LearnerError(PacelineError):
-    """The update cannot go on."""
+    """The update cannot continue, for example because a loss is NaN."""
 
 
 class CallbackError(PacelineError):
-    """A callback of the user's raised; the text names it."""
+    """A user's callback raised; the text names the callback."""
 
 
 class CheckpointError(PacelineError):
-    """A checkpoint is truncated, altered, foreign or unsafe to load."""
+    """A checkpoint is truncated, corrupt, from an incompatible run, or unsafe to load."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error text about an unknown name: the closest known one, else all of them."""
+    """Return the last sentence of an error about an unknown name: the closest known name, or the list of all."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
@@ -108,12 +109,12 @@ def check_range(
     """Raise ConfigError unless a setting is a finite number inside its range.
 
     Args:
-        name: The setting, as the user writes it.
-        value: What it was set to.
-        hint: What to do about it, the last sentence of the message.
-        at_least: Smallest legal value.
-        above: Largest illegal value below the range.
-        at_most: Largest legal value.
+        name: The setting, spelled as the user writes it.
+        value: The value it was given.
+        hint: The advice that ends the message.
+        at_least: Inclusive lower bound.
+        above: Exclusive lower bound.
+        at_most: Inclusive upper bound.
     """
     rules = []
     if at_least is not None:

@@ -1,8 +1,8 @@
-"""Names, shapes and dtypes of what travels, read from gymnasium spaces.
+"""Names, shapes and dtypes of observations and actions, read from gymnasium spaces.
 
-An observation travels as leaves: one named `obs` for a plain space, one per key
-(nested keys joined by `/`) for a Dict space. Everything downstream (slots, nets, the
-learner) iterates over leaves and never looks at a space again.
+An observation is stored as leaves: one leaf named `obs` for a plain space, one leaf per key
+(nested keys joined by `/`) for a Dict space. All later code (slots, nets, the learner)
+iterates over leaves and never looks at a space again.
 """
 
 from __future__ import annotations
@@ -22,60 +22,64 @@ ActionKind = Literal["categorical", "multi_categorical", "bernoulli", "gaussian"
 LeafKind = Literal["vector", "image", "categorical", "multi_categorical", "binary"]
 
 MASK_KEY = "action_mask"
-"""Where legal actions are found: a key of the info dict, or of a Dict observation."""
+"""Key of the action mask (legal actions): in the info dict, or in a Dict observation."""
 
 PLAIN = "obs"
 """The leaf name of an observation that is not a Dict."""
 
 ENV_REWARD = "env_reward"
-"""Where rewards are shaped: the env's own."""
+"""Name of the env's own, unshaped reward where a reward shaper is used."""
 
 Every: TypeAlias = int | Literal["episode"]
 
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """One array that lives beside the observation, such as a simulator's true state."""
+    """One array that is read beside the observation, such as a simulator's true state."""
 
     shape: tuple[int, ...] = ()
-    """Of one env's reading."""
+    """Shape for one env."""
     dtype: str = "float32"
-    """Its numpy name."""
+    """Numpy dtype name."""
     read: str = ""
-    """The env's method that returns it (a native vector env's returns all envs' at once, stacked). Left out, it is the
-    key of the info dict that has the extra's own name."""
+    """Name of the env method that returns the array (a native vector env returns the arrays of all envs, stacked).
+    If empty, the array is read from the info dict under the extra's own name."""
     every: Every = 1
-    """Read after the reset and after every k-th step of an episode; or only at the `episode`'s end. In between the last
-    reading stands."""
+    """Read after the reset and after every k-th step of an episode, or with `"episode"` only at the end of the episode.
+    Between two reads the last value is kept."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be read."""
+        """Raise ConfigError for an invalid interval or dtype."""
         if self.every != "episode" and (not isinstance(self.every, int) or self.every < 1):
-            raise ConfigError(f"extra: every={self.every!r} must be a number of steps from 1, or 'episode'.")
+            raise ConfigError(
+                f"extra: every={self.every!r} must be at least 1 (steps), or 'episode'. Use 1 for every step."
+            )
         try:
             np.dtype(self.dtype)
         except TypeError as error:
-            raise ConfigError(f"extra: numpy has no dtype={self.dtype!r}. Use one like 'float32'.") from error
+            raise ConfigError(
+                f"extra: dtype={self.dtype!r} must be a numpy dtype name. Use one like 'float32'."
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Shaping:
-    """What is told of every step where rewards are shaped."""
+    """Names of the numbers that a reward shaper reports for every step."""
 
     parts: tuple[str, ...]
-    """Added to the reward; an episode's sum is logged."""
+    """Terms that are added to the reward; their sum over an episode is logged."""
     measures: tuple[str, ...] = ()
-    """Only logged, as they stand at the end of an episode."""
+    """Numbers that are only logged, with their value at the end of an episode."""
 
     @property
     def told(self) -> tuple[str, ...]:
-        """All of it, the env's own reward first."""
+        """All reported numbers, the env's own reward first."""
         return (ENV_REWARD, *self.parts, *self.measures)
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One array of the observation."""
+    """One named array of the observation."""
 
     name: str
     shape: tuple[int, ...]
@@ -84,11 +88,11 @@ class Leaf:
     nvec: tuple[int, ...] = ()
     """Category counts of a categorical leaf, else empty."""
     start: int = 0
-    """What a Discrete leaf counts from."""
+    """Smallest value of a Discrete leaf."""
 
     @property
     def features(self) -> int:
-        """Width after flattening, with categories one-hot."""
+        """Width after flattening, with categories one-hot encoded."""
         return sum(self.nvec) if self.nvec else math.prod(self.shape)
 
 
@@ -104,41 +108,41 @@ class ActionSpec:
     nvec: tuple[int, ...] = ()
     """Category counts: (n,) for Discrete, one each for MultiDiscrete."""
     start: int = 0
-    """What a Discrete space counts from; stored actions count from zero."""
+    """Smallest action of a Discrete space; stored actions count from zero."""
     low: NDArray[np.float32] | None = None
     high: NDArray[np.float32] | None = None
 
     @property
     def mask_size(self) -> int:
-        """Width of a legality mask over this space; 0 where masks make no sense."""
+        """Width of an action mask over this space; 0 for spaces that cannot be masked."""
         return sum(self.nvec)
 
     @property
     def noise_size(self) -> int:
-        """Uniform (categories, bits) or normal (gaussian) numbers that one action needs."""
+        """How many random numbers one action needs: uniform (categories, bits) or normal (gaussian)."""
         return self.mask_size or math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
-    """All that the rest of the program needs to know about an env."""
+    """Everything that the rest of the program needs to know about an env."""
 
     obs: tuple[Leaf, ...]
     action: ActionSpec
     masked: bool
-    """Whether every step says which actions are legal."""
+    """Whether every step provides an action mask."""
     dict_obs: bool
-    """Whether a policy is handed a dict of leaves or the one leaf itself."""
+    """Whether the policy receives a dict of leaves (True) or the single leaf itself (False)."""
     observation_space: spaces.Space[Any]
     action_space: spaces.Space[Any]
     extras: Mapping[str, Extra] = field(default_factory=dict)
-    """What is read beside the observation, by name."""
+    """Arrays that are read beside the observation, by name."""
     shaping: Shaping | None = None
-    """Where rewards are shaped: what of."""
+    """What the reward shaper reports; None without a shaper."""
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Numbers kept of every step besides the reward, by name."""
+        """Names of the numbers stored for every step besides the reward (empty without a reward shaper)."""
         return () if self.shaping is None else self.shaping.told
 
     @classmethod
@@ -150,26 +154,26 @@ class EnvSpec:
         Args:
             observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict of these.
             action_space: Discrete, MultiDiscrete, MultiBinary or Box.
-            masked: Whether the env's infos carry `action_mask`; a Dict key of that name counts too.
+            masked: Whether the env's infos contain `action_mask`. A Dict observation with that key sets this too.
         """
         action = _action_spec(action_space)
         if not action.param_size:
-            raise ConfigError(f"action space {action_space}: there is nothing to choose. Give it at least one number.")
+            raise ConfigError(f"action space {action_space}: is empty. Give it at least one action dimension.")
         leaves = tuple(_leaves(observation_space))
         in_obs = [leaf for leaf in leaves if leaf.name == MASK_KEY]
         masked = masked or bool(in_obs)
         if masked and not action.mask_size:
             raise ConfigError(
-                f"action_mask: legal only for Discrete and MultiDiscrete actions, not {action_space}. "
+                f"action_mask: supported only for Discrete and MultiDiscrete actions, not {action_space}. "
                 "Remove the mask, or make the actions discrete."
             )
         obs = tuple(leaf for leaf in leaves if leaf.name != MASK_KEY)
         if not obs:
-            raise ConfigError("observation space: only an action mask and nothing to see. Add an observation.")
+            raise ConfigError("observation space: contains only an action mask. Add at least one observation.")
         return cls(obs, action, masked, isinstance(observation_space, spaces.Dict), observation_space, action_space)
 
     def split(self, obs: Any) -> dict[str, Any]:
-        """The leaves of one raw observation, by name (nested Dicts flattened, mask left out)."""
+        """Return the leaves of one raw observation, by name (nested Dicts flattened, mask left out)."""
         if not self.dict_obs:
             return {PLAIN: obs}
         flat = dict(_flatten(obs))
@@ -200,7 +204,9 @@ def _leaves(space: spaces.Space[Any], name: str = "") -> Iterator[Leaf]:
             yield Leaf(name, (), np.dtype(np.int64), "categorical", (int(n),), int(start))
         case spaces.MultiDiscrete(nvec=nvec):
             if np.any(np.asarray(space.start)):
-                raise ConfigError(f"observation {name!r}: MultiDiscrete must count from zero, not {space.start}.")
+                raise ConfigError(
+                    f"observation {name!r}: MultiDiscrete must start at zero (start={space.start}). Subtract the start."
+                )
             yield Leaf(name, tuple(nvec.shape), np.dtype(np.int64), "multi_categorical", _ints(nvec))
         case spaces.MultiBinary(shape=shape):
             yield Leaf(name, tuple(shape), np.dtype(np.int8), "binary")
@@ -217,7 +223,10 @@ def _action_spec(space: spaces.Space[Any]) -> ActionSpec:
             return ActionSpec("categorical", (), np.dtype(np.int64), int(n), (int(n),), int(start))
         case spaces.MultiDiscrete(nvec=nvec):
             if nvec.ndim != 1 or np.any(np.asarray(space.start)):
-                raise ConfigError(f"action space {space}: MultiDiscrete must be one-dimensional and count from zero.")
+                raise ConfigError(
+                    f"action space {space}: MultiDiscrete must be one-dimensional and start at zero. Wrap the env with "
+                    "gymnasium.wrappers.TransformAction."
+                )
             return ActionSpec("multi_categorical", tuple(nvec.shape), np.dtype(np.int64), int(nvec.sum()), _ints(nvec))
         case spaces.MultiBinary(shape=shape):
             return ActionSpec("bernoulli", tuple(shape), np.dtype(np.int8), math.prod(shape))

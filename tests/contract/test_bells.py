@@ -1,4 +1,4 @@
-"""One suite for bells, of worker processes by each start method."""
+"""Contract of doorbells: low-latency wake-ups of worker processes, for each start method."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from tests.jobs import GROUPS, Answering, fields
 from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena
 from paceline.runtime import signals
-from paceline.runtime.bells import BOX_BYTES, SKIP, Linger, LookOut, bell_fields
+from paceline.runtime.bells import BOX_BYTES, SKIP, Linger, LookOut, ProcessBells, bell_fields
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Bells
+from paceline.runtime.protocol import Bells, run_all, serve
 
 KINDS = ("forkserver", "fork")
 WORKERS = 2
 
 
 @contextmanager
-def serving(kind: str, **options: Any) -> Iterator[tuple[Any, Bells]]:
+def serving(kind: str, **options: Any) -> Iterator[tuple[ProcessRuntime[Answering], ProcessBells]]:
     arena = Arena.create([*fields(WORKERS), *bell_fields(WORKERS)])
-    runtime: Any = None
+    runtime: ProcessRuntime[Answering] | None = None
     try:
         method: Any = kind
         runtime = ProcessRuntime(
             Answering, arena, GROUPS, WORKERS, start_method=method, bells=True, unit="envs", **options
         )
-        runtime.start("serve")
+        runtime.submit_all(serve)
         yield runtime, runtime.bells
     finally:
         if runtime is not None:
@@ -58,19 +58,18 @@ def test_every_ring_is_one_wake_up_and_one_answer(kind: str) -> None:
             ask(bells, b"")
         assert bells.rings == [50] * len(bells.rings)
         bells.rest()
-        runtime.finish()
-        assert runtime.run("answers") == bells.rings
+        assert run_all(runtime, Answering.answers) == bells.rings
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_letters_of_any_size_arrive_and_do_not_linger(kind: str) -> None:
+def test_payloads_of_any_size_arrive_once(kind: str) -> None:
     with serving(kind) as (_, bells):
         for size in (0, 3, BOX_BYTES, BOX_BYTES + 1, 3 * BOX_BYTES, 2, 0):
             letter = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
             assert ask(bells, letter) == [letter[::-1]] * len(bells.rings)
 
 
-def test_a_long_letter_does_not_keep_the_driver_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_payload_does_not_make_the_driver_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     letter = b"ab" * BOX_BYTES
     with serving("forkserver") as (_, bells):
         bells.ring(0, letter)
@@ -92,12 +91,11 @@ def test_commands_are_obeyed_between_servings(kind: str) -> None:
         for _ in range(3):
             ask(bells, b"ab")
             bells.rest()
-            runtime.finish()
-            assert runtime.run("echo", 7) == [(7,)] * len(bells.rings)
-            runtime.start("serve")
+            assert run_all(runtime, Answering.echo, 7) == [(7,)] * len(bells.rings)
+            runtime.submit_all(serve)
 
 
-def test_who_has_answered_is_told_before_the_others_have() -> None:
+def test_first_replies_are_returned_before_the_others_arrive() -> None:
     with serving("forkserver") as (_, bells):
         bells.ring(0, b"!hold")
         bells.ring(1, b"quick")
@@ -131,7 +129,8 @@ def test_a_worker_that_is_replaced_serves_again() -> None:
         bells.ring(1, b"!die")
         with pytest.raises(WorkerDied) as death:
             bells.wait([1], at_least=1, timeout_s=10.0, doing="step")
-        assert runtime.respawn(death.value.worker, "echo", 1) == (1,)
+        assert runtime.respawn(death.value.worker, Answering.echo, 1) == (1,)
+        runtime.submit(death.value.worker, serve)
         assert ask(bells, b"ab") == [b"ba"] * WORKERS
 
 
@@ -143,10 +142,10 @@ def test_lingering_saves_the_signals(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(runtime.bells.signals) < sum(bells.rings)
 
 
-def test_nobody_looks_out_on_a_core_that_another_needs() -> None:
+def test_no_process_spins_on_a_core_that_another_needs() -> None:
     alone, shared, scarce = Linger.fitting(2, 3), Linger.fitting(2, 2), Linger.fitting(3, 2)
     assert min(alone.worker_s, alone.driver_s, alone.last_s) > 0
-    assert min(shared.worker_s, shared.last_s) > 0, "whoever has answered leaves the driver its core"
+    assert min(shared.worker_s, shared.last_s) > 0, "a worker that has replied does not spin on the driver's core"
     assert shared.driver_s == 0
     assert scarce == Linger()
 
@@ -163,7 +162,7 @@ def test_who_looks_out_for_the_last_finds_it_or_its_death(monkeypatch: pytest.Mo
             bells.wait(range(WORKERS), at_least=WORKERS, timeout_s=10.0, doing="step")
 
 
-def test_a_look_out_in_vain_is_followed_by_rings_without() -> None:
+def test_fruitless_spinning_is_followed_by_blocking_waits() -> None:
     look_out = LookOut(1e-9)
     looked = []
     for _ in range(2 * SKIP + 2):
@@ -173,7 +172,7 @@ def test_a_look_out_in_vain_is_followed_by_rings_without() -> None:
     assert looked == [True, *[False] * SKIP] * 2
     look_out.due()
     look_out.until(lambda: True)
-    assert look_out.due(), "it was not in vain"
+    assert look_out.due(), "the last spin succeeded, so it spins again"
     assert not LookOut(0.0).due()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pytest
@@ -30,19 +30,20 @@ from paceline.runtime import threads
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.pack import pack
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Program, Runtime, shares
+from paceline.runtime.protocol import Program, Reply, Runtime, run_all, shares
 from paceline.runtime.worker_handle import describe_exit
 
 KINDS = ("inline", "forkserver", "spawn", "fork")
 SLOW_SPAWN = pytest.param("spawn", marks=pytest.mark.slow)
 """Every spawned worker takes seconds: by default one runtime of them is shared, and one is closed."""
 WORKERS = 2
+R = TypeVar("R")
 
 
 @dataclass
 class Running:
     kind: str
-    runtime: Runtime
+    runtime: Runtime[Recorder]
     arena: Arena
 
     @property
@@ -51,10 +52,12 @@ class Running:
 
 
 @contextmanager
-def running(kind: str, workers: int = WORKERS, program: Program = Recorder, **options: Any) -> Iterator[Running]:
+def running(
+    kind: str, workers: int = WORKERS, program: Program[Recorder] = Recorder, **options: Any
+) -> Iterator[Running]:
     workers = 0 if kind == "inline" else workers
     arena = Arena.create(fields(workers))
-    runtime: Runtime | None = None
+    runtime: Runtime[Recorder] | None = None
     try:
         if kind == "inline":
             runtime = InlineRuntime(program, arena, GROUPS)
@@ -75,14 +78,14 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Running]:
         yield it
 
 
-def test_results_come_in_worker_order_whoever_answers_first(shared: Running) -> None:
-    assert shared.runtime.run("slowest_first") == list(range(shared.jobs))
-    assert shared.runtime.run("echo", 1, {"a": [2]}) == [(1, {"a": [2]})] * shared.jobs
+def test_results_come_in_worker_order_not_in_reply_order(shared: Running) -> None:
+    assert run_all(shared.runtime, Recorder.slowest_first) == list(range(shared.jobs))
+    assert run_all(shared.runtime, Recorder.echo, 1, {"a": [2]}) == [(1, {"a": [2]})] * shared.jobs
 
 
 def test_commands_are_done_in_order_and_by_all_before_run_returns(shared: Running) -> None:
     for number in range(4):
-        done = shared.runtime.run("note", 10 + number)
+        done = run_all(shared.runtime, Recorder.note, 10 + number)
         assert done == [number + 1] * shared.jobs
         assert (shared.arena["log"][:, number] == 10 + number).all(), "written to shared memory by now"
 
@@ -90,10 +93,10 @@ def test_commands_are_done_in_order_and_by_all_before_run_returns(shared: Runnin
 def test_work_is_done_between_the_halves_of_a_command(shared: Running) -> None:
     shared.arena["items"][...] = 0
     shared.arena["mode"][0] = 0
-    shared.runtime.start("slowest_first")
+    replies = shared.runtime.submit_all(Recorder.slowest_first)
     shared.runtime.work(7)
     assert shared.arena["items"].sum(0)[:7].tolist() == [1] * 7
-    assert shared.runtime.finish() == list(range(shared.jobs))
+    assert results(shared.runtime, replies) == list(range(shared.jobs))
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="only Linux has it")
@@ -116,7 +119,9 @@ def two_cores() -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("hand", [None, lambda _item: None], ids=["workers alone", "the driver too"])
-def test_everybody_waits_at_home_and_works_anywhere(two_cores: list[int], hand: Callable[[int], None] | None) -> None:
+def test_processes_bind_to_a_core_only_while_they_wait(
+    two_cores: list[int], hand: Callable[[int], None] | None
+) -> None:
     seen, driver, over = set(), threading.get_native_id(), threading.Event()
 
     def watch() -> None:
@@ -126,41 +131,41 @@ def test_everybody_waits_at_home_and_works_anywhere(two_cores: list[int], hand: 
     with running("fork", hand=hand, take_turns=True) as it:
         watcher = threading.Thread(target=watch)
         watcher.start()
-        assert it.runtime.run("slowest_first") == [0, 1]
+        assert run_all(it.runtime, Recorder.slowest_first) == [0, 1]
         over.set()
         watcher.join()
         assert frozenset(two_cores[-1:]) in seen, "the driver slept where the last worker works"
         assert affinity() == two_cores, "and is free again"
         for _ in range(3):
             it.runtime.work(4)
-            assert it.runtime.run("cores") == [set(two_cores)] * WORKERS, "who works is free, too"
+            assert run_all(it.runtime, Recorder.cores) == [set(two_cores)] * WORKERS, "who works is free, too"
             while [os.sched_getaffinity(pid) for pid in it.runtime.pids()] != [{core} for core in two_cores]:
                 time.sleep(0.01)  # until they sleep; the test's own time-out is the limit
         assert affinity() == two_cores
 
 
-def test_a_failure_does_not_leave_the_driver_at_home(two_cores: list[int]) -> None:
+def test_driver_affinity_is_restored_after_a_failure(two_cores: list[int]) -> None:
     with running("fork", take_turns=True) as it, pytest.raises(WorkerError):
-        it.runtime.run("fail", 0, "raise")
+        run_all(it.runtime, Recorder.fail, 0, "raise")
     assert affinity() == two_cores
 
 
-def test_whoever_is_moved_to_other_cores_does_not_go_back_home(two_cores: list[int]) -> None:
+def test_process_moved_to_other_cores_is_not_bound_again(two_cores: list[int]) -> None:
     with running("fork", take_turns=True) as it:
-        it.runtime.run("echo")
+        run_all(it.runtime, Recorder.echo)
         os.sched_setaffinity(0, two_cores[:1])  # as `taskset -p` would
-        it.runtime.run("slowest_first")
+        run_all(it.runtime, Recorder.slowest_first)
         assert affinity() == two_cores[:1]
 
 
 @pytest.mark.parametrize("options", [{}, {"take_turns": True, "cores": [0, 1]}, {"take_turns": True, "workers": 3}])
-def test_nobody_has_a_home_without_turns_nor_pinned_nor_with_another_number_of_workers(
+def test_no_wait_affinity_without_turns_nor_pinned_nor_with_other_worker_counts(
     two_cores: list[int], options: dict[str, Any]
 ) -> None:
     if "cores" in options:
         options = {**options, "cores": two_cores}
     with running("fork", **options) as it:
-        it.runtime.run("echo")
+        run_all(it.runtime, Recorder.echo)
         own = [{core} for core in two_cores] if "cores" in options else [set(two_cores)] * it.jobs
         for _ in range(20):
             assert [os.sched_getaffinity(pid) for pid in it.runtime.pids()] == own
@@ -170,36 +175,36 @@ def test_nobody_has_a_home_without_turns_nor_pinned_nor_with_another_number_of_w
 def test_an_answer_that_waits_for_others_is_no_silence() -> None:
     """The driver listens to the last worker, and the first has nothing more to say until then."""
     with running("forkserver", step_timeout_s=1.0) as it:
-        it.runtime.run("echo")
-        assert it.runtime.run("last_takes_its_time", 2.5) == list(range(WORKERS))
+        run_all(it.runtime, Recorder.echo)
+        assert run_all(it.runtime, Recorder.last_takes_its_time, 2.5) == list(range(WORKERS))
 
 
 def test_a_death_is_noticed_while_the_last_still_works() -> None:
     with running("forkserver") as it:
         began = perf_counter()
-        it.runtime.start("last_takes_its_time", 20.0)
+        replies = it.runtime.submit_all(Recorder.last_takes_its_time, 20.0)
         os.kill(it.runtime.pids()[0], signal.SIGKILL)
         with pytest.raises(WorkerDied, match="worker 0"):
-            it.runtime.finish()
+            it.runtime.wait(replies, all=True)
         assert perf_counter() - began < 10.0
 
 
-def _work_and_finish(runtime: Runtime) -> None:
+def _work_and_finish(runtime: Runtime[Recorder], replies: list[Reply[None]]) -> None:
     for _ in range(1000):
         runtime.work(4)
-    runtime.finish()
+    runtime.wait(replies, all=True)
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
 def test_a_failure_between_the_halves_of_a_command_is_noticed_in_work_or_after(how: str) -> None:
     with running("forkserver") as it:
-        it.runtime.start("fail", 0, how)
+        replies = it.runtime.submit_all(Recorder.fail, 0, how)
         with pytest.raises(WorkerError, match="`fail`"):
-            _work_and_finish(it.runtime)
+            _work_and_finish(it.runtime, replies)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 127])
-def test_every_item_is_done_once_by_whoever_is_free(count: int, shared: Running) -> None:
+def test_every_item_is_done_once_by_any_free_worker(count: int, shared: Running) -> None:
     shared.arena["items"][...] = 0
     shared.arena["mode"][0] = 0
     for round_number in (1, 2):
@@ -207,7 +212,7 @@ def test_every_item_is_done_once_by_whoever_is_free(count: int, shared: Running)
         done = shared.arena["items"].sum(0)
         assert done[:count].tolist() == [round_number] * count
         assert not done[count:].any()
-    assert shared.runtime.run("echo", 3) == [(3,)] * shared.jobs, "commands still arrive"
+    assert run_all(shared.runtime, Recorder.echo, 3) == [(3,)] * shared.jobs, "commands still arrive"
 
 
 @pytest.mark.parametrize("kind", ["forkserver", "fork"])
@@ -221,7 +226,7 @@ def test_a_worker_that_is_stuck_leaves_the_work_to_the_others(kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["forkserver", "fork"])
-def test_the_drivers_own_hand_takes_what_workers_leave(kind: str) -> None:
+def test_local_gradient_takes_the_shards_workers_leave(kind: str) -> None:
     by_hand: list[int] = []
     with running(kind, workers=1, hand=by_hand.append) as it:
         it.arena["mode"][0] = STUCK
@@ -231,7 +236,7 @@ def test_the_drivers_own_hand_takes_what_workers_leave(kind: str) -> None:
     assert len(by_hand) >= 19, "the worker may have claimed one before it got stuck"
 
 
-def test_a_hand_that_fails_is_the_drivers_own_error() -> None:
+def test_local_gradient_that_raises_is_an_error_of_the_driver() -> None:
     def fail(item: int) -> None:
         raise ArithmeticError(f"item {item}")
 
@@ -260,7 +265,7 @@ def test_a_worker_that_dies_or_hangs_in_its_work_is_noticed() -> None:
             it.runtime.work(4)
 
 
-def test_with_a_hand_of_its_own_the_driver_does_what_a_dead_worker_had_claimed() -> None:
+def test_local_gradient_redoes_the_shards_of_a_dead_worker() -> None:
     by_hand: list[int] = []
 
     def slowly(item: int) -> None:
@@ -276,15 +281,19 @@ def test_with_a_hand_of_its_own_the_driver_does_what_a_dead_worker_had_claimed()
             done = it.arena["items"].sum(0)[:4] + [by_hand.count(item) for item in range(4)]
             assert (done >= 1).all()
         it.arena["mode"][0] = 0
-        it.runtime.start("echo", 5)
+        replies = it.runtime.submit_all(Recorder.echo, 5)
         with pytest.raises(WorkerDied) as caught:
-            it.runtime.finish()
-        assert it.runtime.respawn(caught.value.worker, "echo", 1) == (1,)
-        assert it.runtime.finish() == [(5,)] * 2, "the new one does what was asked of the old one"
+            it.runtime.wait(replies, all=True)
+        worker = caught.value.worker
+        assert it.runtime.respawn(worker, Recorder.echo, 1) == (1,)
+        with pytest.raises(RuntimeError, match=rf"worker {worker}, `echo`: .*replaced .* Submit it again"):
+            it.runtime.wait(replies, all=True)
+        replies[worker] = it.runtime.submit(worker, Recorder.echo, 5)
+        assert results(it.runtime, replies) == [(5,)] * 2
         it.runtime.work(4)
 
 
-def test_what_was_claimed_in_an_earlier_round_or_by_one_that_was_killed_is_held_by_nobody() -> None:
+def test_claims_of_earlier_rounds_and_of_killed_workers_are_released() -> None:
     with running("forkserver", hand=lambda _: None) as it:
         runtime = it.runtime
         assert isinstance(runtime, ProcessRuntime)
@@ -301,12 +310,12 @@ def test_what_was_claimed_in_an_earlier_round_or_by_one_that_was_killed_is_held_
         assert not runtime._holders(offered), "whether or not the system is done with it"
 
 
-def test_only_those_who_may_be_asked_for_work_are_told_that_they_help(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_workers_that_can_get_work_are_flagged_as_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "core_budget", lambda: 3)
     with running("forkserver", workers=4, hand=lambda _: None) as it:
-        assert it.runtime.run("helps") == [True, True, False, False]
+        assert run_all(it.runtime, Recorder.helps) == [True, True, False, False]
     with running("forkserver", workers=4) as it:
-        assert it.runtime.run("helps") == [True] * 4
+        assert run_all(it.runtime, Recorder.helps) == [True] * 4
 
 
 @pytest.mark.parametrize("kind", ["forkserver", SLOW_SPAWN, "fork"])
@@ -315,76 +324,123 @@ def test_a_dead_worker_is_replaced_and_what_the_others_said_is_kept(kind: str) -
         gc.collect()  # what earlier tests left to it
         before, open_before = it.runtime.pids(), psutil.Process().num_fds()
         os.kill(before[1], signal.SIGKILL)
-        it.runtime.start("note", 7)
+        replies = it.runtime.submit_all(Recorder.note, 7)
         with pytest.raises(WorkerDied, match="SIGKILL") as caught:
-            it.runtime.finish()
+            it.runtime.wait(replies, all=True)
         assert caught.value.worker == 1
-        assert it.runtime.respawn(1, "echo", "first") == ("first",)
-        assert it.runtime.finish() == [1, 1, 1]
+        assert it.runtime.respawn(1, Recorder.echo, "first") == ("first",)
+        replies[1] = it.runtime.submit(1, Recorder.note, 7)
+        assert results(it.runtime, replies) == [1, 1, 1]
         assert psutil.Process().num_fds() == open_before, "also while the error, and so the old one, is remembered"
         after = it.runtime.pids()
         assert (after[0], after[2]) == (before[0], before[2])
         assert after[1] != before[1]
-        assert it.runtime.run("share") == [(0, 0, 2), (1, 2, 2), (2, 4, 1)]
+        assert run_all(it.runtime, Recorder.share) == [(0, 0, 2), (1, 2, 2), (2, 4, 1)]
 
 
-def test_what_is_posted_is_done_in_order_and_taken_from_whoever_is_first(shared: Running) -> None:
-    for number in range(3):
-        for worker in range(shared.jobs):
-            shared.runtime.post(worker, "echo", worker, number)
+def test_submitted_calls_run_in_order_and_replies_come_first_ready(shared: Running) -> None:
+    pending = [
+        shared.runtime.submit(worker, Recorder.echo, worker, number)
+        for number in range(3)
+        for worker in range(shared.jobs)
+    ]
     answers: list[Any] = []
-    while len(answers) < 3 * shared.jobs:
-        answers += shared.runtime.take(5.0)
+    while pending:
+        answers += taken(shared.runtime, pending, 5.0)
     for worker in range(shared.jobs):
         assert [answer for who, answer in answers if who == worker] == [(worker, number) for number in range(3)]
-    assert shared.runtime.take(0.0) == []
+    assert shared.runtime.wait(pending, all=False, timeout_s=0.0) == []
 
 
-def _take_all(runtime: Runtime, answers: list[Any]) -> None:
+def test_waiting_for_a_later_reply_takes_in_the_earlier_ones_of_its_worker(shared: Running) -> None:
+    first, second = (shared.runtime.submit(0, Recorder.echo, number) for number in (1, 2))
+    with pytest.raises(RuntimeError, match="worker 0, `echo`: no result yet"):
+        first.result()
+    assert results(shared.runtime, [second]) == [(2,)]
+    assert first.result() == (1,)
+    assert shared.runtime.wait([first, second], all=False) == [first, second], "at once: they are done"
+
+
+def test_a_wait_for_all_that_takes_too_long_returns_what_is_done() -> None:
+    with running("forkserver") as it:
+        replies = it.runtime.submit_all(Recorder.last_takes_its_time, 1.0)
+        assert it.runtime.wait(replies, all=True, timeout_s=0.3) == replies[:1]
+        assert results(it.runtime, replies) == [0, 1]
+
+
+def results(runtime: Runtime[Any], replies: list[Reply[R]]) -> list[R]:
+    """Wait for all of them."""
+    return [reply.result() for reply in runtime.wait(replies, all=True)]
+
+
+def taken(runtime: Runtime[Any], pending: list[Reply[R]], timeout_s: float) -> list[tuple[int, R]]:
+    """Those that are done, with their workers; they are pending no more."""
+    done = runtime.wait(pending, all=False, timeout_s=timeout_s)
+    for reply in done:
+        pending.remove(reply)
+    return [(reply.worker, reply.result()) for reply in done]
+
+
+def take_all(runtime: Runtime[Any], pending: list[Reply[Any]], answers: list[Any]) -> None:
     for _ in range(100):
-        answers += runtime.take(0.1)
+        answers += taken(runtime, pending, 0.1)
 
 
-def test_a_death_is_found_by_take_after_all_that_was_said_before() -> None:
+def test_a_death_is_found_after_all_that_was_said_before() -> None:
     with running("forkserver") as it:
         assert isinstance(it.runtime, ProcessRuntime)
-        it.runtime.post(1, "echo", "alive")
-        assert it.runtime._workers[1].conn.poll(60.0), "said before the death, whoever is quicker"
-        it.runtime.post(0, "echo", "last words")
-        it.runtime.post(0, "fail", 0, "kill")
-        it.runtime.post(0, "echo", "never")
+        pending: list[Reply[Any]] = [it.runtime.submit(1, Recorder.echo, "alive")]
+        assert it.runtime._workers[1].conn.poll(60.0), "sent before the death, in either order of arrival"
+        pending.append(it.runtime.submit(0, Recorder.echo, "last words"))
+        pending.append(it.runtime.submit(0, Recorder.fail, 0, "kill"))
+        pending.append(it.runtime.submit(0, Recorder.echo, "never"))
         answers: list[Any] = []
         with pytest.raises(WorkerDied, match="SIGKILL") as caught:
-            _take_all(it.runtime, answers)
+            take_all(it.runtime, pending, answers)
         assert sorted(answers) == [(0, ("last words",)), (1, ("alive",))]
-        it.runtime.post(0, "echo", "to the dead")
-        assert it.runtime.respawn(caught.value.worker, "echo") == ()
-        it.runtime.post(0, "echo", "again")
-        assert it.runtime.take(5.0) == [(0, ("again",))], "what was posted to the old one is forgotten"
+        pending.append(it.runtime.submit(0, Recorder.echo, "to the dead"))
+        assert it.runtime.respawn(caught.value.worker, Recorder.echo) == ()
+        assert [(reply.name, reply.forgotten) for reply in pending] == [("fail", True), ("echo", True), ("echo", True)]
+        again = it.runtime.submit(0, Recorder.echo, "again")
+        assert taken(it.runtime, [again], 5.0) == [(0, ("again",))], "what the old one had to do is forgotten"
 
 
-def test_a_death_is_told_while_another_worker_always_has_something_to_say() -> None:
+def test_worker_death_is_reported_while_another_worker_keeps_sending() -> None:
     with running("forkserver") as it:
-        it.runtime.post(1, "fail", 1, "kill")
-        for number in range(8):
-            it.runtime.post(0, "echo", number)
+        pending: list[Reply[Any]] = [it.runtime.submit(1, Recorder.fail, 1, "kill")]
+        pending += [it.runtime.submit(0, Recorder.echo, number) for number in range(8)]
         time.sleep(0.5)  # all of it is there to be taken, and so is the death
-        assert it.runtime.take(0.0) == [(0, (0,))]
+        assert taken(it.runtime, pending, 0.0) == [(0, (0,))]
         with pytest.raises(WorkerDied, match="SIGKILL"):
-            it.runtime.take(0.0)
+            taken(it.runtime, pending, 0.0)
 
 
 def test_a_worker_that_rests_is_not_taken_for_hung() -> None:
     with running("forkserver", step_timeout_s=1.0, start_timeout_s=30.0) as it:
-        it.runtime.post(0, "beat", 1, 0.0)
-        assert it.runtime.take(5.0) == [(0, 1)]
+        assert taken(it.runtime, [it.runtime.submit(0, Recorder.beat, 1, 0.0)], 5.0) == [(0, 1)]
         time.sleep(1.5)
-        it.runtime.post(0, "beat", 2, 0.3)
-        assert it.runtime.take(0.1) == []
-        assert it.runtime.take(5.0) == [(0, 2)]
-        it.runtime.post(0, "fail", 0, "sleep")
+        pending: list[Reply[Any]] = [it.runtime.submit(0, Recorder.beat, 2, 0.3)]
+        assert taken(it.runtime, pending, 0.1) == []
+        assert taken(it.runtime, pending, 5.0) == [(0, 2)]
+        pending.append(it.runtime.submit(0, Recorder.fail, 0, "sleep"))
         with pytest.raises(WorkerHung):
-            _take_all(it.runtime, [])
+            take_all(it.runtime, pending, [])
+
+
+class _Idle:
+    """A job that can do nothing."""
+
+    def __init__(self, arena: Arena, share: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("kind", ["inline", "fork"])
+def test_a_job_that_computes_no_gradients_says_so(kind: str) -> None:
+    with running(kind, program=_Idle) as it, pytest.raises((TypeError, WorkerError), match="cannot compute gradients"):  # type: ignore[arg-type]
+        it.runtime.work(2)
 
 
 def test_without_pipes_to_poll_items_are_dealt_out_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,19 +454,19 @@ def test_without_pipes_to_poll_the_driver_does_what_comes_within_a_command(monke
     monkeypatch.setattr("paceline.runtime.tickets.AVAILABLE", False)
     by_hand: list[int] = []
     with running("forkserver", hand=by_hand.append) as it:
-        it.runtime.start("slowest_first")
+        replies = it.runtime.submit_all(Recorder.slowest_first)
         it.runtime.work(3)
         assert by_hand == [0, 1, 2]
-        assert it.runtime.finish() == [0, 1]
+        assert results(it.runtime, replies) == [0, 1]
 
 
 def test_groups_are_shared_out_whole_and_in_order(shared: Running) -> None:
     expected = [(0, 0, 5)] if shared.kind == "inline" else [(0, 0, 3), (1, 3, 2)]
-    assert shared.runtime.run("share") == expected
+    assert run_all(shared.runtime, Recorder.share) == expected
 
 
 def test_processes_are_others_and_inline_is_this_one(shared: Running) -> None:
-    pids = shared.runtime.run("pid")
+    pids = run_all(shared.runtime, Recorder.pid)
     me = psutil.Process().pid
     if shared.kind == "inline":
         assert pids == [me]
@@ -423,13 +479,13 @@ def test_processes_are_others_and_inline_is_this_one(shared: Running) -> None:
 
 def test_a_worker_computes_with_one_thread(shared: Running) -> None:
     if shared.kind != "inline":  # inline has the caller's own
-        assert shared.runtime.run("threads") == [(1, 1, "1")] * WORKERS
+        assert run_all(shared.runtime, Recorder.threads) == [(1, 1, "1")] * WORKERS
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_closing_ends_every_worker_closes_every_job_and_may_be_repeated(kind: str) -> None:
     with running(kind) as it:
-        pids = it.runtime.run("pid")
+        pids = run_all(it.runtime, Recorder.pid)
         closed = it.arena["closed"]
         began = perf_counter()
         it.runtime.close()
@@ -453,8 +509,8 @@ def test_closing_ends_every_worker_closes_every_job_and_may_be_repeated(kind: st
 def test_inline_an_error_is_the_error_itself(how: str, error: type[BaseException]) -> None:
     with running("inline") as it:
         with pytest.raises(error):
-            it.runtime.run("fail", 0, how)
-        assert it.runtime.run("fail", 1, how) == [None]
+            run_all(it.runtime, Recorder.fail, 0, how)
+        assert run_all(it.runtime, Recorder.fail, 1, how) == [None]
 
 
 @pytest.mark.parametrize(
@@ -470,7 +526,7 @@ def test_inline_an_error_is_the_error_itself(how: str, error: type[BaseException
 def test_an_error_arrives_with_its_text_and_its_traceback(how: str, said: str) -> None:
     with running("forkserver") as it:
         with pytest.raises(WorkerError) as caught:
-            it.runtime.run("fail", 1, how)
+            run_all(it.runtime, Recorder.fail, 1, how)
         text = str(caught.value)
         assert said in text
         pid = it.runtime.pids()[1]
@@ -488,20 +544,20 @@ def test_a_worker_that_dies_is_named_with_what_ended_it(kind: str, how: str, sai
     with running(kind) as it:
         pid = it.runtime.pids()[1]
         with pytest.raises(WorkerDied) as caught:
-            it.runtime.run("fail", 1, how)
+            run_all(it.runtime, Recorder.fail, 1, how)
         assert f"worker 1 (pid {pid}, groups 3-4) ended in `fail`" in str(caught.value)
         assert said in str(caught.value)
         # And the next command says so too, rather than wait for ever.
         with pytest.raises(WorkerDied):
-            it.runtime.run("pid")
+            run_all(it.runtime, Recorder.pid)
 
 
 def test_a_silent_worker_is_called_hung_and_closing_still_ends_it() -> None:
     with running("forkserver", start_timeout_s=30.0, step_timeout_s=0.5) as it:
         # Signs of life keep it: three times the limit in all.
-        assert it.runtime.run("beat", 5, 0.3) == [5, 5]
+        assert run_all(it.runtime, Recorder.beat, 5, 0.3) == [5, 5]
         with pytest.raises(WorkerHung, match=r"worker 1 .*no sign of life in `fail`.*--env-timeout-s"):
-            it.runtime.run("fail", 1, "sleep")
+            run_all(it.runtime, Recorder.fail, 1, "sleep")
         began = perf_counter()
         it.runtime.close()
         assert perf_counter() - began < 10.0
@@ -510,12 +566,12 @@ def test_a_silent_worker_is_called_hung_and_closing_still_ends_it() -> None:
 def test_a_stopped_worker_that_reads_nothing_does_not_keep_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.runtime.worker_handle.SEND_TIMEOUT_S", 1)
     with running("forkserver", start_timeout_s=30.0, step_timeout_s=1.0) as it:
-        it.runtime.run("beat", 1, 0.0)
+        run_all(it.runtime, Recorder.beat, 1, 0.0)
         os.kill(it.runtime.pids()[1], signal.SIGSTOP)
         with pytest.raises(WorkerHung, match=r"worker 1 .*it is stopped, as by SIGSTOP"):
-            it.runtime.run("echo", bytes(8 << 20))
-        assert len(it.runtime.respawn(1, "echo", bytes(8 << 20))[0]) == 8 << 20
-        assert len(it.runtime.finish()) == 2
+            it.runtime.wait(it.runtime.submit_all(Recorder.echo, bytes(8 << 20)), all=True)
+        assert len(it.runtime.respawn(1, Recorder.echo, bytes(8 << 20))[0]) == 8 << 20
+        assert run_all(it.runtime, Recorder.share) == [(0, 0, 3), (1, 3, 2)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part of it is Linux's")
@@ -531,9 +587,9 @@ def test_a_process_ends_with_another_even_if_that_ended_before_it_asked(when: st
 def test_before_the_first_heartbeat_the_start_up_limit_counts() -> None:
     """Building envs and resetting them for the first time may take longer than a step."""
     with running("forkserver", start_timeout_s=2.0, step_timeout_s=0.1) as it:
-        assert it.runtime.run("slowest_first") == [0, 1]  # 0.2 s without a sign of life
+        assert run_all(it.runtime, Recorder.slowest_first) == [0, 1]  # 0.2 s without a sign of life
         with pytest.raises(WorkerHung, match="limit 2 s"):
-            it.runtime.run("fail", 0, "sleep")
+            run_all(it.runtime, Recorder.fail, 0, "sleep")
 
 
 @pytest.mark.parametrize("kind", ["forkserver", "fork"])
@@ -549,8 +605,8 @@ def test_a_job_that_cannot_be_built_in_one_worker_stops_all(kind: str) -> None:
 def test_more_workers_and_pinned_ones() -> None:
     allowed = sorted(psutil.Process().cpu_affinity())
     with running("forkserver", workers=4, cores=allowed) as it:
-        assert it.runtime.run("share") == [(0, 0, 2), (1, 2, 1), (2, 3, 1), (3, 4, 1)]
-        assert it.runtime.run("affinity") == [[allowed[i % len(allowed)]] for i in range(4)]
+        assert run_all(it.runtime, Recorder.share) == [(0, 0, 2), (1, 2, 1), (2, 3, 1), (3, 4, 1)]
+        assert run_all(it.runtime, Recorder.affinity) == [[allowed[i % len(allowed)]] for i in range(4)]
 
 
 def test_a_runtime_that_is_forgotten_is_closed() -> None:

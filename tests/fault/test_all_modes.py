@@ -1,4 +1,4 @@
-"""What a user meets in every mode alike: errors of envs, numbers that are none, signals, a learner that fails."""
+"""Faults that behave the same in every mode: env errors, NaN from envs, signals, a learner that raises."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 from tests.fault.modes import ASYNC, EXACT, FAULT, MODES, config
+from tests.inside import inside
 
 from paceline.errors import EnvError, LearnerError, PacelineError, WorkerError
 from paceline.train import checkpoint
@@ -55,7 +56,7 @@ def test_a_reset_that_raises_says_reset(mode: str) -> None:
 @pytest.mark.parametrize(
     ("mode", "what"), [*((mode, "nan_obs") for mode in PLAIN), ("sequential", "nan_reward"), ("dqn", "nan_reward")]
 )
-def test_numbers_that_are_none_end_the_run_and_are_named(mode: str, what: str) -> None:
+def test_nan_from_an_env_ends_the_run_and_names_the_env(mode: str, what: str) -> None:
     settings = config(mode, env_kwargs={"mode": what, **HERE})
     with Run(settings) as run:
         with pytest.raises(PacelineError, match="is not finite") as caught:
@@ -69,7 +70,7 @@ def test_numbers_that_are_none_end_the_run_and_are_named(mode: str, what: str) -
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel", "a3c", "dqn-async"])
-def test_numbers_that_are_none_may_be_replaced(mode: str, tmp_path: Path) -> None:
+def test_nan_from_an_env_can_be_replaced(mode: str, tmp_path: Path) -> None:
     kwargs = {"mode": "nan_obs", "env_index": 6, "at_episode": 1}
     settings = config(mode, env_kwargs=kwargs, on_nan="replace", output_dir=tmp_path / "run")
     with Run(settings, folder=open_folder(settings)) as run:
@@ -77,7 +78,8 @@ def test_numbers_that_are_none_may_be_replaced(mode: str, tmp_path: Path) -> Non
         assert np.isfinite(run.training.weights.vector.numpy()).all()
     assert summary.not_finite == 1
     assert summary.skipped_updates == 0
-    assert "1 numbers that are not finite, the last in env 6; 0 stands" in (tmp_path / "run" / "train.log").read_text()
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "1 NaN or infinite values, the latest in env 6: replaced with 0" in log
 
 
 @pytest.mark.parametrize("mode", PLAIN)
@@ -117,14 +119,14 @@ def test_a_signal_ends_at_a_safe_point_with_a_checkpoint_that_goes_on(mode: str,
 
 
 @pytest.mark.parametrize("mode", PLAIN)
-def test_a_learner_that_raises_leaves_nobody_waiting(mode: str) -> None:
+def test_learner_that_raises_ends_the_run_and_all_workers(mode: str) -> None:
     with Run(config(mode, env_kwargs={})) as run:
         pids = run.training.runtime.pids()
 
         def broken(batch: Any, progress: float) -> dict[str, float]:
             raise ArithmeticError("the learner is broken")
 
-        run.training.learner.update = broken
+        inside(run).learner.update = broken
         with pytest.raises(ArithmeticError, match="broken"):
             run.go()
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
@@ -143,7 +145,7 @@ def test_all_workers_may_die_at_once(mode: str) -> None:
 def test_a_device_without_memory_names_the_settings_and_the_checkpoint(tmp_path: Path) -> None:
     settings = config("dqn", output_dir=tmp_path / "run", save_freq=200)
     with Run(settings, folder=open_folder(settings)) as run:
-        update, calls = run.training.learner.update, [0]
+        update, calls = inside(run).learner.update, [0]
 
         def short(batch: Any, progress: float) -> Any:
             calls[0] += 1
@@ -151,7 +153,7 @@ def test_a_device_without_memory_names_the_settings_and_the_checkpoint(tmp_path:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
             return update(batch, progress)
 
-        run.training.learner.update = short
+        inside(run).learner.update = short
         with pytest.raises(LearnerError) as caught:
             run.go()
     text = str(caught.value)
@@ -160,7 +162,7 @@ def test_a_device_without_memory_names_the_settings_and_the_checkpoint(tmp_path:
     assert "The last checkpoint is " in text
 
 
-def test_an_env_that_never_ends_is_told_and_evaluated_all_the_same(
+def test_env_without_episode_end_is_reported_and_still_evaluated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("paceline.train.keeper.LONG_EPISODE", 100)

@@ -135,7 +135,7 @@ def test_a_second_ctrl_c_stops_now(tmp_path: Path) -> None:
     ("method", "when"), [("forkserver", "loading"), ("spawn", "loading"), ("forkserver", "resetting")]
 )
 def test_ctrl_c_while_it_starts_and_again_until_it_is_gone(method: str, when: str, tmp_path: Path) -> None:
-    """Once would do. Whoever goes on pressing meets processes that load their modules, and those that are leaving."""
+    """Repeated Ctrl-C also hits processes that are still importing modules and processes that are exiting."""
     slow = (*FAULT, "mode=slow_reset", "env_index=1", f"once={tmp_path / 'resetting'}", "--total-timesteps", "1e9")
     with training(tmp_path / "run", *slow, "--start-method", method) as process:
         if when == "loading":

@@ -1,4 +1,4 @@
-"""Workers that are killed in the middle of their work: training goes on, and nothing half written is learned."""
+"""Workers killed in the middle of their work: training continues and never learns from a half-written slot."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from numpy.typing import NDArray
+from tests.inside import inside
 
 from paceline.batch import Trajectory
 from paceline.errors import WorkerDied
 from paceline.measure.record import Summary
+from paceline.memory.lines import BEAT
 from paceline.memory.replay import Replay
 from paceline.runtime.protocol import Share
 from paceline.train.async_rollouts import AsyncRollouts
@@ -85,10 +88,10 @@ def killing(run: Run, kills: int, *, every_steps: int = 0, every_s: float = 0.0,
 
 
 class Replaced:
-    """Stops a run some updates after so many workers have been replaced."""
+    """Stops a run `updates` updates after `workers` workers have been replaced."""
 
     def __init__(self, run: Run, workers: int, updates: int = 10) -> None:
-        self._restarts, self._workers, self._left = run.training.rollouts.restarts, workers, updates
+        self._restarts, self._workers, self._left = inside(run).rollouts.restarts, workers, updates
 
     def on_update(self, moment: Moment) -> bool:
         self._left -= self._restarts.count >= self._workers
@@ -107,7 +110,7 @@ def poison(slots: Any, columns: slice) -> None:
 
 def check_learned_batches(run: Run) -> Callable[[], int]:
     """Have every batch looked at before it is learned from; returns how many there were."""
-    learner, update, seen = run.training.learner, run.training.learner.update, [0]
+    learner, update, seen = inside(run).learner, inside(run).learner.update, [0]
 
     def checked(batch: Trajectory, progress: float) -> dict[str, float]:
         seen[0] += 1
@@ -158,7 +161,7 @@ def test_a_storm_of_twenty_kills_in_a_minute_leaves_nothing_hanging(algo: str) -
 
 
 def assert_counters_add_up(run: Run, summary: Summary) -> None:
-    rollouts = run.training.rollouts
+    rollouts = inside(run).rollouts
     assert isinstance(rollouts, AsyncRollouts)
     assert rollouts.learned_steps + rollouts.dropped_steps == summary.steps
     assert summary.dropped_steps == rollouts.dropped_steps
@@ -198,7 +201,7 @@ def test_a_worker_that_dies_again_and_again_is_given_up_with_the_count() -> None
         assert "replaced 3 times in a row" in str(caught.value)
 
 
-def test_a_death_is_told(tmp_path: Path) -> None:
+def test_worker_death_is_reported(tmp_path: Path) -> None:
     settings = config("impala", output_dir=tmp_path / "run")
     with Run(settings, folder=open_folder(settings)) as run, killing(run, kills=1, every_steps=500):
         go_until_replaced(run, 1)
@@ -208,7 +211,7 @@ def test_a_death_is_told(tmp_path: Path) -> None:
     assert re.search(said + memory + r" It is replaced, and training goes on\.", log), log
 
 
-def test_envs_that_cannot_be_put_back_begin_new_episodes_and_that_is_told(tmp_path: Path) -> None:
+def test_envs_that_cannot_be_restored_start_new_episodes_with_a_warning(tmp_path: Path) -> None:
     settings = config("ppo", native_vector="always", output_dir=tmp_path / "run")
     with Run(settings, folder=open_folder(settings)) as run, killing(run, kills=1, every_steps=500):
         go_until_replaced(run, 1)
@@ -229,17 +232,41 @@ def test_closing_does_not_wait_for_orders_that_are_long() -> None:
     assert codes == [0, 0], "they ended by themselves, and so closed their envs"
 
 
-def test_a_worker_that_finished_its_slot_before_it_died_is_learned_from() -> None:
-    """What it wrote is whole; only what it had begun is lost."""
+def test_slots_that_a_worker_filled_before_it_died_are_learned_from() -> None:
+    """A full slot is complete; only the rollout that the worker had begun is lost."""
+    learned: list[NDArray[np.float32]] = []
     with Run(config("impala", num_workers=1, slots_per_worker=2)) as run:
-        rollouts = run.training.rollouts
+        rollouts, learner = inside(run).rollouts, inside(run).learner
         assert isinstance(rollouts, AsyncRollouts)
-        pid = run.training.runtime.pids()[0]
-        time.sleep(1.0)  # it has filled both of its slots, and rests
-        os.kill(pid, signal.SIGKILL)
+        sets, update = inside(run).rollouts._orders._sets, learner.update
+
+        def watched(batch: Trajectory, progress: float) -> dict[str, float]:
+            learned.append(batch.obs["obs"].numpy().copy())
+            stats: dict[str, float] = update(batch, progress)
+            return stats
+
+        learner.update = watched
+        wait_until_idle(run)
+        filled = [slots.array("obs/obs").copy() for slots in sets]
+        assert all(np.count_nonzero(slots.array("valid")) for slots in sets), "the worker filled both slots"
+        os.kill(run.training.runtime.pids()[0], signal.SIGKILL)
         run.go(steps=5_000)
         assert rollouts.restarts.count == 1
         assert rollouts.learned_steps + rollouts.dropped_steps == run.training.tracker.steps
+    assert len(learned) > 2
+    for number, obs in enumerate(filled):
+        np.testing.assert_array_equal(learned[number], obs, err_msg=f"slot {number} that the killed worker had filled")
+
+
+def wait_until_idle(run: Run, quiet_s: float = 0.5) -> None:
+    """Wait until no worker has stepped an env for a while: their slots are full."""
+    beat, deadline = run.training.arena["heartbeat"][:, BEAT], time.perf_counter() + 30
+    before, since = beat.copy(), time.perf_counter()
+    while time.perf_counter() - since < quiet_s or not before.all():
+        assert time.perf_counter() < deadline
+        time.sleep(0.05)
+        if not np.array_equal(beat, before):
+            before, since = beat.copy(), time.perf_counter()
 
 
 def dqn(**more: Any) -> TrainConfig:

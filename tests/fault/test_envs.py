@@ -74,7 +74,7 @@ def test_a_step_that_raises_names_env_seed_episode_step_and_action(workers: int,
 
 
 def test_a_constructor_that_raises_in_one_worker_stops_all_before_training(tmp_path: Path) -> None:
-    """A second time it would not: but what raises is a bug, and is told, not tried again."""
+    """The second call would succeed, but an exception is a bug: it is reported, not retried."""
 
     def make() -> gym.Env[Any, Any]:
         once = tmp_path / "raised"

@@ -41,7 +41,7 @@ def test_a_hung_worker_is_replaced_and_the_run_is_the_same(mode: str, how: str, 
 
 
 @pytest.mark.parametrize(("mode", "how"), [*((mode, "hang") for mode in ASYNC), ("impala", "hang_gil")])
-def test_where_nobody_waits_a_hung_worker_is_replaced_too(mode: str, how: str, tmp_path: Path) -> None:
+def test_hung_worker_is_replaced_in_async_modes_too(mode: str, how: str, tmp_path: Path) -> None:
     kwargs = {"mode": how, "once": str(tmp_path / "happened"), **HANG}
     with Run(config(mode, env_kwargs=kwargs, env_timeout_s=1.0)) as run:
 
@@ -55,7 +55,7 @@ def test_where_nobody_waits_a_hung_worker_is_replaced_too(mode: str, how: str, t
     assert (tmp_path / "happened").exists()
     assert summary.restarts >= 1
     assert summary.strayed >= 4, "all envs of the worker"
-    assert notes == [], "all was told"
+    assert notes == [], "every replacement was reported"
 
 
 CRASHES = {"exit": "it left with exit code 7", "sys_exit": "SystemExit: 3", "segfault": "killed by SIGSEGV"}
@@ -102,7 +102,7 @@ def test_a_slow_start_is_a_notice_and_each_env_has_its_own_time(caplog: pytest.L
     assert summary.restarts == 0
 
 
-def test_a_slow_first_reset_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_first_reset_is_reported(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.runtime.worker_handle.NOTICE_S", 0.2)
     kwargs = {"mode": "slow_reset", "env_index": 2, "hang_s": 1.5}
     with caplog.at_level(logging.WARNING, "paceline"):
@@ -113,7 +113,7 @@ def test_a_slow_first_reset_is_told(caplog: pytest.LogCaptureFixture, monkeypatc
 
 
 def test_envs_that_crash_at_one_place_begin_new_episodes_in_the_end(tmp_path: Path) -> None:
-    """Put back exactly, it would crash exactly there again; the last attempt goes elsewhere, and the run goes on."""
+    """An exactly restored env crashes at the same step again; the last attempt starts a new episode instead."""
     kwargs = {"mode": "exit", "env_index": 6, "at_step": 4, "at_episode": 1}
     summary = go(config("parallel", env_kwargs=kwargs, output_dir=tmp_path / "run"))
     assert summary.finished

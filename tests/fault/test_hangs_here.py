@@ -1,4 +1,4 @@
-"""Envs that hang in the driver's own process, where nobody can be replaced: in evaluations, and when tried out."""
+"""Envs that hang in the driver process, where there is no worker to replace: in evaluations and in trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine may be short of: open files, room on the disk, memory for an env that leaks."""
+"""Exhausted resources: file descriptors, disk space, and memory for an env that leaks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_needed(monkeypatch: pytest.
 def test_a_limit_that_cannot_be_raised_is_said_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     limits(monkeypatch, 256, 256)
     with pytest.raises(
-        ConfigError, match=r"num_workers=64: needs about \d+ open files, and 256 .*ulimit -n \d+"
+        ConfigError, match=r"num_workers=64: needs about \d+ file descriptors \(hard limit 256\).*ulimit -n \d+"
     ) as caught:
         make_room(64)
     fit = int(str(caught.value).rsplit("--num-workers ", 1)[1].rstrip("."))
@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_starts(setti
     assert caught.value.exit_code == 2
 
 
-def test_memory_that_grows_is_told_and_again_when_it_has_doubled() -> None:
+def test_memory_growth_is_reported_and_again_when_doubled() -> None:
     growth, names = MemoryGrowth(), {7: "worker 0 (pid 7)", 8: "worker 1 (pid 8)"}
     assert growth(0.0, {7: 100.0, 8: 300.0}, names) == []
     assert growth(SETTLE_S, {7: 300.0, 8: 300.0}, names) == [], "it has only now settled"
@@ -87,7 +87,7 @@ def test_memory_that_grows_is_told_and_again_when_it_has_doubled() -> None:
     assert growth(300.0, {9: 900.0}, {9: "worker 0 (pid 9)"}) == [], "a new process is a new beginning"
 
 
-def test_an_env_that_leaks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_env_that_leaks_memory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.measure.growth.SETTLE_S", 0.0)
     monkeypatch.setattr("paceline.measure.growth.LEAST_MB", 10.0)
     monkeypatch.setattr("paceline.measure.growth.LEAST_RATIO", 1.01)
@@ -115,7 +115,7 @@ def test_fork_is_refused_with_cuda_and_warned_of_with_threads(monkeypatch: pytes
         stop.set()
         thread.join()
     monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
-    with pytest.raises(ConfigError, match=r"CUDA is in use here.*Use forkserver"):
+    with pytest.raises(ConfigError, match=r"CUDA is initialised here.*Use forkserver"):
         Run(settings)
 
 

@@ -1,4 +1,4 @@
-"""Workers that are lost before they have done anything: while they make their envs, and while they reset them first."""
+"""Workers lost during start-up: while they make their envs, and during the first reset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vector env whose envs raise, die or hang: an error that says who and why, soon, and nothing left."""
+"""A vector env whose envs raise, die or hang: a prompt error that names env and cause, and no process left behind."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_an_info_that_cannot_travel_is_refused_by_name() -> None:
 
 
 class Napping(SampleEnv):
-    """Takes its time where it is asked to; interrupts whoever steps it where it is told to."""
+    """Sleeps in `step` on request, or raises KeyboardInterrupt in the process that steps it."""
 
     name = "napping"
     interrupts = False
@@ -160,7 +160,7 @@ def test_every_env_that_is_asked_may_take_its_time() -> None:
         assert vec.call("nap", 0.4) == ("slow",) * 5
 
 
-def test_after_an_interrupt_nobody_is_given_the_answers_of_another_call() -> None:
+def test_after_an_interrupt_no_call_gets_the_replies_of_another() -> None:
     with closing(make_vec(Napping, 2, 2)) as vec:
         vec.reset(seed=0)
         timer = threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,))
@@ -192,7 +192,7 @@ def test_what_cannot_be_sent_leaves_everything_as_it_was(workers: int) -> None:
         assert env_checker.data_equivalence(vec.reset(seed=1), other.reset(seed=1), exact=True)
 
 
-def test_a_long_letter_to_a_worker_that_is_gone_says_so() -> None:
+def test_long_payload_to_a_dead_worker_raises() -> None:
     with closing(make_vec(SampleEnv, 1, 1)) as vec:
         vec.reset(seed=0)
         worker = psutil.Process(vec.pids[0])

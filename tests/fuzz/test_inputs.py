@@ -1,4 +1,4 @@
-"""Nonsense as input: always an error of ours, never a traceback of another kind, a hang, or code that runs."""
+"""Fuzzed inputs: always a PacelineError, never another exception, a hang or executed code."""
 
 from __future__ import annotations
 

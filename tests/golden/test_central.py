@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.inside import inside
 
 from paceline.envs.make import EnvRecipe
 from paceline.errors import ConfigError
@@ -64,7 +65,7 @@ def test_central_inference_gives_the_weights_of_local_inference(case: str) -> No
     assert train(config(case, num_workers=3, inference="central", inference_devices="cpu,cpu")) == local
 
 
-def test_impala_learns_from_whoever_asks_first() -> None:
+def test_impala_trains_with_central_inference() -> None:
     it = TrainConfig.from_flat(
         **{**COMMON, "algo": "impala", "batch_size": None, "num_workers": 2, "inference": "central"}
     )
@@ -77,7 +78,7 @@ def test_impala_learns_from_whoever_asks_first() -> None:
 def test_a_worker_that_dies_is_replaced_and_the_weights_stay() -> None:
     undisturbed = train(config("ppo", num_workers=0))
     with Run(config("ppo", num_workers=2, inference="central")) as run:
-        update = run.training.learner.update
+        update = inside(run).learner.update
         killed: list[int] = []
 
         def killing(batch: Any, progress: float) -> dict[str, float]:
@@ -87,7 +88,7 @@ def test_a_worker_that_dies_is_replaced_and_the_weights_stay() -> None:
                 os.kill(killed[0], signal.SIGKILL)
             return stats
 
-        run.training.learner.update = killing
+        inside(run).learner.update = killing
         summary = run.go()
     assert summary.restarts == 1
     assert summary.weights_sha256 == undisturbed
@@ -127,7 +128,7 @@ def test_what_does_not_fit_is_refused(settings: dict[str, Any], words: str) -> N
         build()
 
 
-def test_a_device_takes_a_chunk_whole_whoever_asks() -> None:
+def test_device_inference_batches_a_whole_chunk_in_any_request_order() -> None:
     """The logic of devices, on the CPU: one forward of a fixed batch, whichever lanes are in it."""
     spec = EnvRecipe(source="CartPole-v1").probe()
     policy, copy = (

@@ -73,7 +73,7 @@ def test_any_number_of_workers_trains_the_same_weights(settings: dict[str, Any])
 @pytest.mark.parametrize(
     ("settings", "cxx", "why"),
     [
-        ({"env": "CartPole-v1"}, None, "MLPPolicy has its gradient written by hand"),
+        ({"env": "CartPole-v1"}, None, "MLPPolicy has a hand-written gradient"),
         ({"env": "CartPole-v1", "policy": Plain}, "no-such-compiler", r"no C\+\+ compiler found .*'no-such-compiler'"),
         pytest.param({"env": "CartPole-v1", "policy": Peeking}, None, "data-dependent", marks=compiles),
     ],

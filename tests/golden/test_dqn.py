@@ -1,4 +1,4 @@
-"""DQN in batches, and self-play: the same run, whoever does the work, and after interruptions."""
+"""DQN in batches, and self-play: the same weights for any number of workers, and after interruptions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.inside import inside
 
 from paceline.errors import CheckpointError
 from paceline.measure.record import Summary
@@ -76,7 +77,7 @@ def train(it: TrainConfig, *, interrupt_in: int | None = None) -> Summary:
     """Run to the end, or press Ctrl-C after an update."""
     folder = open_folder(it) if it.run.output_dir else None
     with Run(it, folder=folder) as run:
-        learner, update, count = run.training.learner, run.training.learner.update, 0
+        learner, update, count = inside(run).learner, inside(run).learner.update, 0
 
         def interrupting(batch: Any, progress: float) -> dict[str, float]:
             nonlocal count
@@ -135,11 +136,13 @@ def test_without_its_replay_a_resumed_run_fills_a_new_one(tmp_path: Path) -> Non
     settings = {**DQN["episodes"], "save_replay": False}
     train(config(settings, 0, output_dir=tmp_path / "run"), interrupt_in=4)
     with Run(config(settings, 0, output_dir=tmp_path / "run", resume=True)) as run:
-        assert run.training.rollouts.stored == 0
-        assert run.training.rollouts._intake.replay.head.min() > 0, "it goes on counting: noise must not be repeated"
-        assert run.training.learner.n_updates > 0
+        assert inside(run).rollouts.stored == 0
+        assert inside(run).rollouts._intake.replay.head.min() > 0, (
+            "heads continue after a resume: noise must not repeat"
+        )
+        assert inside(run).learner.n_updates > 0
         run.go()
-        assert run.training.rollouts.stored > 0
+        assert inside(run).rollouts.stored > 0
         assert np.isfinite(run.training.weights.vector.numpy()).all()
 
 

@@ -1,4 +1,4 @@
-"""A pipeline is one update behind by a fixed schedule: still the same run, whoever does the work."""
+"""A pipeline has a fixed lag of one version: the same weights for any number of workers."""
 
 from __future__ import annotations
 

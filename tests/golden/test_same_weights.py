@@ -1,4 +1,4 @@
-"""Same seed, same run: the trained weights do not depend on who does the work, nor on interruptions."""
+"""Same seed, same weights: they depend neither on the number of workers nor on interruptions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.inside import inside
 
 from paceline.measure.record import Summary
 from paceline.train import checkpoint
@@ -50,7 +51,7 @@ CASES: dict[str, dict[str, Any]] = {
     "native vector env": {"env": "CartPole-v1", "native_vector": "always"},
 }
 EXACT = [name for name in CASES if name != "native vector env"]
-"""A vector env cannot be put back where it was: its episodes begin anew after a resume."""
+"""A native vector env cannot be restored: it starts new episodes after a resume."""
 
 
 def config(case: str, workers: int, *, iterations: int = ITERATIONS, **more: Any) -> TrainConfig:
@@ -62,7 +63,7 @@ def train(it: TrainConfig, *, interrupt_in: int | None = None) -> Summary:
     """Run to the end, or press Ctrl-C in the middle of an iteration."""
     folder = open_folder(it) if it.run.output_dir else None
     with Run(it, folder=folder) as run:
-        rollouts, begin = run.training.rollouts, run.training.rollouts.begin
+        rollouts, begin = inside(run).rollouts, inside(run).rollouts.begin
         count = 0
 
         def interrupting(version: int) -> None:
@@ -109,7 +110,7 @@ def test_any_number_of_env_threads_trains_the_same_weights(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", EXACT)
-def test_envs_that_go_at_their_own_pace_train_the_same_weights(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_running_envs_train_the_same_weights(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def pays(_actor: Any, _spec: Any, n: int, _wait_s: float) -> bool:
@@ -161,7 +162,7 @@ def episodes(folder: Path) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("case", EXACT)
 def test_interrupted_and_resumed_is_as_if_nothing_had_happened(case: str, tmp_path: Path) -> None:
-    """Weights, counters, schedules and tables; also when the run goes on with other workers, and twice."""
+    """Compares weights, counters, schedules and tables; also resumes with another worker count, and twice."""
     expected = reference(case)
     straight = train(config(case, 0, output_dir=tmp_path / "straight"))
     assert straight.weights_sha256 == expected.weights_sha256, "writing a folder changes nothing"
@@ -193,5 +194,5 @@ def test_a_vector_env_begins_new_episodes_after_a_resume_and_says_so(tmp_path: P
 
 def test_two_envs_never_begin_alike() -> None:
     with Run(config("CartPole", 0)) as run:
-        first = run.training.rollouts._slots.array("obs/obs")[-1]
+        first = inside(run).rollouts._slots.array("obs/obs")[-1]
         assert len({row.tobytes() for row in first}) == len(first) == COMMON["n_envs"]

@@ -100,15 +100,16 @@ def test_asynchronous_modes_shape_too(algo: str) -> None:
 
 
 def test_extras_and_shapers_cost_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In local inference nobody is woken for a step: a rollout is one message to each worker, whatever is read."""
+    """With local inference a rollout is one message per worker; extras and shapers must not add any."""
     messages: list[str] = []
-    send = WorkerHandle.send_packed
+    send = WorkerHandle.send
 
     def counted(self: WorkerHandle, message: bytes) -> None:
-        messages.append(pickle.loads(message)[0])
+        call = pickle.loads(message)
+        messages.append("close" if call is None else call[0].__name__)
         send(self, message)
 
-    monkeypatch.setattr(WorkerHandle, "send_packed", counted)
+    monkeypatch.setattr(WorkerHandle, "send", counted)
     for n_steps in (5, 20):
         cases: tuple[dict[str, Any], ...] = ({}, {"shaper": None, "shaper_kwargs": {}, "env": "CartPole-v1"})
         for plain in cases:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.games import Corridor
+from tests.inside import inside
 
 from paceline import PPO
 from paceline.train.config import TrainConfig
@@ -58,9 +59,9 @@ def mean_returns(env: str, steps: int, **settings: Any) -> tuple[list[float], li
     config = TrainConfig.from_flat(env=env, **{**FAST, **settings}, total_timesteps=steps)
     with Run(config) as run:
         returns, lengths = [], []
-        rollouts, learner, tracker = run.training.rollouts, run.training.learner, run.training.tracker
+        rollouts, learner, tracker = inside(run).rollouts, inside(run).learner, run.training.tracker
         while tracker.steps < steps:
-            learner.update(rollouts.collect(learner.version), 0.0)
+            learner.update(rollouts.next(learner.version), 0.0)
             if tracker.mean_return is not None and tracker.mean_length is not None:
                 returns.append(tracker.mean_return)
                 lengths.append(tracker.mean_length)
@@ -99,9 +100,9 @@ def test_the_value_of_an_endless_game_and_of_one_that_ends(terminates: bool) -> 
         total_timesteps=256,
     )
     with Run(config) as run:
-        rollouts, learner = run.training.rollouts, run.training.learner
+        rollouts, learner = inside(run).rollouts, inside(run).learner
         for _ in range(30):
-            batch = rollouts.collect(learner.version)
+            batch = rollouts.next(learner.version)
             learner.update(batch, 0.0)
         value = float(batch.value.mean())
     fade = 0.9 * 0.95

@@ -57,7 +57,7 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def ours() -> Iterator[int]:
-    """Workers and node actors that descend from this session, whoever is their parent now."""
+    """Workers and node actors of this session, including those whose parent has died."""
     for pid in psutil.pids():
         if _title(pid).startswith(("paceline: worker", "paceline: node")) and of_this_session(pid):
             yield pid

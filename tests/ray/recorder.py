@@ -22,12 +22,12 @@ from paceline.runtime.ray_runtime import RayRuntime
 class RecorderFreight:
     """Logs and counts come back after every command; what mode the test has set goes along with it."""
 
-    builds: Program = Recorder
+    builds: Program[Recorder] = Recorder
 
     def fields(self, held: Held, workers: int) -> list[Field]:
         return fields(workers)
 
-    def program(self, held: Held) -> Program:
+    def program(self, held: Held) -> Program[Recorder]:
         return self.builds
 
     def loads(self, command: str) -> tuple[str, ...]:
@@ -51,11 +51,13 @@ class RecorderFreight:
 
 
 @contextmanager
-def running(nodes: int = 1, workers: int = 2, program: Program = Recorder, **options: Any) -> Iterator[Running]:
+def running(
+    nodes: int = 1, workers: int = 2, program: Program[Recorder] = Recorder, **options: Any
+) -> Iterator[Running]:
     """A runtime over the session's cluster. What `work` asks for is done by a recorder of the driver's own."""
     arena = Arena.create(fields(nodes * workers))
     own = Recorder(arena, Share(0, 0, GROUPS))
-    runtime: RayRuntime | None = None
+    runtime: RayRuntime[Recorder] | None = None
     try:
         cluster = RayCluster(address="auto", nodes=nodes, workers_per_node=workers, groups=GROUPS)
         runtime = RayRuntime(RecorderFreight(program), arena, GROUPS, cluster, hand=own.work, **options)

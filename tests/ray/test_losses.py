@@ -1,4 +1,4 @@
-"""Nodes come and go; so do drivers."""
+"""Loss of nodes, node actors and drivers on a Ray cluster, and nodes that join."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import psutil
 import pytest
 from tests.fault import modes, test_starts
 from tests.golden import test_same_weights as ppo
+from tests.inside import inside
 from tests.ray.conftest import CPUS, ours
 from tests.ray.test_same_weights import RAY, of_ppo, on
 
@@ -33,7 +34,7 @@ CASE = "truncation, Box actions, normalisers"
 
 @contextmanager
 def one_more(cluster: Any) -> Iterator[Any]:
-    """A node that is there until somebody takes it away."""
+    """An additional cluster node, removed at the end of the context."""
     node = cluster.add_node(num_cpus=CPUS, object_store_memory=100 * 2**20)
     try:
         yield node
@@ -56,7 +57,7 @@ def train(it: TrainConfig, before: dict[int, Callable[[Run], None]]) -> Summary:
     """Run to the end; something happens when a rollout has begun."""
     folder = open_folder(it) if it.run.output_dir else None
     with Run(it, folder=folder) as run:
-        rollouts, begin, count = run.training.rollouts, run.training.rollouts.begin, 0
+        rollouts, begin, count = inside(run).rollouts, inside(run).rollouts.begin, 0
 
         def beginning(version: int) -> None:
             nonlocal count
@@ -152,7 +153,7 @@ def test_asynchronous_modes_go_on_without_a_node(cluster: Any, algo: str) -> Non
     with one_more(cluster) as node:
         it = TrainConfig.from_flat(**settings, **on(EVERYONE, 1), quiet=True, total_timesteps=6000)
         with Run(it) as run:
-            rollouts, next_batch, count = run.training.rollouts, run.training.rollouts.next_batch, 0
+            rollouts, next_batch, count = inside(run).rollouts, inside(run).rollouts.next, 0
 
             def batch(version: int) -> Any:
                 nonlocal count
@@ -161,13 +162,13 @@ def test_asynchronous_modes_go_on_without_a_node(cluster: Any, algo: str) -> Non
                     cluster.remove_node(node, allow_graceful=False)
                 return next_batch(version)
 
-            rollouts.next_batch = batch
+            rollouts.next = batch
             summary = run.go()
             # It may be over before anybody has missed the node.
             while not rollouts.restarts.count:
-                next_batch(run.training.learner.version)
+                next_batch(inside(run).learner.version)
                 rollouts.release()
-            after = next_batch(run.training.learner.version)
+            after = next_batch(inside(run).learner.version)
     assert summary.finished
     assert rollouts.restarts.count == 1
     assert after
@@ -250,7 +251,7 @@ def test_a_first_interrupt_saves_and_ends_a_run(tmp_path: Path) -> None:
     assert checkpoint.find(tmp_path / "run", resumable=True).is_dir()
 
 
-def test_an_address_where_nobody_is_ends_before_anything_starts(tmp_path: Path) -> None:
+def test_unreachable_ray_address_fails_before_anything_starts(tmp_path: Path) -> None:
     command = program("--ray-address", "127.0.0.1:1", "--output-dir", str(tmp_path / "run"))
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2, ended.stderr
@@ -265,7 +266,7 @@ def test_an_address_where_nobody_is_ends_before_anything_starts(tmp_path: Path) 
         ({"workers_per_node": 6}, r"nodes=1: the Ray cluster has 0 with 6 CPU\(s\) or more"),
     ],
 )
-def test_more_than_there_is_cannot_be_had(cluster: Any, flags: dict[str, int], text: str) -> None:
+def test_requesting_more_resources_than_available_is_an_error(cluster: Any, flags: dict[str, int], text: str) -> None:
     from paceline.errors import ConfigError
 
     with pytest.raises(ConfigError, match=text), Run(of_ppo("CartPole", **RAY, **flags)):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.golden import test_dqn as dqn
 from tests.golden import test_same_weights as ppo
+from tests.inside import inside
 
 from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder
@@ -98,14 +99,14 @@ def test_asynchronous_modes_train(more: dict[str, Any]) -> None:
         assert summary.restarts == 0
         if more["algo"] != "dqn":
             assert summary.lag["max"] <= it.training.max_lag  # type: ignore[union-attr]
-            rollouts = run.training.rollouts
+            rollouts = inside(run).rollouts
             assert rollouts.learned_steps + rollouts.dropped_steps == summary.steps
 
 
 def test_what_moves_is_what_was_collected(tmp_path: Path) -> None:
     it = of_ppo("CartPole", output_dir=tmp_path / "run", **on(2))
     with Run(it, folder=open_folder(it)) as run:
-        slots = run.training.rollouts._slots
+        slots = inside(run).rollouts._slots
         fields = [field for field in slots.shape.fields() if not field.name.startswith("final")]
         each = sum(field.nbytes for field in fields) / (slots.shape.n_steps * slots.shape.n_envs)
         summary = run.go()

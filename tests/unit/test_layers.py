@@ -105,7 +105,7 @@ def test_every_room_has_a_layer() -> None:
     [
         ("from paceline.train import config", "paceline.algos.ppo"),
         ("import paceline.runtime.process", "paceline.algos.ppo"),
-        ("from paceline import cli", "paceline.train.loops"),
+        ("from paceline import cli", "paceline.train.loop"),
         ("from ..train.config import TrainConfig", "paceline.envs.make"),
         ("def f():\n    from paceline.errors import ConfigError", "paceline.envs.make"),
         ("from paceline.nowhere import x", "paceline.envs.make"),

@@ -1,1 +1,1 @@
-"""Algorithms: one file each, and one line in `table`."""
+"""Learners, gradients and targets of the algorithms: PPO, IMPALA, APPO, A3C and DQN."""

@@ -1,10 +1,10 @@
-"""Asynchronous advantage actor-critic (Mnih et al. 2016): every worker learns by itself, on weights that all share.
+"""Asynchronous advantage actor-critic (Mnih et al. 2016): every worker updates one set of shared weights, lock-free.
 
-    worker: copy the weights -> collect a slot -> gradient of that copy -> change the shared weights, without a lock
-    driver: counts, evaluates, keeps copies
+    worker: copy the weights -> collect a slot -> gradient at that copy -> update the shared weights, without a lock
+    driver: counts updates, evaluates, copies the weights for checkpoints
 
-The gradient is PPO's with a ratio of one, and a worker's learner is a `PPOLearner` over its own slot. By the time it
-is applied, others have changed the weights: that is the lag, and nothing corrects for it.
+The gradient is PPO's with a ratio of one, and a worker's learner is a `PPOLearner` over its own slot. By the time a
+worker applies its gradient, other workers have changed the weights. That is the lag; nothing corrects for it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.optimiser import Optimiser
 
 SKIPPED = "skipped"
-"""What a worker calls the updates that it has left out, among its statistics of a slot."""
+"""Key in a worker's statistics of a slot: updates skipped because the gradient was not finite."""
 
 
 class A3CLearner:
-    """The driver's part: it learns nothing itself."""
+    """The driver's side of A3C. It computes no gradients: workers do."""
 
     lag = 0
-    """Each slot has its own."""
+    """Always 0 here: each slot has its own lag."""
 
     def __init__(
         self,
@@ -44,29 +44,30 @@ class A3CLearner:
         clock: Clock,
         obs_norm: ObsNormaliser | None = None,
     ) -> None:
-        """Look after what workers learn.
+        """Copy the initial weights to the memory that workers update.
 
         Args:
-            live: What workers change.
-            weights: Gets a copy after each batch, for evaluation and checkpoints.
-            optimiser: With the state that workers share.
-            said: Statistics of the slots of the last batch.
-            progress: [1] share of the budget that is spent, for the schedules of workers.
-            clock: Books the time as `sync`.
-            obs_norm: Normaliser of observations; its statistics move on here.
+            live: The shared weights, which workers update.
+            weights: Receives a copy after each batch, for evaluation and checkpoints.
+            optimiser: Holds the optimiser state that workers share.
+            said: Returns the workers' statistics, one dict per slot of the last batch.
+            progress: [1] fraction of the budget spent, for the workers' schedules; written here.
+            clock: Records the time as `sync`.
+            obs_norm: Observation normaliser; its statistics are updated here.
         """
         self._live, self._weights, self._optimiser = live, weights, optimiser
         self._said, self._progress, self._clock, self._obs_norm = said, progress, clock, obs_norm
         live.vector.copy_(weights.vector)
-        self.bad = BadUpdates()  # a sum: workers have their own, and one with too many in a row ends the run
+        # The total over workers. Each worker counts its own, and too many in a row in one worker end the run.
+        self.bad = BadUpdates()
 
     @property
     def version(self) -> int:
-        """How many times the weights were changed."""
+        """Number of updates applied to the weights."""
         return self._live.version
 
     def update(self, batch: Trajectory, progress: float) -> dict[str, float]:
-        """Take in what workers have learned from already; returns the means of their statistics."""
+        """Account for a batch that workers have learned from already; returns the means of their statistics."""
         self._progress[0] = progress
         with self._clock.phase("sync"):
             if self._obs_norm is not None:
@@ -79,7 +80,7 @@ class A3CLearner:
         return {**means, "n_updates": float(self.version)}
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What a run goes on from: a copy of weights that never rest."""
+        """State for a checkpoint, with the latest copy of the weights: the shared ones change all the time."""
         return {
             "weights": self._weights.vector.numpy(),
             "version": np.array(self.version),
@@ -91,11 +92,11 @@ class A3CLearner:
         """Continue from `state()`."""
         self.load_weights(state["weights"])
         self._live.version = int(state["version"])
-        self._progress[:] = state.get("progress", 0.0)  # workers begin before anybody tells them more
+        self._progress[:] = state.get("progress", 0.0)  # workers read it before the first update() sets it
         self._optimiser.load(part(state, "optimiser/"))
 
     def load_weights(self, weights: NDArray[np.float32]) -> None:
-        """Take over weights alone: a warm start."""
+        """Load the weights only: a warm start."""
         vector = torch.from_numpy(weights)
         self._live.vector.copy_(vector)
         self._weights.vector.copy_(vector)

@@ -1,4 +1,4 @@
-"""Gradients that are not finite: left out, but not for ever."""
+"""Non-finite gradients (NaN or infinite): skip the update, and stop training after too many in a row."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ MAX_BAD_UPDATES = 10
 
 
 class BadUpdates:
-    """Counts them."""
+    """Counts the updates skipped because of a non-finite gradient."""
 
     def __init__(self) -> None:
         self.count = 0
         self._in_a_row = 0
 
     def is_bad(self, norm: float, n_updates: int) -> bool:
-        """Whether an update has to be left out.
+        """Whether the update must be skipped.
 
         Args:
-            norm: Length of its gradient.
-            n_updates: How many there were before.
+            norm: Norm of the gradient.
+            n_updates: Updates applied so far, for the error text.
 
         Raises:
-            LearnerError: There were too many in a row.
+            LearnerError: `MAX_BAD_UPDATES` gradients in a row were not finite.
         """
         if math.isfinite(norm):
             self._in_a_row = 0
@@ -37,15 +37,15 @@ class BadUpdates:
         self._in_a_row += 1
         if self._in_a_row >= MAX_BAD_UPDATES:
             raise LearnerError(
-                f"update {n_updates}: the gradient was not finite {self._in_a_row} times in a row. "
+                f"update {n_updates}: the gradient was NaN or infinite {self._in_a_row} times in a row. "
                 "Lower --learning-rate, set --max-grad-norm, or look for NaN in observations and rewards."
             )
         return True
 
     def state(self) -> NDArray[np.int64]:
-        """For a checkpoint."""
+        """The counts, for a checkpoint."""
         return np.array([self.count, self._in_a_row])
 
     def load(self, state: NDArray[np.int64]) -> None:
-        """Go on counting from there."""
+        """Continue from `state()`."""
         self.count, self._in_a_row = (int(n) for n in state)

@@ -1,4 +1,4 @@
-"""Gradients of whole minibatches on the learner's own device."""
+"""Gradients of whole minibatches on the learner's device (a GPU)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from paceline.memory.slots import Slots
 
 
 class DeviceGradients:
-    """Computes whole minibatches on the learner's device, from a copy of the batch.
+    """Computes the gradient of whole minibatches on the learner's device, from a copy of the batch there.
 
     Args:
-        gradient: Of the policy on the device.
+        gradient: The gradient of the policy on the device.
         slots: The batch.
         shards: The prepared samples.
-        device: Where to.
+        device: The learner's device.
     """
 
     def __init__(self, gradient: PPOGradient, slots: Slots, shards: Shards, device: torch.device) -> None:
@@ -28,11 +28,11 @@ class DeviceGradients:
         self.begin()
 
     def begin(self) -> None:
-        """Copy the batch over, once for all epochs."""
+        """Copy the batch to the device, once for all epochs."""
         self._rows = self._views.to(self._device)
 
     def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, NDArray[np.float32]]:
-        """One forward and backward on the device; the loss in between is a few numbers per row, and the CPU's."""
+        """Run forward and backward on the device; the loss, a few numbers per row, is computed on the CPU."""
         index = self._shards.order[start:stop]
         there, rows, norm = index.to(self._device), self._rows, self._gradient.obs_norm
         obs = {name: leaf[there] for name, leaf in rows.obs.items()}

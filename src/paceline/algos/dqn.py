@@ -1,10 +1,10 @@
 """Deep Q-learning (Mnih et al. 2015): the learner.
 
-    replay -> items -> transitions -> targets -> flat gradient -> clip -> Adam        so many times a batch
-       ^------------------ how surprising they were (prioritised) --------+
+    replay -> items -> transitions -> targets -> flat gradient -> clip -> Adam        n updates per batch
+       ^------------------ TD errors (prioritised replay) ----------------+
 
-The network is any policy: its outputs are advantages and a state value, which is a dueling network. The loss has one
-slope per transition, so it is written down, and only the network is asked for the way back through itself.
+The network can be any policy: its outputs are advantages and a state value, i.e. a dueling network. The loss has one
+derivative per transition, which is written by hand; only the network itself needs a backward pass.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from paceline.ops.clip import clip_norm
 from paceline.ops.q_learning import bootstrap_targets, loss_and_slope, q_pullback, q_values
 
 STATS = ("mean_q", "td_error", "epsilon", "buffer_size", "samples_per_insert")
-"""What it reports beyond what all learners do."""
+"""Statistics of DQN, besides those of all learners."""
 _ITEMS = 0x17E35
-"""Keeps the stream of drawn items apart from every other use of the seed."""
+"""Stream tag: separates the sampling of replay items from every other use of the seed."""
 
 
 class DQNLearner:
-    """Learns from the replay, as often as it is told. Lives in the driver."""
+    """Learns from the replay buffer; the caller sets the number of updates. Runs in the driver."""
 
     def __init__(
         self,
@@ -53,19 +53,19 @@ class DQNLearner:
         seed: int,
         clock: Clock,
     ) -> None:
-        """Learn from the weights that are in the first of `vectors`.
+        """Start from the weights in the first of `vectors`.
 
         Args:
-            net: The network; its parameters are views of the first vector.
-            target: The same network on the second: the target network.
-            vectors: The parameters being learned (on the CPU the published vector itself), and the target network's.
+            net: The online network; its parameters are views of the first vector.
+            target: The target network; its parameters are views of the second vector.
+            vectors: Parameters of the online network (on the CPU the published vector itself) and the target network.
             weights: Where new weights are published.
-            replay: What was played.
-            sampler: Chooses from it.
-            epsilon: How much is explored; moved on after every batch.
+            replay: The replay buffer.
+            sampler: Samples items from it.
+            epsilon: The exploration schedule; advanced after every batch.
             config: Hyper-parameters.
-            seed: Of what is drawn.
-            clock: Books the time as `learn` and `sync`.
+            seed: Seed of the sampling.
+            clock: Records the time as `learn` and `sync`.
         """
         self._net, self._target, self._weights = net, target, weights
         self._vector, self._target_vector = vectors
@@ -75,24 +75,24 @@ class DQNLearner:
         self._config, self._seed, self._clock = config, seed, clock
         self._optimiser = FlatAdam(self._vector, eps=1e-8)
         self.lag = 0
-        """Always 0: what is replayed has no age that would have to be corrected for."""
+        """Always 0: DQN is off-policy and needs no correction for old data."""
         self._progress = 0.0
         self.n_updates = 0
         self.bad = BadUpdates()
         self.samples = 0
-        """Transitions learned from, each as often as it was."""
+        """Transitions sampled so far, counted with repetition."""
 
     @property
     def version(self) -> int:
-        """The version of the weights that the next batch should be played with."""
+        """The version of the weights that should collect the next batch."""
         return self._weights.version
 
     def update(self, updates: int, progress: float) -> dict[str, float]:
-        """Learn so many times, and publish the result.
+        """Do `updates` optimiser steps, publish the weights and advance the schedules.
 
         Args:
-            updates: How many; the collector counts them.
-            progress: Share of the budget that is spent, for schedules.
+            updates: Number of optimiser steps; the collector computes it from the steps collected.
+            progress: Fraction of the budget spent, for schedules.
 
         Returns:
             Statistics by the names of the `train/` tags.
@@ -103,11 +103,11 @@ class DQNLearner:
         return stats
 
     def practise(self, updates: int) -> dict[str, float]:
-        """The same where nothing was played: schedules stay where they are."""
+        """Do `updates` optimiser steps on stored data only; schedules do not advance."""
         config, progress = self._config, self._progress
         lr = config.learning_rate * (1.0 - progress if config.lr_schedule == "linear" else 1.0)
         stats = {"learning_rate": lr}
-        # Whatever is not finite shows in the gradient's length, and is dealt with there.
+        # No numpy warnings: a NaN or infinity reaches the gradient norm, and `BadUpdates` handles it there.
         quiet = np.errstate(over="ignore", invalid="ignore")
         with self._clock.phase("learn"), torch_threads(config.learner_threads), quiet:
             stream = np.random.Generator(np.random.Philox(key=[self._seed, _ITEMS], counter=[0, 0, 0, self.version]))
@@ -124,7 +124,7 @@ class DQNLearner:
         return stats
 
     def _step(self, stream: np.random.Generator, beta: float, lr: float) -> tuple[float, float, float]:
-        """One update; returns loss, mean value and mean error."""
+        """One optimiser step; returns the loss, the mean Q-value and the mean absolute TD error."""
         config = self._config
         item, weight = self._sampler.draw(stream, config.batch_size, beta)
         batch = self._replay.gather(item)
@@ -163,7 +163,7 @@ class DQNLearner:
             self._target_vector.copy_(self._vector)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What a bit-exact resume needs, besides the replay."""
+        """State for a bit-exact resume, without the replay buffer."""
         return {
             "weights": self._weights.vector.numpy(),
             "target": self._target_vector.cpu().numpy(),
@@ -187,7 +187,7 @@ class DQNLearner:
         self._optimiser.load(part(state, "optimiser/"))
 
     def load_weights(self, weights: NDArray[np.float32]) -> None:
-        """Take over weights alone: a warm start."""
+        """Load the weights only, into both networks: a warm start."""
         vector = torch.from_numpy(weights)
         self._vector.copy_(vector)
         self._target_vector.copy_(vector)
@@ -195,12 +195,12 @@ class DQNLearner:
 
 
 class Epsilon:
-    """How much each env explores, where its worker sees it.
+    """Exploration schedule; writes each env's epsilon to shared memory, where its worker reads it.
 
     Args:
         config: The schedule.
-        envs: [B] in shared memory.
-        groups: Of the run: the ladder has a rung for each.
+        envs: [B] epsilon of each env, in shared memory.
+        groups: Groups of the run. With `epsilon_ladder`, each group has its own epsilon (as in Ape-X).
     """
 
     def __init__(self, config: DQNConfig, envs: NDArray[np.float32], groups: int) -> None:
@@ -210,12 +210,16 @@ class Epsilon:
         self.set(config.epsilon_start)
 
     def set(self, value: float) -> None:
-        """Explore this much from now on."""
+        """Set the base epsilon; group g of G explores with `value ** (1 + epsilon_ladder * g / (G - 1))`."""
         self.value = value
         self._envs[:] = value**self._powers
 
     def move_on(self, progress: float) -> None:
-        """A batch was learned from, of which the budget's share `progress` was spent before."""
+        """Advance the schedule after a batch.
+
+        Args:
+            progress: Fraction of the budget spent before that batch.
+        """
         config = self._config
         if config.epsilon_decay is not None:
             self.set(max(config.epsilon_end, self.value * config.epsilon_decay))

@@ -1,4 +1,4 @@
-"""The settings of DQN, free of torch so that the command line starts at once. See `settings` for the others."""
+"""The settings of DQN. Does not import torch, so that the command line starts quickly. See also `settings`."""
 
 from __future__ import annotations
 
@@ -12,69 +12,72 @@ from paceline.errors import ConfigError, check_range
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DQNConfig:
-    """DQN: action values learned from a replay of past steps, which workers fill."""
+    """DQN: action values learned from a replay buffer that the workers fill."""
 
     schedule: Literal["batch", "async"] = "batch"
-    """batch: play, then learn, in turns; the same whatever the number of workers. async: both all the time."""
+    """batch: collect, then update, in turns; same weights for any number of workers. async: collect and update at the
+    same time."""
     episodes_per_batch: int = 4
-    """Episodes that each group plays before learning, where n_steps is none. Those under way go on afterwards."""
+    """Episodes per group between updates, if n_steps is not given. Unfinished episodes continue in the next batch."""
     n_steps: int | None = None
-    """Steps that each env takes before learning; none counts episodes instead. In async mode, steps of an order (none
-    takes 16)."""
+    """Steps per env between updates. Default: count episodes instead (see episodes_per_batch). In async mode: steps per
+    slot (default: 16)."""
     learning_steps_per_batch: int | None = None
-    """Updates after each batch; none takes groups * episodes_per_batch, or what samples_per_insert asks for."""
+    """Gradient steps after each batch. Default: groups * episodes_per_batch, or as many as samples_per_insert
+    requires."""
     samples_per_insert: float | None = None
-    """How often each step is learned from on average: learning paced by the data. None takes 8 where nothing else says
-    how much to learn."""
+    """Replay ratio: average number of times each step is sampled. Default: 8, where learning_steps_per_batch and
+    episodes_per_batch do not apply."""
     spi_tolerance: float = 0.1
-    """In async mode, how far players or learner may run ahead: this share of what learning_starts steps ask for."""
+    """Async: allowed drift from samples_per_insert, as a fraction of the samples due after learning_starts steps."""
     learning_starts: int = 1000
-    """Steps that are played before the first update."""
+    """Steps collected before the first update."""
     buffer_size: int | str = 100_000
-    """Room of the replay: transitions, or bytes with a unit (500MB, 8GB)."""
+    """Replay buffer size in transitions, or in bytes with a unit (500MB, 8GB)."""
     save_replay: bool = True
-    """Keep the replay in checkpoints. Without it a resumed run begins with an empty one."""
+    """Save the replay buffer in checkpoints. If false, a resumed run starts with an empty buffer."""
     batch_size: int = 64
-    """Transitions of an update."""
+    """Minibatch size in transitions."""
     learning_rate: float = 1e-3
-    """Step size of Adam."""
+    """Learning rate of Adam."""
     lr_schedule: Literal["constant", "linear"] = "constant"
-    """Whether the learning rate stays, or falls to zero at the end of the budget."""
+    """constant, or linear decay to 0 at the end of the budget."""
     gamma: float = 0.99
-    """Discount of future rewards."""
+    """Discount factor."""
     multi_step: int = 1
-    """Rewards that are summed before the value of what follows is asked."""
+    """n-step return length."""
     double: bool = True
-    """The learner chooses the next action and the target network judges it, instead of both by the target network."""
+    """Double DQN: the online network chooses the next action, the target network evaluates it."""
     dueling: bool = True
-    """Values of the state and of the actions are learned apart."""
+    """Dueling network: separate state-value and advantage streams."""
     loss: Literal["huber", "mse"] = "huber"
-    """What an error costs: huber is linear beyond 1."""
+    """Loss of the temporal-difference error; huber is linear beyond 1."""
     target_update: int = 1000
     """Updates between copies of the weights to the target network."""
     tau: float | None = None
-    """Instead: how far the target network moves towards the weights with every update (Polyak)."""
+    """Polyak rate of the target network, applied at every update; replaces target_update."""
     prioritized: bool = False
-    """Draw surprising transitions more often."""
+    """Prioritised replay: sample transitions with large errors more often."""
     priority_alpha: float = 0.6
-    """How much more often: 0 not at all, 1 in proportion to the error."""
+    """Prioritisation exponent (alpha). 0: uniform; 1: proportional to the error."""
     priority_beta: float = 0.4
-    """How much of the bias of that is made good at first; rises to 1 at the end of the budget."""
+    """Initial importance-sampling exponent (beta); rises to 1 at the end of the budget."""
     epsilon_start: float = 1.0
-    """How often a random action is taken at first."""
+    """Initial epsilon: probability of a random action."""
     epsilon_end: float = 0.05
-    """How often at last."""
+    """Final epsilon."""
     exploration_fraction: float = 0.2
-    """Share of the budget over which epsilon falls evenly, where epsilon_decay is none."""
+    """Fraction of the budget over which epsilon decays linearly, if epsilon_decay is not given."""
     epsilon_decay: float | None = None
-    """Instead: what epsilon is multiplied by after every batch; in async mode, after every round of the learner."""
+    """Multiply epsilon by this after every batch (async: after every round of the learner); replaces
+    exploration_fraction."""
     epsilon_ladder: float = 0.0
-    """Groups explore differently, from epsilon to epsilon to the power of one plus this (Ape-X: 7). 0: all the same."""
+    """Give groups different epsilons, from epsilon to epsilon ** (1 + this), as Ape-X does with 7. 0: all equal."""
     max_grad_norm: float = 10.0
-    """Gradients longer than this are shortened to it."""
+    """Clip the gradient norm to this value."""
     learner_threads: int = 1
-    """Torch threads of the learner; with one, an MLP is learned in numpy. Part of the result: other counts round
-    differently."""
+    """Torch threads of the learner. With 1, an MLP is trained in numpy. Changes the weights (floating-point
+    rounding)."""
 
     normalize_advantage: ClassVar[bool] = False
     grad_shards: ClassVar[int | None] = 1
@@ -100,7 +103,7 @@ class DQNConfig:
         check_range("priority_alpha", self.priority_alpha, "Try 0.6.", at_least=0, at_most=1)
         check_range("priority_beta", self.priority_beta, "Try 0.4.", at_least=0, at_most=1)
         for name in ("epsilon_start", "epsilon_end", "exploration_fraction"):
-            check_range(name, getattr(self, name), "It is a share.", at_least=0, at_most=1)
+            check_range(name, getattr(self, name), "It is a fraction.", at_least=0, at_most=1)
         if self.epsilon_decay is not None:
             check_range("epsilon_decay", self.epsilon_decay, "Try 0.995.", above=0, at_most=1)
         check_range("epsilon_ladder", self.epsilon_ladder, "Use 0 for the same everywhere.", at_least=0)
@@ -109,7 +112,7 @@ class DQNConfig:
         if self.learning_steps_per_batch is not None and self.samples_per_insert is not None:
             raise ConfigError(
                 f"learning_steps_per_batch={self.learning_steps_per_batch} with samples_per_insert="
-                f"{self.samples_per_insert:g}: both say how much to learn. Give one of the two."
+                f"{self.samples_per_insert:g}: both set the number of updates. Give one of the two."
             )
         if self.schedule == "async" and self.learning_steps_per_batch is not None:
             raise ConfigError(
@@ -117,13 +120,13 @@ class DQNConfig:
             )
 
     def identity(self) -> dict[str, Any]:
-        """What a run that goes on must agree on with the one before: the replay is laid out by it."""
+        """Settings that a resumed run must share with the earlier one, because they define the replay layout."""
         names = ("schedule", "buffer_size", "multi_step", "prioritized", "save_replay")
         return {name: getattr(self, name) for name in names}
 
     @property
     def order_steps(self) -> int:
-        """Rows that are collected in one go, where episodes are not counted."""
+        """Steps per env between updates (async: per slot), if batches are not counted in episodes."""
         return self.n_steps or 16
 
     @property
@@ -133,7 +136,7 @@ class DQNConfig:
 
     @property
     def spi(self) -> float | None:
-        """Samples per insert; None where updates are counted by the batch."""
+        """Samples per insert; None if the number of updates per batch is fixed."""
         if self.samples_per_insert is not None:
             return self.samples_per_insert
         return None if self.learning_steps_per_batch is not None or self.plays_episodes else 8.0

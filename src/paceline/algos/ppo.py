@@ -2,7 +2,8 @@
 
     Trajectory -> advantages -> n_epochs x minibatches -> flat gradient -> clip -> Adam -> publish
 
-The learner prepares and decides; the gradient itself is computed by `ppo_gradient`, usually by the workers.
+The learner computes targets, shuffles minibatches and applies updates; workers usually compute the gradients
+(`ppo_gradient`).
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ Floats = NDArray[np.float32]
 
 _KL = TERMS.index("approx_kl")
 _MINIBATCHES = 0x3B47C4
-"""Keeps the stream of minibatch orders apart from every other use of the seed."""
+"""Stream tag: separates the minibatch order from every other use of the seed."""
 
 
 class PublishedWeights(Protocol):
-    """Where new weights go."""
+    """Where the learner publishes its weights."""
 
     vector: Tensor
     version: int
 
     def publish(self, flat: Tensor) -> int:
-        """Make them the newest; returns their version."""
+        """Make `flat` [P] the newest weights; returns their version."""
 
 
 class PPOLearner:
-    """Turns batches into new weights. Lives in the driver; in A3C, one in each worker."""
+    """Turns batches into new weights. Runs in the driver; in A3C, each worker has one."""
 
     def __init__(
         self,
@@ -65,20 +66,20 @@ class PPOLearner:
         obs_norm: ObsNormaliser | None = None,
         reward_norm: RewardNormaliser | None = None,
     ) -> None:
-        """Learn from the weights that are in `vector`.
+        """Start from the weights in `vector`.
 
         Args:
-            vector: The parameters being learned; without workers, on the CPU, the published vector itself.
+            vector: [P] the parameters being learned; on the CPU without workers, the published vector itself.
             weights: Where new weights are published.
-            gradients: Who computes them.
-            shards: Where the prepared batch goes.
-            targets: Judges batches.
-            optimiser: Changes `vector`.
+            gradients: Computes the gradients.
+            shards: Receives the prepared samples.
+            targets: Computes advantages and returns.
+            optimiser: Updates `vector`.
             config: Hyper-parameters.
-            seed: Of the minibatch order.
-            clock: Books the time as `learn` and `sync`.
-            obs_norm: Normaliser of observations; frozen while learning, moved on after each update.
-            reward_norm: Normaliser of rewards, likewise.
+            seed: Seed of the minibatch order.
+            clock: Records the time as `learn` and `sync`.
+            obs_norm: Observation normaliser; constant during a batch, updated after it.
+            reward_norm: Reward normaliser, likewise.
         """
         self._vector, self._weights, self._gradients, self._shards = vector, weights, gradients, shards
         self._targets = targets
@@ -86,27 +87,27 @@ class PPOLearner:
         self._obs_norm, self._reward_norm = obs_norm, reward_norm
         self._optimiser = optimiser
         self.lag = 0
-        """Updates between the weights that collected the last batch and those that began to learn from it."""
+        """Learner version minus the version that collected the last batch, when learning from it began."""
         self.n_updates = 0
         self.bad = BadUpdates()
 
     @property
     def version(self) -> int:
-        """The version of the weights that the next batch should be collected with."""
+        """The version of the weights that should collect the next batch."""
         return self._weights.version
 
     def update(self, batch: Trajectory, progress: float) -> dict[str, float]:
-        """Learn from one batch and publish the result.
+        """Learn from one batch and publish the new weights.
 
         Args:
-            batch: What the newest weights collected, or in a pipeline the ones before.
-            progress: Share of the budget that is spent, for schedules.
+            batch: Collected with the newest weights; in a pipeline, with the weights before them.
+            progress: Fraction of the budget spent, for schedules.
 
         Returns:
             Statistics by the names of the `train/` tags.
         """
         self.lag = self.version - batch.version
-        # Numbers that are not finite show in the gradient's length, and are dealt with there.
+        # No numpy warnings: a NaN or infinity reaches the gradient norm, and `BadUpdates` handles it there.
         with self._clock.phase("learn"), np.errstate(over="ignore", invalid="ignore"):
             stats = self._learn(batch, progress)
         with self._clock.phase("sync"):
@@ -118,11 +119,11 @@ class PPOLearner:
         lr = cfg.learning_rate * (1.0 - progress if cfg.lr_schedule == "linear" else 1.0)
         advantage, returns = self._prepare(batch)
         rows = np.flatnonzero(batch.valid.numpy())
-        pieces = -(-len(rows) // (cfg.batch_size or len(rows) or 1))  # none, where all envs only began an episode
+        pieces = -(-len(rows) // (cfg.batch_size or len(rows) or 1))  # 0 if no row is valid: every env only reset
         cuts = [len(rows) * piece // max(1, pieces) for piece in range(pieces + 1)]
-        # One array for all: a small one kept per minibatch would pin the heap between their large ones.
+        # One array for all minibatches: small arrays kept between the large temporary ones would fragment the heap.
         terms, done = np.zeros((max(1, cfg.n_epochs * pieces), len(TERMS)), np.float32), 0
-        # The order of minibatches depends on seed and version alone.
+        # The minibatch order depends on seed and version only.
         counter = [0, 0, 0, self.version]
         shuffle = np.random.Generator(np.random.Philox(key=[self._seed, _MINIBATCHES], counter=counter))
         order = self._shards.order[: len(rows)].numpy()
@@ -138,7 +139,7 @@ class PPOLearner:
         return self._stats(terms[: max(1, done)], batch.value[:-1].numpy().reshape(-1)[rows], returns[rows], lr)
 
     def _prepare(self, batch: Trajectory) -> tuple[Floats, Floats]:
-        """Advantages and returns by row, and everything about the rows to where the gradient finds it."""
+        """Compute advantages and returns, [T * B] each, and write the samples to shared memory for the gradients."""
         reward = batch.reward if self._reward_norm is None else self._reward_norm.apply(batch.reward)
         target = self._targets(batch, reward)
         columns = (target.log_prob, target.advantage, target.returns, target.value)
@@ -150,7 +151,7 @@ class PPOLearner:
         return advantage, returns
 
     def _step(self, start: int, stop: int, mean: float, inv_std: float, lr: float) -> Floats:
-        """One optimiser step; returns the terms of the loss."""
+        """One optimiser step, skipped if the gradient is not finite; returns the loss terms."""
         grad, terms = self._gradients(start, stop, mean, inv_std)
         if self.bad.is_bad(clip_norm(grad, self._config.max_grad_norm), self.n_updates):
             return np.nan_to_num(terms)
@@ -179,7 +180,7 @@ class PPOLearner:
             self._reward_norm.update(batch.reward.numpy(), (batch.terminated | batch.truncated).numpy(), rows)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What a bit-exact resume needs, besides the normalisers."""
+        """State for a bit-exact resume, without the normalisers."""
         return {
             "weights": self._weights.vector.numpy(),
             "version": np.array(self._weights.version),
@@ -197,7 +198,7 @@ class PPOLearner:
         self._optimiser.load(part(state, "optimiser/"))
 
     def load_weights(self, weights: NDArray[np.float32]) -> None:
-        """Take over weights alone: a warm start."""
+        """Load the weights only: a warm start."""
         vector = torch.from_numpy(weights)
         self._vector.copy_(vector)
         self._weights.vector.copy_(vector)

@@ -1,10 +1,10 @@
-"""The gradient of PPO's loss over some rows of the batch, and who computes it.
+"""The gradient of PPO's loss over rows of the batch, and how it is distributed over workers.
 
-    PPOGradient        one policy, some rows -> one flat gradient
-    ├── ShardedGradient    inside a worker (or inline): its shards of a minibatch, into shared memory
+    PPOGradient        one policy, N rows -> one flat gradient
+    ├── ShardedGradient    in a worker (or inline): shards of a minibatch, written to shared memory
     └── DeviceGradients    in the driver: whole minibatches on a GPU (algos/device_gradients.py)
 
-A shard is computed in the same way wherever it is computed, so the weights do not depend on the worker count.
+A shard has the same bits whichever process computes it, so the weights do not depend on the worker count.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from paceline.spec import EnvSpec
 
 
 class PPOGradient:
-    """Forward, loss and backward over rows of the batch; the gradient is left in `vector`.
+    """Forward, loss and backward over rows of the batch; writes the gradient to `vector`.
 
     Args:
-        policy: Its parameters lie where they will stay.
+        policy: The policy. Its parameters must already be in their final memory.
         head: The action distribution.
-        spec: What the env's observations are made of.
+        spec: Names and shapes of the observation leaves.
         config: Hyper-parameters.
-        obs_norm: Normaliser of observations.
-        compiled_rows: Rows of the largest batch, where its network is to be compiled.
+        obs_norm: Observation normaliser.
+        compiled_rows: Compile the network for batches of up to this many rows; None for eager mode.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class PPOGradient:
     ) -> None:
         self._head, self._config = head, config
         self.obs_norm = obs_norm
-        """To be applied to observations first."""
+        """Callers normalise observations with it before calling."""
         forward: Forward | None = None
         if compiled_rows:
-            with torch_threads(config.learner_threads):  # code is made for a number of threads
+            with torch_threads(config.learner_threads):  # torch.compile specialises on the thread count
                 forward = CompiledForward(policy, spec, compiled_rows)
         self._net = array_net_for(policy, spec, threads=config.learner_threads, forward=forward)
         by_torch = isinstance(self._net, TorchNet)
@@ -82,20 +82,23 @@ class PPOGradient:
         inv_std: float,
         total: int,
     ) -> tuple[float, ...]:
-        """Returns the terms of the loss, as shares of the whole minibatch's.
+        """Compute the gradient of N rows.
 
         Args:
-            obs: N rows that the policy sees, normalised; arrays, or tensors on its device.
-            action: [N, *act] what it did.
-            mask: [N, M] what it was allowed to do.
+            obs: N normalised observations; arrays, or tensors on the policy's device.
+            action: [N, *act] the actions taken.
+            mask: [N, M] the legal actions.
             samples: [N, 4] in the order of `shards.SAMPLE`.
-            mean: Of the advantages of the whole minibatch.
-            inv_std: One over their deviation.
+            mean: Mean of the advantages over the whole minibatch.
+            inv_std: Inverse of their standard deviation.
             total: Rows of the whole minibatch.
+
+        Returns:
+            The loss terms, divided by `total`: the terms of all shards add up to those of the minibatch.
         """
         cfg = self._config
         old_log_prob, advantage, returns, old_value = samples.T
-        # Whatever is not finite shows in the gradient's length, and is dealt with there.
+        # No numpy warnings: a NaN or infinity reaches the gradient norm, and `BadUpdates` handles it there.
         with self._threads(), np.errstate(over="ignore", invalid="ignore"):
             params, value = self._net(obs, learns=True)
             scored = score(self._head, params, action, mask)
@@ -118,12 +121,12 @@ class PPOGradient:
 
 
 class ShardedGradient:
-    """A worker's part: shards of a minibatch, from the slots into each shard's own row.
+    """The worker's side: computes shards of a minibatch from the slots, each into its own row of shared memory.
 
     Args:
-        gradient: Of the worker's own copy of the policy, bound to the published weights.
+        gradient: The gradient of the worker's policy, whose parameters are views of the published weights.
         slots: The batch.
-        shards: The prepared samples, and where gradients go.
+        shards: The prepared samples and the rows for the gradients.
     """
 
     def __init__(self, gradient: PPOGradient, slots: Slots, shards: Shards) -> None:
@@ -147,12 +150,12 @@ class ShardedGradient:
         self._busy_s += perf_counter() - began
 
     def all(self, count: int) -> None:
-        """Compute so many, one after another: for whoever learns alone."""
+        """Compute shards 0 to `count - 1` in this process: for a learner without workers."""
         for shard in range(count):
             self(shard)
 
     def busy_s(self) -> float:
-        """Seconds spent computing since this was last asked."""
+        """Seconds spent computing since the last call of this method."""
         busy_s, self._busy_s = self._busy_s, 0.0
         return busy_s
 
@@ -172,22 +175,22 @@ class ShardedGradient:
 
 
 class Gradients(Protocol):
-    """Where the learner gets its gradients from."""
+    """Computes the gradients for the learner."""
 
     def begin(self) -> None:
-        """A new batch is prepared."""
+        """Called once per batch, when its samples are in shared memory."""
 
     def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, NDArray[np.float32]]:
         """Gradient `[P]` and loss terms of the minibatch `order[start:stop]`."""
 
 
 class WorkersGradients:
-    """Has the workers compute shards, and adds them up in the order of shards.
+    """Distributes the shards of a minibatch over the workers and sums the results, in shard order so that bits match.
 
     Args:
-        work: `Runtime.work`.
-        shards: Where the results appear.
-        show: Has workers see the newest weights, where they are not learned in the very memory that workers read.
+        work: `Runtime.work`: runs that many shards on the workers.
+        shards: Where workers write gradients and loss terms.
+        show: Copies the learner's weights to the memory that workers read; None if the learner updates them there.
     """
 
     def __init__(self, work: Callable[[int], None], shards: Shards, show: Callable[[], object] | None = None) -> None:
@@ -196,10 +199,10 @@ class WorkersGradients:
         self._sum = torch.zeros_like(shards.grads[0])
 
     def begin(self) -> None:
-        """Nothing to do: workers read the batch where it is."""
+        """Nothing to do: workers read the batch in shared memory."""
 
     def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, NDArray[np.float32]]:
-        """Blocks until all shards are there."""
+        """Compute the gradient of minibatch `order[start:stop]`. Blocks until all shards are done."""
         if self._show is not None:
             self._show()
         self._shards.minibatch = start, stop, mean, inv_std

@@ -1,4 +1,4 @@
-"""The settings of each algorithm, free of torch so that the command line starts at once.
+"""The settings of each algorithm. Does not import torch, so that the command line starts quickly.
 
 A docstring under a field is its help text. Ranges are checked here; relations with the
 number of envs are checked where both are known, in `paceline.train.config`.
@@ -6,6 +6,7 @@ number of envs are checked where both are known, in `paceline.train.config`.
 
 from __future__ import annotations
 
+import difflib
 import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -16,46 +17,47 @@ from paceline.errors import ConfigError, check_range
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PPOConfig:
-    """Proximal policy optimisation: how much to collect, and how to learn from it."""
+    """Proximal policy optimisation: rollout, minibatch and loss settings."""
 
     n_steps: int = 128
     """Steps each env takes before an update (T)."""
     batch_size: int | None = None
-    """Steps in a minibatch: must divide n_steps * n_envs, or be at least that for one full batch. None takes the
+    """Minibatch size in steps. Must divide n_steps * n_envs, or be at least that for one full batch. Default: the
     largest divisor up to 1024."""
     n_epochs: int = 4
-    """Passes over each batch."""
+    """Epochs: passes over each rollout."""
     learning_rate: float = 3e-4
-    """Step size of Adam."""
+    """Learning rate of Adam."""
     lr_schedule: Literal["constant", "linear"] = "constant"
-    """Whether the learning rate stays, or falls to zero at the end of the budget."""
+    """constant, or linear decay to 0 at the end of the budget."""
     gamma: float = 0.99
-    """Discount of future rewards."""
+    """Discount factor."""
     gae_lambda: float = 0.95
-    """Bias against variance of the advantage: 0 trusts the value net, 1 the observed returns."""
+    """GAE lambda. 0: trust the critic (low variance); 1: Monte-Carlo returns (low bias)."""
     clip_range: float = 0.2
-    """How far a new action probability may move from the old one, as a ratio."""
+    """PPO clip range of the probability ratio: 1 +/- this."""
     clip_range_vf: float | None = None
-    """How far a new value may move from the old one; none leaves it free."""
+    """Clip range of the value function. Default: no clipping."""
     ent_coef: float = 0.0
-    """Weight of the entropy bonus."""
+    """Entropy bonus coefficient."""
     vf_coef: float = 0.5
-    """Weight of the value loss."""
+    """Value loss coefficient."""
     max_grad_norm: float = 0.5
-    """Gradients longer than this are shortened to it."""
+    """Clip the gradient norm to this value."""
     normalize_advantage: bool = True
-    """Give the advantages of each minibatch mean 0 and deviation 1."""
+    """Normalise advantages per minibatch to mean 0 and standard deviation 1."""
     target_kl: float | None = None
-    """Ends the epochs of an update once the policy has moved this far; none never does."""
+    """Stop the epochs of an update when the approximate KL divergence exceeds this. Default: never."""
     grad_shards: int | None = None
-    """Pieces of a minibatch whose gradients workers compute side by side. None takes up to 2 of at least 128 rows (64
-    with layers of 128 units and more), for images up to 8 of at least 64. Part of the result: other counts round
-    differently."""
+    """Split each minibatch into this many shards, whose gradients the workers compute in parallel. The default is fine,
+    see `paceline tune`: 1 or 2 of at least 128 rows (64 with layers of 128 units or more), for images up to 8 of at
+    least 64. Changes the weights (floating-point rounding)."""
     pipeline: bool = False
-    """Collect the next batch while learning from this one. Every batch is then one update old: part of the result."""
+    """Collect the next rollout while learning from this one. Each rollout is then one update old, which changes the
+    weights."""
     learner_threads: int = 1
-    """Torch threads of the learner; with one, an MLP is learned in numpy. Part of the result: other counts round
-    differently."""
+    """Torch threads of the learner. With 1, an MLP is trained in numpy. Changes the weights (floating-point
+    rounding)."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -68,7 +70,7 @@ class PPOConfig:
         check_range("gae_lambda", self.gae_lambda, "Try 0.95.", at_least=0, at_most=1)
         check_range("clip_range", self.clip_range, "Try 0.2.", above=0)
         if self.clip_range_vf is not None:
-            check_range("clip_range_vf", self.clip_range_vf, "Use none to leave the value free.", above=0)
+            check_range("clip_range_vf", self.clip_range_vf, "Use none for no clipping.", above=0)
         check_range("ent_coef", self.ent_coef, "Use 0 for no entropy bonus.", at_least=0)
         check_range("vf_coef", self.vf_coef, "Try 0.5.", at_least=0)
         check_range("max_grad_norm", self.max_grad_norm, "Try 0.5.", above=0)
@@ -79,54 +81,54 @@ class PPOConfig:
         check_range("learner_threads", self.learner_threads, "Use 1 for small nets.", at_least=1)
         if self.normalize_advantage and self.batch_size == 1:
             raise ConfigError(
-                "batch_size=1: one advantage has no deviation to normalise by (normalize_advantage=True). "
+                "batch_size=1: one advantage has no standard deviation (normalize_advantage=True). "
                 "Use a batch_size of at least 2, or normalize_advantage=False."
             )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImpalaConfig:
-    """IMPALA: workers never wait for each other or for the learner; V-trace corrects for weights that moved on."""
+    """IMPALA: asynchronous actors without barriers; V-trace corrects for their policy lag."""
 
     n_steps: int = 32
-    """Steps of a slot: what a worker's envs take with one copy of the weights (T)."""
+    """Steps per slot: a worker's envs take this many steps with one copy of the weights (T)."""
     batch_slots: int | None = None
-    """Slots of workers that make a batch, first ready first. None takes as many as there are workers."""
+    """Slots per batch, taken in the order in which they fill. Default: the number of workers."""
     batch_size: int | None = None
-    """Steps in a minibatch. None takes the largest divisor of n_steps * n_envs up to 1024."""
+    """Minibatch size in steps. Default: the largest divisor of n_steps * n_envs up to 1024."""
     n_epochs: int = 1
-    """Passes over each batch."""
+    """Epochs: passes over each batch."""
     learning_rate: float = 1e-3
-    """Step size of Adam."""
+    """Learning rate of Adam."""
     lr_schedule: Literal["constant", "linear"] = "constant"
-    """Whether the learning rate stays, or falls to zero at the end of the budget."""
+    """constant, or linear decay to 0 at the end of the budget."""
     gamma: float = 0.99
-    """Discount of future rewards."""
+    """Discount factor."""
     vtrace_lambda: float = 0.95
-    """Weight of longer returns in V-trace; 1 is the paper's."""
+    """V-trace lambda; 1 as in the IMPALA paper."""
     rho_clip: float = 1.0
-    """Largest importance weight of a step's own error."""
+    """V-trace rho-bar: clips the importance weight of each temporal-difference error."""
     c_clip: float = 1.0
-    """Largest importance weight of what comes later."""
+    """V-trace c-bar: clips the importance weights that carry later errors back (the trace)."""
     ent_coef: float = 0.0
-    """Weight of the entropy bonus."""
+    """Entropy bonus coefficient."""
     vf_coef: float = 0.5
-    """Weight of the value loss."""
+    """Value loss coefficient."""
     max_grad_norm: float = 0.5
-    """Gradients longer than this are shortened to it."""
+    """Clip the gradient norm to this value."""
     normalize_advantage: bool = True
-    """Give the advantages of each minibatch mean 0 and deviation 1."""
+    """Normalise advantages per minibatch to mean 0 and standard deviation 1."""
     max_lag: int = 8
-    """Updates that the weights may have had since a slot was begun."""
+    """Largest allowed policy lag: updates since the slot's weights were copied."""
     on_lag: Literal["stall", "drop", "mask"] = "stall"
-    """What becomes of slots that would be older: the learner waits for them in time, leaves them out, or gives them
-    their place in a batch without counting them."""
+    """What to do with slots above max_lag. stall: the learner waits for workers, so that none occur. drop: leave them
+    out of the batch. mask: keep their place in the batch with loss weight 0."""
     sync_every: int = 1
-    """Slots that a worker collects with one copy of the weights."""
+    """Slots that a worker collects before it copies the newest weights."""
     slots_per_worker: int = 2
-    """Slots that a worker may have full or be filling. With all of them full, it rests."""
+    """Slots per worker, full or being filled. A worker whose slots are all full waits."""
     grad_shards: int | None = None
-    """Pieces of a minibatch, computed one after another. None takes 1."""
+    """Split each minibatch into this many shards, computed one after another. Default: 1."""
     learner_threads: int = 1
     """Torch threads of the learner."""
 
@@ -162,14 +164,14 @@ class ImpalaConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class APPOConfig(ImpalaConfig):
-    """APPO: IMPALA with PPO's clipped surrogate, so that a batch can be learned from more than once."""
+    """APPO: IMPALA with PPO's clipped surrogate loss, which allows several epochs per batch."""
 
     n_epochs: int = 2
-    """Passes over each batch."""
+    """Epochs: passes over each batch."""
     learning_rate: float = 5e-4
-    """Step size of Adam."""
-    clip_range: float = 0.2  # type: ignore[misc]  # a setting here, and none of IMPALA's
-    """How far a new action probability may move from the old one, as a ratio."""
+    """Learning rate of Adam."""
+    clip_range: float = 0.2  # type: ignore[misc]  # a field here, a constant in ImpalaConfig
+    """PPO clip range of the probability ratio: 1 +/- this."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -179,32 +181,34 @@ class APPOConfig(ImpalaConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class A3CConfig:
-    """A3C: every worker learns from what it collects, and changes the shared weights without a lock."""
+    """A3C: every worker computes gradients from its own steps and updates shared weights without a lock."""
 
     n_steps: int = 32
-    """Steps of a slot: what a worker's envs take before it learns (T)."""
+    """Steps per slot: a worker's envs take this many steps before it updates the weights (T)."""
     learning_rate: float = 1e-3
-    """Step size."""
+    """Learning rate."""
     lr_schedule: Literal["constant", "linear"] = "constant"
-    """Whether the learning rate stays, or falls to zero at the end of the budget."""
+    """constant, or linear decay to 0 at the end of the budget."""
     optimizer: Literal["adam", "rmsprop"] = "adam"
-    """What turns gradients into steps; its statistics are shared by all workers."""
+    """Optimiser. Its moments are shared by all workers."""
     gamma: float = 0.99
-    """Discount of future rewards."""
+    """Discount factor."""
     gae_lambda: float = 0.95
-    """Bias against variance of the advantage: 0 trusts the value net, 1 the observed returns."""
+    """GAE lambda. 0: trust the critic (low variance); 1: Monte-Carlo returns (low bias)."""
     ent_coef: float = 0.0
-    """Weight of the entropy bonus."""
+    """Entropy bonus coefficient."""
     vf_coef: float = 0.5
-    """Weight of the value loss."""
+    """Value loss coefficient."""
     max_grad_norm: float = 0.5
-    """Gradients longer than this are shortened to it."""
+    """Clip the gradient norm to this value."""
     normalize_advantage: bool = True
-    """Give the advantages of each slot mean 0 and deviation 1."""
+    """Normalise advantages per slot to mean 0 and standard deviation 1."""
     lr_spread: float = 1.0
-    """Workers have different learning rates, from learning_rate divided by this to learning_rate times this."""
+    """Give workers different learning rates, from learning_rate / this to learning_rate * this (log-spaced). 1: all
+    equal."""
     ent_spread: float = 1.0
-    """The same for ent_coef: some workers explore more than others."""
+    """Give workers different entropy coefficients, from ent_coef / this to ent_coef * this (log-spaced). 1: all
+    equal."""
 
     batch_size: ClassVar[int | None] = None
     batch_slots: ClassVar[int | None] = None
@@ -230,8 +234,8 @@ class A3CConfig:
         check_range("ent_spread", self.ent_spread, "Use 1 for the same everywhere.", at_least=1)
 
     def of_worker(self, worker: int, workers: int) -> A3CConfig:
-        """The settings of one of the workers."""
-        # From -1 for the first to 1 for the last, so that factors lie evenly around 1 on a scale of ratios.
+        """The settings of one worker, with its own learning rate and entropy coefficient."""
+        # From -1 (first worker) to 1 (last), so that the factors are log-spaced around 1.
         place = 2 * worker / (workers - 1) - 1 if workers > 1 else 0.0
         return replace(
             self,
@@ -241,10 +245,10 @@ class A3CConfig:
 
 
 Settings = PPOConfig | ImpalaConfig | APPOConfig | A3CConfig
-"""Of algorithms that learn from rollouts."""
+"""Settings of the algorithms that learn from rollouts."""
 
 AnySettings = Settings | DQNConfig
-"""What the section `training` may hold."""
+"""The types of the section `training`."""
 
 SETTINGS: dict[str, type[AnySettings]] = {
     "ppo": PPOConfig,
@@ -253,7 +257,14 @@ SETTINGS: dict[str, type[AnySettings]] = {
     "a3c": A3CConfig,
     "dqn": DQNConfig,
 }
-"""Every algorithm that can be trained, by the name the user types."""
+"""Settings class of each algorithm, by its name on the command line."""
 
 ASYNC = ("impala", "appo", "a3c")
-"""Those whose workers do not wait."""
+"""Algorithms with asynchronous workers."""
+
+
+def nearest_algorithm(name: str) -> str:
+    """The end of an error text about an unknown algorithm: the intended one if it is obvious, else all of them."""
+    # A cutoff above that of `errors.nearest`: names are so short that sac would suggest a3c.
+    close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.7)
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(SETTINGS)}."

@@ -1,4 +1,4 @@
-"""What a batch says the policy and the value function should move towards: by GAE, or by V-trace for older data."""
+"""Advantages and value targets of a batch: GAE for on-policy data, V-trace for data of older weights."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from paceline.ops.vtrace import vtrace
 from paceline.spec import EnvSpec
 
 ROWS = 1024
-"""Rows of a forward pass over a whole batch: larger ones only take more memory."""
+"""Rows per forward pass over a whole batch: more rows take more memory and are no faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """All `[T, B]`."""
+    """Targets of a batch; all `[T, B]`."""
 
     advantage: Tensor
-    """What the surrogate's ratio is weighted with."""
+    """Weight of the surrogate's probability ratio."""
     returns: Tensor
     """Targets of the value function."""
     log_prob: Tensor
-    """What the ratio is taken to."""
+    """Denominator of the probability ratio: log-probabilities of the old policy."""
     value: Tensor
-    """What the value function said."""
+    """Predictions of the value function."""
 
 
 class Targets(Protocol):
-    """How a batch is judged."""
+    """Computes the targets of a batch."""
 
     def __call__(self, batch: Trajectory, reward: Tensor) -> Target:
-        """Judge a batch.
+        """Compute the targets.
 
         Args:
-            batch: As it was collected.
-            reward: `[T, B]`, perhaps normalised.
+            batch: The collected batch.
+            reward: `[T, B]`, normalised if reward normalisation is on.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class GAETargets:
-    """Generalised advantage estimation, with what was predicted while acting: for data of the newest weights."""
+    """Generalised advantage estimation, with the values predicted while collecting: for data of the newest weights."""
 
     gamma: float
     lam: float
@@ -73,19 +73,19 @@ class GAETargets:
 
 
 class VTraceTargets:
-    """V-trace, with what the network being learned predicts now: for data of older weights.
+    """V-trace, with the values that the learner's network predicts now: for data of older weights.
 
     Args:
-        policy: The network being learned, on the CPU.
+        policy: The learner's network, on the CPU.
         head: The action distribution.
-        spec: What it sees.
-        obs_norm: Normaliser of observations.
-        gamma: Discount.
-        lam: Weight of longer returns.
-        rho_clip: Largest importance weight of a step's own error.
-        c_clip: Largest weight of what comes later.
-        proximal: Whether the surrogate takes its ratio to the policy that acted, and so weighs each step itself
-            (APPO); otherwise the weight is in the advantage (IMPALA).
+        spec: Names and shapes of the observation leaves.
+        obs_norm: Observation normaliser.
+        gamma: Discount factor.
+        lam: Trace decay (lambda).
+        rho_clip: Upper limit of the importance weight of each step's TD error (rho-bar).
+        c_clip: Upper limit of the trace weights (c-bar).
+        proximal: APPO: the surrogate's ratio is relative to the behaviour policy and so carries the importance weight.
+            Otherwise IMPALA: the weight is part of the advantage.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class VTraceTargets:
 def targets_for(
     config: Settings, policy: nn.Module, head: ActionHead, spec: EnvSpec, obs_norm: ObsNormaliser | None
 ) -> Targets:
-    """How an algorithm judges batches; `policy` has the newest weights."""
+    """Targets by algorithm: GAE for PPO and A3C, V-trace for IMPALA and APPO. `policy` has the newest weights."""
     if isinstance(config, PPOConfig | A3CConfig):
         return GAETargets(config.gamma, config.gae_lambda)
     return VTraceTargets(

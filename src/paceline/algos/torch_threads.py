@@ -1,4 +1,4 @@
-"""The learner's own number of torch threads, while it learns."""
+"""Torch thread count of the learner, set only while it learns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Learn with `count` threads; acting in the same process keeps to one."""
+    """Use `count` torch threads inside the context; inference in the same process keeps its own count, one."""
     before = torch.get_num_threads()
     if before != count:
         torch.set_num_threads(count)

@@ -1,4 +1,4 @@
-"""The `paceline` command: finds the subcommand, imports only that, and turns errors into exit codes.
+"""The `paceline` command: imports only the chosen subcommand, and turns errors into exit codes.
 
 Nothing heavy is imported here, so that `paceline --help` answers at once and the number of
 threads is settled before numpy or torch are loaded.
@@ -17,38 +17,40 @@ from paceline.errors import ConfigError, PacelineError, nearest
 
 COMMANDS = {
     "train": ("paceline.cli.train", "train an agent"),
-    "train-many": ("paceline.cli.train_many", "train one agent for each of several seeds, side by side"),
-    "eval": ("paceline.cli.eval", "play episodes with a trained agent, perhaps on video"),
-    "play": ("paceline.cli.play", "play a game against a trained agent"),
-    "arena": ("paceline.cli.arena", "have agents play each other, and rate them"),
-    "cyber": ("paceline.cli.cyber", "train, search and score defenders of a network"),
-    "compare": ("paceline.cli.compare", "put runs side by side"),
-    "plot": ("paceline.cli.plot", "draw learning curves"),
-    "verify": ("paceline.cli.verify", "check every byte of a checkpoint or run, and say what is in it"),
-    "ls": ("paceline.cli.ls", "list the runs under a folder"),
-    "bench": ("paceline.cli.bench", "measure sequential against parallel on this machine"),
-    "tune": ("paceline.cli.tune", "say whether other settings of the learner would be faster on this machine"),
-    "check": ("paceline.cli.check", "test this installation"),
+    "train-many": ("paceline.cli.train_many", "train several seeds in parallel, one agent per seed"),
+    "eval": ("paceline.cli.eval", "evaluate a trained agent; optionally record a video"),
+    "play": ("paceline.cli.play", "play a board game against a trained agent in the terminal"),
+    "arena": ("paceline.cli.arena", "round-robin matches between agents, with Elo ratings"),
+    "cyber": ("paceline.cli.cyber", "network defence: train, evaluate, search workflows"),
+    "compare": ("paceline.cli.compare", "compare runs: table, plots, HTML page and report"),
+    "plot": ("paceline.cli.plot", "plot learning curves"),
+    "verify": ("paceline.cli.verify", "verify checksums of checkpoints and list their contents"),
+    "ls": ("paceline.cli.ls", "list runs with their state and score"),
+    "bench": ("paceline.cli.bench", "benchmark: parallel against sequential training"),
+    "tune": ("paceline.cli.tune", "benchmark grad_shards and learner_threads"),
+    "check": ("paceline.cli.check", "self-test of the installation"),
 }
-"""Where each command lives, and what it is for. A command is a module with `run(argv) -> exit code`."""
+"""Module and summary of each command. A command is a module with `run(argv) -> exit code`."""
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code: 0 well, 1 failed, 2 badly asked, 130 interrupted, 141 cut off.
+    """Run one command line and return its exit code: 0 success, 1 failure, 2 usage error, 130 SIGINT, 141 SIGPIPE.
 
     Args:
-        argv: The words after `paceline`; those of this process where not given.
+        argv: The arguments after `paceline`. Default: those of this process.
     """
     if argv is not None:
         return _exit_code(list(argv))
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the first to be registered is the last to be called
+    atexit.register(
+        signal.signal, signal.SIGINT, signal.SIG_IGN
+    )  # atexit runs in reverse order: registered first, called last
     try:
         code = _exit_code(sys.argv[1:])
-    except KeyboardInterrupt:  # another one, while the first was being handled
+    except KeyboardInterrupt:  # a second Ctrl-C while the first one is handled
         code = 130
-    # All is done, and what is left of this process is to leave: a Ctrl-C has it do so at once.
+    # Only interpreter shutdown is left: a Ctrl-C now exits at once with the same code.
     signal.signal(signal.SIGINT, lambda *_: os._exit(code))
     return code
 
@@ -104,8 +106,8 @@ def usage() -> str:
             "commands:",
             *lines,
             "",
-            "`paceline COMMAND --help` lists the options of a command; --version says which Paceline this is.",
-            "An error shows its traceback with PACELINE_DEBUG=1 in the environment.",
+            "`paceline COMMAND --help` lists the options of a command; --version prints the version.",
+            "Set PACELINE_DEBUG=1 in the environment to see tracebacks of errors.",
             "",
         ]
     )

@@ -1,4 +1,4 @@
-"""`paceline arena A B [C ...]`: everybody against everybody, and who is how strong."""
+"""`paceline arena A B [C ...]`: round robin between players, with Elo ratings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FLAGS = ("--game", "--games", "--seed", "--opening", "--stochastic", "--csv", "--help")
 ANCHOR = "random"
-"""Whose rating is 0, where it takes part."""
+"""The player with Elo 0, if it takes part."""
 PAIRS = ("player", "opponent", "won", "drawn", "lost", "win rate", "95 % interval")
 RATINGS = ("player", "Elo", "95 %", "score")
 CSV = (
@@ -70,9 +70,9 @@ def run(argv: Sequence[str]) -> int:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="paceline arena",
-        description="Have trained agents and fixed players play a round robin, both seats equally often. Shows each "
-        "match with a 95 % interval (Wilson) of the win rate, and Elo ratings fitted to all results at once, with "
-        f"{ANCHOR} at 0 if it takes part and the mean at 0 if not.",
+        description="Round robin between trained agents and scripted players; each moves first in half of the games. "
+        "Shows each match with a 95 % interval (Wilson) of the win rate, and Elo ratings fitted to all results, "
+        f"with {ANCHOR} at 0 if it takes part and the mean at 0 if not.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -83,8 +83,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "greedy (Connect Four, Tic-tac-toe), minimax (Tic-tac-toe)",
     )
     parser.add_argument("--game", metavar="ID", help="env of the game, such as paceline/Ludo-v0 (default: the runs')")
-    parser.add_argument("--games", default="1000", metavar="N", help="games of each match, even (default: 1000)")
-    parser.add_argument("--seed", default="0", metavar="S", help="decides all chance (default: 0)")
+    parser.add_argument("--games", default="1000", metavar="N", help="games per match, an even number (default: 1000)")
+    parser.add_argument("--seed", default="0", metavar="S", help="random seed (default: 0)")
     parser.add_argument(
         "--opening",
         metavar="N",
@@ -92,9 +92,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "Tic-tac-toe if two agents would repeat one game otherwise, else 0)",
     )
     parser.add_argument(
-        "--stochastic", action="store_true", help="have agents draw their moves, instead of the most probable one"
+        "--stochastic", action="store_true", help="agents sample their moves (default: the most probable move)"
     )
-    parser.add_argument("--csv", metavar="FILE", help="write the matches there, too")
+    parser.add_argument("--csv", metavar="FILE", help="also write the matches to this CSV file")
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:
         raise ConfigError(f"arena {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], FLAGS)}")

@@ -16,21 +16,21 @@ from paceline.cli.measured import keep, ticker
 from paceline.errors import ConfigError, check_range
 
 INCONCLUSIVE = 0.10
-"""A spread above this share of the ratio means: run again on a quieter machine."""
+"""A spread above this fraction of the ratio is reported as inconclusive."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BenchOptions:
-    """What `bench` takes besides the settings of a training."""
+    """Flags of `bench`, in addition to those of `train ppo`."""
 
     rounds: int = 5
-    """Windows of each kind: limit, sequential, parallel, learning alone."""
+    """Rounds. Each round times one window of each kind: limit, sequential, parallel, learner only."""
     window_s: float = 3.0
-    """Seconds of a window; at least one iteration."""
+    """Seconds per window; a window has at least one iteration."""
     learner: bool = True
-    """Give a window of each round to learning with other grad_shards and learner_threads, and say if one is faster."""
+    """Also time the learner with other grad_shards and learner_threads, and report if one is faster."""
     json: Path | None = None
-    """File to write the result to."""
+    """Write the result to this JSON file."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -43,7 +43,8 @@ def run(argv: Sequence[str]) -> int:
     config, options = parse(
         argv,
         prog="paceline bench",
-        description="Sequential against parallel PPO in one run, and both against the machine's limit.",
+        description="Benchmark parallel against sequential PPO in alternating windows, and both against bare env "
+        "loops, one per worker.",
         extra=BenchOptions,
     )
     # Only now: torch takes longer to load than all of the above.
@@ -51,7 +52,7 @@ def run(argv: Sequence[str]) -> int:
 
     asked = config.parallel.num_workers
     if asked == 0:
-        raise ConfigError("bench --num-workers 0: the parallel side needs workers. Use --num-workers 2, say.")
+        raise ConfigError("bench num_workers=0: the parallel side needs at least 1 worker. Try --num-workers 2.")
     result = bench(
         config,
         num_workers=None if asked == "auto" else asked,

@@ -19,12 +19,12 @@ def run(argv: Sequence[str]) -> int:
     """Try each part; exit code 1 names the first that failed."""
     parser = argparse.ArgumentParser(
         prog="paceline check",
-        description="Test the installation: shared memory, start methods, an env, equal weights for 0 and 2 workers.",
+        description="Self-test: shared memory, start methods, an env, and identical weights with 0 and 2 workers.",
         allow_abbrev=False,
     )
     parser.add_argument("--env", default="CartPole-v1", help="env to test with (default: CartPole-v1)")
     parser.add_argument(
-        "--env-kwargs", "--env_kwargs", nargs="*", default=[], metavar="KEY=VALUE", help="its arguments"
+        "--env-kwargs", "--env_kwargs", nargs="*", default=[], metavar="KEY=VALUE", help="keyword arguments of the env"
     )
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:

@@ -66,23 +66,24 @@ def write_files(result: Comparison, folder: Path) -> tuple[Path, ...]:
 def _parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="paceline compare",
-        description="Put runs side by side. Speed-up and efficiency are against the first. "
+        description="Compare runs. Speed-up and efficiency are relative to the first run. "
         f"Writes {PICTURE}, {PAGE} and {REPORT}.",
         allow_abbrev=False,
     )
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, the one to compare with first")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders; the first is the baseline")
     parser.add_argument(
         "--sequential", metavar="RUN", nargs="+", action="append",
-        help="the run to compare with, or several that differ in the seed",
+        help="baseline: one run, or several with different seeds",
     )  # fmt: skip
     parser.add_argument(
         "--parallel", metavar="RUN", nargs="+", action="append",
-        help="the run to compare, or several that differ in the seed; may be given again for another side",
+        help="run to compare, or several with different seeds; repeat the flag for more sides",
     )  # fmt: skip
-    parser.add_argument("--output-dir", metavar="DIR", default=".", help="where the files go (the current folder)")
+    parser.add_argument("--output-dir", metavar="DIR", default=".", help="output folder (default: the current one)")
     parser.add_argument(
         "--score", metavar="X",
-        help="tell when the mean return of the last 100 episodes first was X (the highest that all runs reached)",
+        help="report the time until the mean return of the last 100 episodes reaches X (default: the highest that "
+        "all runs reached)",
     )  # fmt: skip
     given, unknown = parser.parse_known_args(words)
     if unknown:

@@ -47,8 +47,8 @@ def run(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         sys.stdout.write(
             "usage: paceline cyber COMMAND [OPTIONS]\n\n"
-            "  train    train a defender of paceline/NetworkDefence-v0, perhaps one that keeps to a workflow\n"
-            "  search   look for the best of the 120 workflows\n"
+            "  train    train a defender of paceline/NetworkDefence-v0, optionally with a workflow\n"
+            "  search   search the 120 workflows for the best one\n"
             "  eval     mean reward at 30, 50 and 100 steps\n\n"
             "`paceline cyber COMMAND --help` lists the options of a command.\n"
         )
@@ -76,8 +76,8 @@ def _train(argv: Sequence[str]) -> int:
     given = read(
         argv,
         prog="paceline cyber train",
-        description="PPO on network defence, with settings that suit it. With a workflow the policy is shown the order "
-        "and paid for keeping to it. Every flag of `paceline train ppo` works, too.",
+        description="Train PPO on network defence with tuned defaults. With a workflow, the order is part of the "
+        "observation and compliance with it is rewarded. Accepts every flag of `paceline train ppo`.",
         extra=CyberOptions,
     )
     config = _config(given, given.options)
@@ -90,18 +90,18 @@ def _train(argv: Sequence[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOptions(CyberOptions):
-    """What a search takes besides."""
+    """Flags of `cyber search`, in addition to those of `cyber train`."""
 
     gp_beta: float = 2.0
-    """How much a doubtful workflow is preferred: by this many deviations of what is expected of it."""
+    """Exploration weight (beta) of GP-UCB: standard deviations added to the predicted mean."""
     n_workflows: int = 120
-    """Workflows to try at most."""
+    """Largest number of workflows to train."""
     n_initial: int = 4
-    """The first ones, which are drawn at random; those of --workflow come before."""
+    """Workflows drawn at random before the Gaussian process chooses; those of --workflow come first."""
     workflow_episodes: int = 10_000
-    """Budget of each workflow; --total-episodes is that of all together."""
+    """Episodes per workflow; --total-episodes limits the whole search."""
     warm_start: bool = True
-    """Begin each with the weights of the one before."""
+    """Start each training with the weights of the previous one."""
 
 
 def _search(argv: Sequence[str]) -> int:
@@ -243,23 +243,30 @@ def _eval(argv: Sequence[str]) -> int:
 def _eval_flags(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="paceline cyber eval",
-        description="Mean reward of many episodes of a trained defender, read at several numbers of steps.",
+        description="Evaluate a trained defender: mean cumulative reward after several numbers of steps.",
         allow_abbrev=False,
     )
     parser.add_argument(
         "run", metavar="RUN", help="run folder, one of its checkpoints, its best_model, or a saved model"
     )
-    parser.add_argument("--episodes", "-n", default="1000", metavar="N", help="against each attacker (default: 1000)")
-    parser.add_argument("--steps", default="30,50,100", metavar="A,B", help="where to read (default: 30,50,100)")
+    parser.add_argument("--episodes", "-n", default="1000", metavar="N", help="episodes per attacker (default: 1000)")
+    parser.add_argument(
+        "--steps",
+        default="30,50,100",
+        metavar="A,B",
+        help="steps after which the reward is reported (default: 30,50,100)",
+    )
     parser.add_argument(
         "--red-agent", "--red_agent", metavar="A,B",
         help=f"attackers: {', '.join(get_args(RedAgent))} (default: the one it was trained against)",
     )  # fmt: skip
     parser.add_argument("--rules", metavar="R", help=f"{' or '.join(get_args(Rules))} (default: those of the training)")
-    parser.add_argument("--green", action="store_true", help="with a user at work")
-    parser.add_argument("--seed", default="0", metavar="S", help="which episodes (default: 0)")
-    parser.add_argument("--stochastic", action="store_true", help="sample actions, as in training")
-    parser.add_argument("--json", metavar="FILE", help="write the result there, too")
+    parser.add_argument("--green", action="store_true", help="with the green agent (a benign user)")
+    parser.add_argument("--seed", default="0", metavar="S", help="seed of the episodes (default: 0)")
+    parser.add_argument(
+        "--stochastic", action="store_true", help="sample actions as in training (default: the most probable action)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the result to this JSON file")
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:
         raise ConfigError(f"cyber eval {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], EVAL_FLAGS)}")

@@ -1,4 +1,4 @@
-"""`paceline eval RUN`: how good is it, and what does it look like?"""
+"""`paceline eval RUN`: evaluate a trained agent; optionally record a video."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(argv: Sequence[str]) -> int:
     """Play episodes with a run's newest weights; print what they brought."""
     parser = argparse.ArgumentParser(
         prog="paceline eval",
-        description="Play episodes with the newest checkpoint of a run, and say how they went.",
+        description="Evaluate the newest checkpoint of a run and print the mean return.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -30,9 +30,9 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--video", metavar="FILE", help="write a .gif (or .mp4, with the extra video) of the first 30 seconds"
     )
-    parser.add_argument("--seed", metavar="S", help="which episodes (default: those of the run's own evaluations)")
+    parser.add_argument("--seed", metavar="S", help="seed of the episodes (default: as in the run's own evaluations)")
     parser.add_argument(
-        "--stochastic", action="store_true", help="sample actions, as in training, instead of the most probable one"
+        "--stochastic", action="store_true", help="sample actions as in training (default: the most probable action)"
     )
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:

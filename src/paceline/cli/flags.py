@@ -1,8 +1,8 @@
 """Flags made from the fields of the config dataclasses.
 
-A flag that is not given is not there: `tyro` fills a dict of the given ones, as text, and the
-config reads text by the type of the field, the same way as it reads YAML. So an omitted flag
-can never override a config file, and a value means the same wherever it stands.
+`tyro` returns a dict that holds only the flags on the command line, as text. The config then converts
+the text by the type of the field, with the same code as for YAML. So an omitted flag never overrides a
+config file, and a value means the same in a flag and in a file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import inspect
 import textwrap
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar, Union, get_type_hints
@@ -23,53 +23,64 @@ from tyro.constructors import PrimitiveConstructorSpec
 from paceline.errors import ConfigError, nearest
 from paceline.measure.folder import CONFIG
 from paceline.train.coerce import coerce
-from paceline.train.config import ALIASES, TrainConfig, canonical, home, named_in, section_types
+from paceline.train.config import ALIASES, FAMILIAR, TrainConfig, canonical, home, named_in, section_types
 from paceline.train.sections import RunConfig
 
 Extra = TypeVar("Extra")
 
 ELSEWHERE = {"algo"}
-"""Settings that the command line takes as words, not as flags."""
+"""Settings that are positional arguments, not flags."""
 
 BARE = {"pin_cores": "auto"}
-"""What a flag means without a value, other than a switch, which is then on."""
+"""The value of a flag that is given without one. (A bare boolean flag means true.)"""
+
+ORDER = ("env", "training", "run", "policy", "parallel")
+"""Sections in the order of the help page: what users set first comes first."""
+
+SEPARATE = {
+    "self-play": (
+        "opponents", "snapshot_every", "pool_size", "pool_offered", "opponent_sampling", "opponent_epsilon",
+    ),
+    "ray cluster": ("runtime", "ray_address", "nodes", "workers_per_node", "on_node_loss"),
+}  # fmt: skip
+"""Settings that the help page lists under own headings, after all sections. In YAML they stay in their section."""
 
 METAVARS: dict[Any, str] = {bool: "true|false", int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
 @dataclass(frozen=True)
 class NoOptions:
-    """For a command with no flags of its own."""
+    """The `extra` of a command without flags of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given(Generic[Extra]):
-    """What a command line gives, before it is a config."""
+    """A parsed command line, before it is converted to a config."""
 
     algo: str
     flags: Mapping[str, Any]
     """Settings by name, as text."""
     path: str | None
-    """Of the config file."""
+    """Path of the config file, if --config was given."""
     options: Extra
     """The command's own flags."""
 
     @property
     def resumed(self) -> bool:
-        """Whether a run goes on with the config that it has."""
+        """Whether the command resumes a run and takes its config from the run folder."""
         return self.path is None and bool(self.flags.get("resume")) and _resumed(self.flags) is not None
 
     def names(self) -> set[str]:
-        """Settings that flags, the file, or the run that goes on have a value for."""
+        """Names of the settings given by flags, by the config file, or by the resumed run (which sets all of them)."""
         if self.resumed:
             return set(home(self.algo))
         return {*map(canonical, self.flags), *(named_in(Path(self.path), self.algo) if self.path is not None else ())}
 
     def config(self, beneath: Mapping[str, Any] | None = None) -> TrainConfig:
-        """The config.
+        """Build the config.
 
         Args:
-            beneath: Settings that hold where nothing else says them.
+            beneath: Defaults for settings that neither flags, nor the file, nor a resumed run give.
         """
         named = self.names() if beneath else set()
         below = {name: value for name, value in (beneath or {}).items() if name not in named}
@@ -79,13 +90,13 @@ class Given(Generic[Extra]):
 def parse(
     argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Extra]
 ) -> tuple[TrainConfig, Extra]:
-    """Read a command line into a config; flags win over --config FILE. See `read`."""
+    """Parse a command line into a config and the command's own options; flags win over --config FILE. See `read`."""
     given = read(argv, prog=prog, description=description, algo=algo, extra=extra)
     return given.config(), given.options
 
 
 def read(argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Extra]) -> Given[Extra]:
-    """Read a command line.
+    """Parse a command line.
 
     Args:
         argv: The words after the command.
@@ -98,9 +109,9 @@ def read(argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo",
         ConfigError: An unknown flag (the nearest is suggested) or a bad value.
         SystemExit: With 0 after --help, with 2 for a flag that lacks its value.
     """
-    sections = {name: _group(cls) for name, cls in section_types(algo).items()}
-    groups: dict[str, Any] = {"options": _group(extra), **sections}
-    groups["config"] = _flag(str, "YAML file of sections env, parallel, training, policy, run; flags win.", "")
+    own_name = (prog.split() or ["command"])[-1]  # the heading of the command's own flags: "bench options"
+    groups: dict[str, Any] = {own_name: _group(extra), **_setting_groups(algo)}
+    groups["config"] = _flag(str, "YAML file with the sections env, parallel, training, policy and run; flags win.", "")
     given, strays = tyro.cli(
         _dict_type("Flags", groups),
         prog=prog,
@@ -111,7 +122,7 @@ def read(argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo",
     )
     if strays:
         raise ConfigError(_about(strays, [*home(algo), *get_type_hints(extra)]))
-    own, path = given.pop("options", {}), given.pop("config", None)
+    own, path = given.pop(own_name, {}), given.pop("config", None)
     flat = {name: value for section in given.values() for name, value in section.items()}
     hints = get_type_hints(extra)
     options = extra(**{name: coerce(value, hints[name], name) for name, value in own.items()})
@@ -127,7 +138,7 @@ def _config(algo: str, path: str | None, flat: Mapping[str, Any]) -> TrainConfig
 
 
 def _resumed(flat: Mapping[str, Any]) -> Path | None:
-    """The run folder whose config a resumed run goes on with, where the flags name one."""
+    """The folder of the run to resume, if the flags name a run folder or a checkpoint inside one."""
     resume = coerce(flat["resume"], get_type_hints(RunConfig)["resume"], "resume")
     named = flat.get("output_dir") if resume is True else resume
     if not named:
@@ -154,8 +165,19 @@ def field_help(cls: type[Any]) -> dict[str, str]:
     return found
 
 
-def _group(cls: type[Any]) -> Any:
-    """The flags of one dataclass, as a dict type whose keys may be absent."""
+def _setting_groups(algo: str) -> dict[str, Any]:
+    """The boxes of the help page: the sections in the order of `ORDER`, then those of `SEPARATE`."""
+    types, separate = section_types(algo), {name for names in SEPARATE.values() for name in names}
+    groups = {section: _group(types[section], leave_out=separate) for section in ORDER}
+    sections = home(algo)
+    for title, names in SEPARATE.items():
+        cls = types[sections[names[0]]]
+        groups[title] = _group(cls, leave_out={item.name for item in fields(cls)} - set(names))
+    return groups
+
+
+def _group(cls: type[Any], leave_out: Set[str] = frozenset()) -> Any:
+    """The flags of one dataclass, except some, as a dict type whose keys may be absent."""
     hints, texts = get_type_hints(cls), field_help(cls)
     flags = {
         item.name: _flag(
@@ -166,7 +188,7 @@ def _group(cls: type[Any]) -> Any:
             BARE.get(item.name, "true" if bool in _kinds(hints[item.name]) else None),
         )
         for item in fields(cls)
-        if item.name not in ELSEWHERE
+        if item.name not in ELSEWHERE and item.name not in leave_out
     }
     return _dict_type(cls.__name__, flags)
 
@@ -178,9 +200,9 @@ def _dict_type(name: str, keys: dict[str, Any]) -> type[dict[str, Any]]:
 
 
 def _flag(annotation: Any, text: str, hint: str, aliases: tuple[str, ...] = (), bare: str | None = None) -> Any:
-    """One flag that keeps its text: what the text means is for `coerce` to say.
+    """One flag whose value stays text; `coerce` converts it later.
 
-    `bare` is what it means without a value; None where it needs one.
+    `bare` is its value if given without one; None if a value is required.
     """
     many = bool({tuple, dict} & _kinds(annotation))
     nargs: Any = "*" if many else (0, 1) if bare is not None else 1
@@ -219,7 +241,7 @@ def _metavar(annotation: Any) -> str:
 
 
 def _default(item: Field[Any]) -> str:
-    """The end of the help text: what holds where the flag is not given."""
+    """The end of the help text: the default value."""
     value = item.default_factory() if item.default_factory is not MISSING else item.default
     if value is MISSING:
         return "(required, here or in --config)"
@@ -246,11 +268,14 @@ def _expanded(word: str, switches: dict[str, str]) -> list[str]:
 
 
 def _about(strays: Sequence[str], names: Sequence[str]) -> str:
-    """The error text for words that no flag takes."""
+    """The error text for unknown flags and stray words."""
     flags = [word for word in strays if word.startswith("-")]
     if not flags:
         return f"{strays[0]}: not expected here. A value follows its flag, as in --env CartPole-v1."
     word = flags[0].partition("=")[0]
     flagged = [name for name in [*names, *ALIASES, "config"] if name not in ELSEWHERE]
     known = [f"--{name.replace('_', '-')}" for name in flagged]
+    meant = FAMILIAR.get(canonical(word.lstrip("-")))
+    if meant in flagged:
+        return f"{word}: no such flag. Did you mean '--{meant.replace('_', '-')}'?"
     return f"{word}: no such flag. {nearest(word.replace('_', '-'), known)}"

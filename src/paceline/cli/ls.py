@@ -23,8 +23,8 @@ def run(argv: Sequence[str]) -> int:
     """Print one line per run; needs no torch."""
     parser = argparse.ArgumentParser(
         prog="paceline ls",
-        description="List the runs under a folder. The score is the last evaluation, or else the mean return of the "
-        "last 100 training episodes (marked ~).",
+        description="List the runs under a folder. The score is the mean return of the last evaluation; without one, "
+        "of the last 100 training episodes (marked ~).",
         allow_abbrev=False,
     )
     parser.add_argument("folder", nargs="?", metavar="FOLDER", help=f"where to look (default: {DEFAULT})")

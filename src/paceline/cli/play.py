@@ -46,13 +46,15 @@ def run(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--game", metavar="ID", help="env of the game, such as paceline/Ludo-v0 (default: the run's)")
     seat = parser.add_mutually_exclusive_group()
-    seat.add_argument("--first", action="store_true", help="begin every game (default: the first, then in turns)")
-    seat.add_argument("--second", action="store_true", help="begin none")
-    parser.add_argument("--seed", metavar="N", help="decides dice and the player's luck (default: new every time)")
-    parser.add_argument(
-        "--stochastic", action="store_true", help="have the agent draw its moves, instead of the most probable one"
+    seat.add_argument(
+        "--first", action="store_true", help="you move first in every game (default: alternate, you first)"
     )
-    parser.add_argument("--no-color", "--no_color", action="store_true", help="no colours")
+    seat.add_argument("--second", action="store_true", help="the opponent moves first in every game")
+    parser.add_argument("--seed", metavar="N", help="seed of dice and of a random opponent (default: random)")
+    parser.add_argument(
+        "--stochastic", action="store_true", help="the agent samples its moves (default: the most probable move)"
+    )
+    parser.add_argument("--no-color", "--no_color", action="store_true", help="disable colours")
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:
         raise ConfigError(f"play {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], FLAGS)}")

@@ -19,7 +19,7 @@ def run(argv: Sequence[str]) -> int:
     """Draw the curves of some runs into one PNG; needs no torch."""
     parser = argparse.ArgumentParser(
         prog="paceline plot",
-        description="Draw return, speed and value fit of runs, finished or not, into one picture.",
+        description="Plot return, speed and explained variance of runs, finished or not, into one PNG.",
         allow_abbrev=False,
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders")

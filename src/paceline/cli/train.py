@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from paceline.algos.settings import SETTINGS
+from paceline.algos.settings import SETTINGS, nearest_algorithm
 from paceline.cli.flags import NoOptions, parse
-from paceline.errors import ConfigError, nearest
+from paceline.errors import ConfigError
 from paceline.runtime.forkserver import default_start_method, start_fork_server
 
 PROGRAM = "paceline.train.program"
@@ -32,7 +32,7 @@ def run(argv: Sequence[str]) -> int:
         )
     algo, rest = argv[0], argv[1:]
     if algo not in SETTINGS:
-        raise ConfigError(f"{algo}: no such algorithm. {nearest(algo, SETTINGS)}")
+        raise ConfigError(f"{algo}: no such algorithm. {nearest_algorithm(algo)}")
     config, _ = parse(
         rest,
         prog=f"paceline train {algo}",

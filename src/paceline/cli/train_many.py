@@ -1,4 +1,4 @@
-"""`paceline train-many ALGO --seeds 0..5`: several agents at once, one for each seed, and what came of them."""
+"""`paceline train-many ALGO --seeds 0..5`: train several seeds in parallel and summarise them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from paceline.algos.settings import SETTINGS
+from paceline.algos.settings import SETTINGS, nearest_algorithm
 from paceline.cli.flags import NoOptions, parse
-from paceline.errors import ConfigError, check_range, nearest
+from paceline.errors import ConfigError, check_range
 from paceline.insight.many import (
     NUMBERS,
     SUMMARY_CSV,
@@ -60,7 +60,7 @@ def run(argv: Sequence[str]) -> int:
         )
     algo = argv[0]
     if algo not in SETTINGS:
-        raise ConfigError(f"{algo}: no such algorithm. {nearest(algo, SETTINGS)}")
+        raise ConfigError(f"{algo}: no such algorithm. {nearest_algorithm(algo)}")
     given, flags = parser.parse_known_args(list(argv[1:]))
     folder, seeds = _checked(given)
     jobs = [_job(algo, flags, folder, seed, resume=bool(given.resume)) for seed in seeds]
@@ -93,25 +93,25 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="paceline train-many",
         usage="paceline train-many ALGO --seeds SEEDS --output-dir DIR [OPTIONS OF train]",
-        description="Train one agent for each seed, several at once, each in a process and a folder of its own. Cores "
-        "are shared out among those that run at once. Every other flag is one of `paceline train ALGO`.",
+        description="Train one agent per seed, several in parallel, each in its own process and folder. The CPU cores "
+        "are divided among the runs in parallel. Every other flag is passed to `paceline train ALGO`.",
         allow_abbrev=False,
     )
     parser.add_argument("--seeds", metavar="SEEDS", help="0..5 (both ends included), 0,3,7, or a mix of the two")
     parser.add_argument(
         "--output-dir", "--output_dir", metavar="DIR",
-        help=f"seed N has its run in DIR/seed_N and what it said in DIR/logs/seed_N.txt; {SUMMARY_JSON} and "
-        f"{SUMMARY_CSV} are over all seeds",
+        help=f"output folder: runs in DIR/seed_N, their output in DIR/logs/seed_N.txt, statistics over all seeds in "
+        f"{SUMMARY_JSON} and {SUMMARY_CSV}",
     )  # fmt: skip
     parser.add_argument(
-        "--devices", metavar="A,B", help="dealt out in turn to those that run at once, as their --device"
+        "--devices", metavar="A,B", help="devices to assign to parallel runs in turn, e.g. cuda:0,cuda:1"
     )
     parser.add_argument(
-        "--at-once", "--at_once", metavar="N", help="how many run at the same time (default: one per core, or device)"
+        "--at-once", "--at_once", metavar="N", help="number of runs in parallel (default: one per core, or per device)"
     )
     parser.add_argument(
         "--resume", nargs="?", const="true", metavar="",
-        help="go on with the seeds that have begun, and begin the others",
+        help="resume the seeds that have a run, start the others",
     )  # fmt: skip
     parser.add_argument("--seed", help=argparse.SUPPRESS)
     return parser

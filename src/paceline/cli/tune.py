@@ -1,4 +1,4 @@
-"""`paceline tune`: learning by other `grad_shards` and `learner_threads`, in turns, and whether one would be faster."""
+"""`paceline tune`: time the learner with other `grad_shards` and `learner_threads`, in alternating windows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from paceline.errors import check_range
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuneOptions:
-    """What `tune` takes besides the settings of a training."""
+    """Flags of `tune`, in addition to those of `train ppo`."""
 
     rounds: int = 7
-    """Windows of each setting. Of fewer than 3 nothing is concluded."""
+    """Rounds; each times every setting once. With fewer than 3 rounds there is no verdict."""
     window_s: float = 3.0
-    """Seconds of a round, shared out between the settings; at least one rollout's learning for each."""
+    """Seconds per round, divided among the settings; each learns from at least one rollout."""
     json: Path | None = None
-    """File to write the result to."""
+    """Write the result to this JSON file."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -38,7 +38,8 @@ def run(argv: Sequence[str]) -> int:
     config, options = parse(
         argv,
         prog="paceline tune",
-        description="Whether PPO would learn faster here with other grad_shards or learner_threads. Changes nothing.",
+        description="Benchmark the PPO learner with other grad_shards and learner_threads on this machine. "
+        "Prints a recommendation and changes no setting.",
         extra=TuneOptions,
     )
     # Only now: torch takes longer to load than all of the above.
@@ -61,4 +62,4 @@ def _show(console: Console, title: str, outcome: dict[str, Any]) -> None:
         speed = "current" if setting == learner["current"] else f"{row['speedup']:.2f} ± {row['speedup_spread']:.2f}"
         table.add_row(*map(str, setting.values()), f"{row['updates_per_s']:,.1f}", speed)
     console.print(table)
-    console.print(learner["hint"] or "Nothing that was tried is faster beyond the noise: leave them as they are.")
+    console.print(learner["hint"] or "No setting is faster beyond the noise: keep the current one.")

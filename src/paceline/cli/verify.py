@@ -1,4 +1,4 @@
-"""`paceline verify PATH`: is this checkpoint whole, and what is in it? Runs nothing that it finds there."""
+"""`paceline verify PATH`: verify checksums of a checkpoint and list its contents. Runs no code from the files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def run(argv: Sequence[str]) -> int:
     """Check every byte; exit code 1 if something is damaged. Needs no torch."""
     parser = argparse.ArgumentParser(
         prog="paceline verify",
-        description="Check the sha256 of every file, the format and the shapes of a checkpoint, of a model, or of all "
-        "that a run has; list what is in them. Nothing in them is run. Exit code 1 if one is damaged.",
+        description="Check SHA-256, format and array shapes of a checkpoint, a saved model, or all of those in a run, "
+        "and list their contents. Runs no code from the files. Exit code 1 if one is damaged.",
         allow_abbrev=False,
     )
     parser.add_argument("path", metavar="PATH", help="a checkpoint, a saved model, or a run folder")
-    parser.add_argument("--quiet", action="store_true", help="a line for each, without its contents")
+    parser.add_argument("--quiet", action="store_true", help="one line per checkpoint, without its contents")
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:
         raise ConfigError(

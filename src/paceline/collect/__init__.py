@@ -1,1 +1,1 @@
-"""Fills slots: envs and policy together, step by step."""
+"""Collectors: step the envs with the policy and write the results into slots or into the replay buffer."""

@@ -1,7 +1,7 @@
-"""Numbers from envs that are none: NaN and infinities, named by env before anything is learned from them.
+"""NaN and infinite values from envs (`--on-nan`): find them before the learner reads them, and name the env.
 
-raise            looked for once per rollout, by `FiniteRollouts`: next to free. In a replay, by `FiniteEnvs`
-warn, replace    looked for in every row, by `FiniteEnvs`: about two microseconds
+raise            `FiniteRollouts` checks each rollout once, at almost no cost. With a replay buffer, `FiniteEnvs` checks
+warn, replace    `FiniteEnvs` checks every row, at about two microseconds per row
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
 
 OnNan: TypeAlias = Literal["raise", "warn", "replace"]
-ADVICE = "Mend the env, or use --on-nan replace (or warn)."
+ADVICE = "Fix the env, or use --on-nan replace (or warn)."
 AT_ONCE = 1 << 16
-"""Numbers looked at together: the answers, a byte each, stay in the cache instead of growing with the rollout."""
+"""Values per call of `np.isfinite`, so that its result, one byte per value, fits the CPU cache for any rollout size."""
 
 
 class Bad(NamedTuple):
-    """Where a number is none."""
+    """Position of a NaN or infinite value."""
 
     what: str
+    """Name of the array, e.g. `reward`."""
     t: int
-    """In which row; or, of last observations, in which of them."""
+    """Row; 0 for final observations."""
     i: int
-    """In which column."""
+    """Column; for final observations, the position in the list."""
     value: float
 
 
 def first_bad(arrays: Mapping[str, NDArray[Any]]) -> Bad | None:
-    """The first number that is not finite.
+    """Find the first NaN or infinite value; None if all values are finite.
 
     Args:
-        arrays: [T, n, ...] each, by what they are. Those of integers are fine as they are.
+        arrays: [T, n, ...] each, by name. Integer arrays are skipped.
     """
     for what, array in arrays.items():
         if array.dtype.kind != "f" or not array.size:
@@ -55,14 +56,14 @@ def first_bad(arrays: Mapping[str, NDArray[Any]]) -> Bad | None:
 
 
 class FiniteRollouts:
-    """Rollouts of a worker, looked at as a whole before anybody learns from them.
+    """Checks a worker's whole rollout for NaN and infinite values before the learner reads it.
 
     Args:
-        slots: Where they are collected.
-        first_group: The first group.
-        groups: How many.
-        seed: The run's.
-        episode: [n] number of each env's episode.
+        slots: The sets of slots that the worker fills.
+        first_group: The worker's first group.
+        groups: Number of groups of the worker.
+        seed: The run's seed, for the error text.
+        episode: [n] episode number of each env.
     """
 
     def __init__(
@@ -74,26 +75,26 @@ class FiniteRollouts:
         self._ended = [(one.array("terminated")[:, mine], one.array("truncated")[:, mine]) for one in slots]
 
     def check(self, step: int, into: int, finals: Sequence[FinalSlot]) -> None:
-        """Look at one.
+        """Check one rollout.
 
         Args:
-            step: At which step of each env it began.
-            into: In which of the slots it is.
-            finals: Last observations of episodes that were truncated in it.
+            step: Step of each env at which the rollout began.
+            into: Index of the set of slots that holds it.
+            finals: Final observations of the episodes that were truncated in it.
 
         Raises:
-            EnvError: A number in it is none.
+            EnvError: An observation or reward is NaN or infinite.
         """
         bad = first_bad(self._numbers[into])
         if bad is not None:
-            # Its episode when that row was shown: the one under way, less those that have ended since.
+            # `episode` is the env's current episode. Subtract the episodes that ended since row t.
             terminated, truncated = self._ended[into]
             ended = int((terminated[bad.t :, bad.i] | truncated[bad.t :, bad.i]).sum())
             number = step + bad.t + (bad.what == "reward")
             self._refuse(self._first + bad.i, f"episode {int(self._episode[bad.i]) - ended}", bad, number)
         for final in finals:
             lasts = {
-                f"last observation {name!r}": leaf[None, : int(final.count[0])] for name, leaf in final.obs.items()
+                f"final observation {name!r}": leaf[None, : int(final.count[0])] for name, leaf in final.obs.items()
             }
             if (bad := first_bad(lasts)) is not None:
                 t, env = final.at[bad.i]
@@ -101,8 +102,8 @@ class FiniteRollouts:
 
     def _refuse(self, env: int, episode: str, bad: Bad, number: int) -> NoReturn:
         raise EnvError(
-            f"env {env} (seed {self._seed}, {episode}): {bad.what} is not finite ({bad.value}) in its step {number:,} "
-            f"of the run. {ADVICE}"
+            f"env {env} (seed {self._seed}, {episode}): {bad.what} is not finite ({bad.value}) at step {number:,} "
+            f"of this env. {ADVICE}"
         )
 
     def _of(self, slots: Slots, mine: slice) -> dict[str, NDArray[Any]]:
@@ -112,28 +113,28 @@ class FiniteRollouts:
 
 
 class FiniteEnvs:
-    """Envs whose numbers are looked at in every row. Otherwise the block it is given.
+    """Wraps an env block and checks every row for NaN and infinite values. All other behaviour is the block's.
 
     Args:
-        envs: The block.
-        on_nan: What is done about a number that is not finite: an error, a note, or 0 in its place and a note.
+        envs: The block to wrap.
+        on_nan: What to do with such a value: raise an error, count it, or count it and replace it with 0.
         first_env: Index in the run of the block's first env.
-        line: The worker's line of shared memory; the driver reads the notes there.
+        line: The worker's status line in shared memory. The counts go there, and the driver reads them.
     """
 
     def __init__(self, envs: EnvBlock, on_nan: OnNan, *, first_env: int, line: NDArray[np.int64]) -> None:
         self._envs, self._on_nan, self._first, self._line = envs, on_nan, first_env, line
         self.episode = envs.episode
         self.ahead = getattr(envs, "ahead", None)
-        """As the block's own, if it has it."""
+        """The block's `ahead` method; None if it has none."""
 
     def reset(self, row: Row) -> None:
-        """As the block's own."""
+        """See `EnvBlock`; then checks the observations."""
         self._envs.reset(row)
         self._look_at_obs(row.obs)
 
     def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
-        """As the block's own."""
+        """See `EnvBlock`; then checks rewards, observations and final observations."""
         finals = self._envs.step(action, row, after)
         if not np.isfinite(row.reward).all():
             self._found("reward", row.reward)
@@ -144,21 +145,21 @@ class FiniteEnvs:
 
     @property
     def readings(self) -> Readings | None:
-        """As the block's own."""
+        """See `EnvBlock`."""
         return self._envs.readings
 
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
-        """As the block's own."""
+        """See `EnvBlock`; then checks the observations."""
         strayed = self._envs.restore(histories, row, watch)
         self._look_at_obs(row.obs)
         return strayed
 
     def dump(self) -> list[bytes]:
-        """As the block's own."""
+        """See `EnvBlock`."""
         return self._envs.dump()
 
     def close(self) -> None:
-        """As the block's own."""
+        """See `EnvBlock`."""
         self._envs.close()
 
     def _look_at_obs(self, obs: Mapping[str, NDArray[Any]], first: int = 0) -> None:
@@ -180,15 +181,15 @@ class FiniteEnvs:
 
 
 ENV_BITS = 31
-"""A line notes how many numbers there were, and in these last bits the env that had the last."""
+"""A status line packs two numbers into one int64: the env of the latest value in these low bits, the count above."""
 
 
 class NotFinite:
-    """The driver's end: what the lines of workers say.
+    """The driver's side: sums the workers' counts of NaN and infinite values and words the warning.
 
     Args:
-        lines: [workers, 8] those of all.
-        on_nan: What workers do about it.
+        lines: [workers, 8] status lines of all workers.
+        on_nan: What workers do with such a value.
     """
 
     def __init__(self, lines: NDArray[np.int64], on_nan: OnNan) -> None:
@@ -197,9 +198,9 @@ class NotFinite:
         self.count = 0
 
     def notes(self) -> list[str]:
-        """What the user should know, each time that there are ten times as many."""
+        """Warnings for the user: the first one at once, the next when the count has grown tenfold."""
         now = self._lines[:, NOT_FINITE] >> ENV_BITS
-        # A new worker begins to count at zero.
+        # A replaced worker counts from zero again.
         self.count += int(np.where(now >= self._seen, now - self._seen, now).sum())
         moved = np.flatnonzero(now != self._seen)
         self._seen = now
@@ -207,5 +208,5 @@ class NotFinite:
             return []
         self._told = self.count
         env = int(self._lines[moved[-1] if len(moved) else 0, NOT_FINITE]) & (1 << ENV_BITS) - 1
-        what = "0 stands in their place" if self._on_nan == "replace" else "they are learned from all the same"
-        return [f"envs gave {self.count:,} numbers that are not finite, the last in env {env}; {what} (--on-nan)"]
+        what = "replaced with 0" if self._on_nan == "replace" else "kept, so the learner trains on them"
+        return [f"envs returned {self.count:,} NaN or infinite values, the latest in env {env}: {what} (--on-nan)"]

@@ -1,7 +1,7 @@
-"""The actions of every env's episode under way: what it takes to put an env back where it was.
+"""Action history of every env's current episode, from which a replaced worker or a resumed run restores the env.
 
-Kept by the driver, so that it outlives any worker. An env is restored by resetting it with the seed of its
-episode and replaying these actions.
+To restore an env, a worker resets it with the seed of its episode and replays these actions. The driver owns the
+history, so it survives the death of any worker.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from paceline.envs.block import History
 from paceline.spec import EnvSpec
 
 Shown = tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]
-"""What all envs show: observations [B, *leaf] by leaf, and masks [B, M]."""
+"""Current observations [B, *leaf] of all envs, by leaf, and their action masks [B, M]."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Border:
-    """What all envs show between two rollouts."""
+    """State of all envs between two rollouts."""
 
     episode: NDArray[np.int64]  # [B]
     obs: dict[str, NDArray[Any]]  # [B, *leaf]
@@ -30,14 +30,14 @@ class _Border:
     tags: Mapping[str, NDArray[Any]]  # [B, ...]
 
     def copy(self) -> _Border:
-        """One that stays."""
+        """A deep copy, which workers cannot overwrite."""
         obs = {name: leaf.copy() for name, leaf in self.obs.items()}
         tags = {name: tag.copy() for name, tag in self.tags.items()}
         return _Border(self.episode.copy(), obs, None if self.mask is None else self.mask.copy(), tags)
 
 
 class EpisodeHistory:
-    """Actions since the last reset, per env."""
+    """The actions of each env since its last reset."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class EpisodeHistory:
         shown: Callable[[], Shown],
         tags: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        """Begin with no episode under way.
+        """Start with empty histories.
 
         Args:
-            spec: Of the env.
-            episode: [B] the number of each env's episode; written by the workers.
-            shown: What all envs show, when none of them is being stepped.
-            tags: [B, ...] each; what else belongs to each env's episode, written by the workers.
+            spec: Spec of the env.
+            episode: [B] episode number of each env; workers write it.
+            shown: Returns the current observations and masks of all envs. Called only while no env is being stepped.
+            tags: [B, ...] each; other data of each env's episode, such as the opponent in self-play. Workers write it.
         """
         self._spec, self._episode, self._shown, self._tags = spec, episode, shown, tags or {}
         self._parts: list[list[NDArray[Any]]] = [[] for _ in range(len(episode))]
@@ -61,7 +61,14 @@ class EpisodeHistory:
     def extend(
         self, action: NDArray[Any], ended: NDArray[np.bool_], valid: NDArray[np.bool_], *, first_env: int = 0
     ) -> None:
-        """Take in what some envs just did, [T, n, ...] each; the first column is env `first_env`."""
+        """Append the latest steps of n envs, and drop the actions of episodes that ended in them.
+
+        Args:
+            action: [T, n, *act]
+            ended: [T, n] whether the episode ended with this step, terminated or truncated.
+            valid: [T, n] False where the env only reset in this step; such an action was not executed.
+            first_env: The env of column 0.
+        """
         steps, envs = ended.shape
         any_end: NDArray[np.bool_] = np.logical_or.reduce(ended, 0)
         last_end = steps - 1 - ended[::-1].argmax(0)
@@ -75,15 +82,15 @@ class EpisodeHistory:
                 parts.append(column.copy() if all_valid else column[valid[start:, env]])
 
     def mark(self) -> None:
-        """A rollout begins: keep what its workers will write over."""
+        """Copy the state that workers overwrite during the rollout that begins now."""
         self._marked = self._now().copy()
 
     def marked(self) -> list[History]:
-        """Each env's episode when the rollout under way began."""
+        """The history of each env as of the start of the current rollout."""
         return self._histories(self._marked)
 
     def snapshot(self) -> list[History]:
-        """Each env's episode so far, and the observation it ends with."""
+        """The history of each env up to now, with its latest observation."""
         return self._histories(self._now())
 
     def _now(self) -> _Border:
@@ -104,7 +111,7 @@ class EpisodeHistory:
         ]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The snapshot as plain arrays, for a checkpoint."""
+        """The snapshot as arrays, for a checkpoint."""
         histories = self.snapshot()
         state: dict[str, NDArray[Any]] = {
             "episode": np.array([h.episode for h in histories]),
@@ -118,7 +125,7 @@ class EpisodeHistory:
         return state | {f"tag/{name}": tag.copy() for name, tag in self._tags.items()}
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[History]:
-        """Take over a checkpoint's histories; returns them for the workers to restore."""
+        """Load a checkpoint's histories; returns them, so that workers can restore their envs."""
         ends = np.cumsum(state["length"])
         actions = np.split(state["actions"], ends[:-1])
         self._parts = [[part] for part in actions]
@@ -134,10 +141,10 @@ class EpisodeHistory:
         ]
 
     def begin_anew(self, envs: list[int]) -> None:
-        """Have these envs, which nobody steps at the moment, begin with their next episodes."""
+        """Advance these envs to their next episode numbers. Call it only while no worker steps them."""
         self._episode[envs] += 1
 
     def forget(self, envs: list[int]) -> None:
-        """These envs began a new episode instead of being restored."""
+        """Clear the actions of envs that started a new episode because they could not be restored."""
         for env in envs:
             self._parts[env] = []

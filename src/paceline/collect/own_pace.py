@@ -1,9 +1,10 @@
-"""Envs that wait, each at its own pace: an env's thread acts for it and steps it, row after row, and waits for nobody.
+"""Free-running envs: one thread per env runs the policy and steps the env for T rows, with no barrier between envs.
 
-    in every env's thread      seat(obs[t]) -> head.choose -> env.step -> obs[t+1]        T times
+    in every env's thread      row actor(obs[t]) -> head.choose -> env.step -> obs[t+1]        T times
 
-Nothing of it depends on who is ahead of whom: noise is drawn beforehand, an env's columns are its own, and a seat
-computes an env's row of its group's forward, to the bits that it has when the whole group acts together.
+This suits envs whose `step` waits (I/O, sleep) for varying times: a slow step delays only its own env. The result does
+not depend on the order in which threads run: the noise is drawn in advance, each thread writes only its env's columns,
+and a row actor computes one row of the group's forward pass with the same bits as the pass over the whole group.
 """
 
 from __future__ import annotations
@@ -27,18 +28,24 @@ from paceline.spec import EnvSpec
 Floats = NDArray[np.float32]
 
 STEP_S = 2e-5
-"""What a thread does around an env's step, without acting (docs/adr/0011-threads-for-waiting-envs.md)."""
+"""CPU time of a thread per step, without the env and the policy (docs/adr/0011-threads-for-waiting-envs.md)."""
 COLD = 4
-"""How many times as long acting takes when a core comes from something else."""
+"""A policy call with cold CPU caches takes this many times as long as the repeated call that is timed here."""
 TRIED = 20
-"""How often acting is tried."""
+"""Timed policy calls."""
 
 
 def pays(actor: PatientActor, spec: EnvSpec, n: int, wait_s: float) -> bool:
-    """Whether n envs, whose steps wait for so long, gain by it: all that their threads do must fit into one wait.
+    """Whether free-running threads are faster for n envs: the CPU work of all threads must fit into one env's wait.
 
-    A thread does by itself what would otherwise be done for all envs at once, and acting for one env costs as much as
-    acting for its group.
+    Each thread does per env what lockstep collection does once for all envs, and a policy call for one env costs as
+    much as a call for its whole group.
+
+    Args:
+        actor: The policy.
+        spec: Spec of the envs.
+        n: Envs of the worker.
+        wait_s: Seconds that one env step waits.
     """
     if n * STEP_S >= wait_s:
         return False
@@ -48,19 +55,19 @@ def pays(actor: PatientActor, spec: EnvSpec, n: int, wait_s: float) -> bool:
         began = perf_counter()
         seat(obs)
         times.append(perf_counter() - began)
-    # The fastest: others on the machine make it take longer, nobody makes it shorter.
+    # The minimum: other load on the machine can only make a call slower.
     return n * (STEP_S + COLD * min(times)) < wait_s
 
 
 class OwnPace:
-    """Collects the rows of envs that have a thread each.
+    """Collects the rows of free-running envs, which have one thread each.
 
     Args:
-        envs: Those.
-        actor: Of their groups.
+        envs: The envs.
+        actor: The policy of their groups.
         head: Turns policy outputs and noise into actions.
-        shape: Of the slots.
-        stop: The worker's line: says when to break off.
+        shape: Shape of the slots.
+        stop: The worker's status line. A nonzero `STOP` ends collection early.
     """
 
     def __init__(
@@ -68,23 +75,27 @@ class OwnPace:
     ) -> None:
         self.envs, self._choose, self._size, self._stop = envs, head.choose, shape.group_size, stop
         self._seats = [actor.seat(i % shape.group_size) for i in range(len(envs.envs))]
-        # What an env shows and does in one step. To make views of its columns in every step would cost more than to
-        # copy, and to keep views of all rows more memory than the rows themselves.
+        # Two private one-env rows per thread, used in turn. Creating views of the env's columns in every step would
+        # cost more than copying, and keeping views of all rows would take more memory than the rows themselves.
         self._pages = [(Row.blank(shape.spec, 1), Row.blank(shape.spec, 1)) for _ in self._seats]
         self._last = 0
-        """The last row that is still wanted: after a failure those up to it, so that the first failure is found."""
+        """Threads stop after this row. A failure lowers it to its own row, so that a failure in an earlier row still
+        shows, and the same error is raised as in lockstep."""
 
     def collect(self, own: Row, params: Floats, noise: Floats, finals: Sequence[FinalSlot]) -> float:
-        """Fill the columns `own`; returns the seconds that the steps of an env took.
+        """Fill the columns `own`. Blocks until all threads are done.
 
         Args:
-            own: `[T, n]`, and where row T counts too `[T+1, n]`.
-            params: `[T, n, P]` gets the distributions that were acted from.
+            own: `[T, n]`; fields that include the row after the last step, such as observations, `[T+1, n]`.
+            params: `[T, n, P]`; receives the parameters of the action distributions.
             noise: `[T, n, N]`.
-            finals: Get the last observations of truncated episodes, group by group.
+            finals: Receive the final observations of truncated episodes, one list per group.
+
+        Returns:
+            Seconds in `env.step`, averaged over the envs.
 
         Raises:
-            Exception: What an env raised, the same one as if all were stepped together.
+            Exception: The error of the env that failed first (lowest row, then lowest env), as in lockstep collection.
         """
         n_steps = self._last = len(params)
         failures: list[tuple[int, int, BaseException]] = []

@@ -1,6 +1,6 @@
-"""The policy of somebody else's: a worker shows what its envs show, and is told what the policy makes of it.
+"""Client side of central inference: a worker sends observations to the process that runs the policy, and gets actions.
 
-envs.step -> obs into the arena -> ask ... meanwhile other envs are stepped ... -> params, value from the arena
+envs.step -> write obs to the arena -> request ... step other lanes meanwhile ... -> read params, value from the arena
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PREFIX = "central/"
 
 
 def mailbox_fields(spec: EnvSpec, n_envs: int) -> Iterator[Field]:
-    """What an arena must hold for the questions and answers of all envs."""
+    """Arena fields for the inference requests (observations) and replies (params, values) of all envs."""
     for leaf in spec.obs:
         yield Field.of(f"{PREFIX}obs/{leaf.name}", (n_envs, *leaf.shape), leaf.dtype)
     yield Field.of(f"{PREFIX}params", (n_envs, spec.action.param_size), np.float32)
@@ -32,39 +32,39 @@ def mailbox_fields(spec: EnvSpec, n_envs: int) -> Iterator[Field]:
 
 
 class Asking(Protocol):
-    """Takes questions to whoever answers them."""
+    """Sends a lane's inference requests to a server and waits for the replies."""
 
     def ask(self, lane: int, server: int) -> None:
-        """The lane's question is in the arena."""
+        """Notify the server that the lane's request is in the arena. Does not block."""
 
     def wait(self, lane: int) -> float:
-        """Return when its answer is; how many seconds nothing was done for that."""
+        """Block until the lane's reply is in the arena; returns the seconds spent idle."""
 
     def end(self, lane: int, server: int) -> None:
-        """The lane will ask nothing more for now."""
+        """Notify the server that the lane sends no more requests in this rollout."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneShare:
-    """Envs that ask together: whole groups of one worker."""
+    """One lane: whole groups of one worker that share one inference request."""
 
     worker: int
     first_group: int
-    """Also its number: no two lanes have the same."""
+    """Also the lane's number, since no two lanes have the same first group."""
     groups: int
     chunk: int
-    """Groups that a forward takes in together, in the order of groups."""
+    """Number of the chunk, i.e. of the groups that share one forward pass; counted in group order."""
 
 
 def lanes_of(worker: int, first_group: int, groups: int, chunk_groups: int, *, single: bool = False) -> list[LaneShare]:
-    """Cut what a worker owns at the borders of chunks.
+    """Split a worker's groups into lanes at the chunk boundaries.
 
     Args:
-        worker: Which.
-        first_group: Its first.
-        groups: How many it owns.
-        chunk_groups: Groups of a chunk.
-        single: Whether every group asks by itself.
+        worker: Index of the worker.
+        first_group: Its first group.
+        groups: Number of groups it owns.
+        chunk_groups: Groups per chunk.
+        single: Make every group a lane of its own.
     """
     lanes, at, end = [], first_group, first_group + groups
     while at < end:
@@ -76,12 +76,12 @@ def lanes_of(worker: int, first_group: int, groups: int, chunk_groups: int, *, s
 
 
 class Mailbox:
-    """Some envs' part of the arena's questions and answers.
+    """Views of the arena's request and reply fields for some envs.
 
     Args:
         arena: Holds `mailbox_fields`.
-        spec: Of the envs.
-        columns: Which envs.
+        spec: Spec of the envs.
+        columns: The envs.
     """
 
     def __init__(self, arena: Arrays, spec: EnvSpec, columns: slice) -> None:
@@ -91,29 +91,29 @@ class Mailbox:
 
 
 class RemoteActor:
-    """An `Actor` that asks.
+    """An `Actor` that sends each forward pass to an inference server.
 
     Args:
-        lane: Whose questions.
-        server: Who answers.
-        mailbox: The lane's.
+        lane: The lane that it acts for.
+        server: Index of the server.
+        mailbox: The lane's request and reply arrays.
     """
 
     def __init__(self, lane: LaneShare, server: int, mailbox: Mailbox) -> None:
         self._lane, self._server, self._mailbox = lane.first_group, server, mailbox
         self._asked, self._waited_s = False, 0.0
         self.asker: Asking | None = None
-        """Set before the first question."""
+        """The connection to the server; must be set before the first request."""
 
     def ask(self, obs: Leaves) -> None:
-        """Ask; the answer is the next call's result."""
+        """Send a request without waiting; the next call of the actor returns the reply."""
         for name, leaf in self._mailbox.obs.items():
             leaf[...] = obs[name]
         self._connected().ask(self._lane, self._server)
         self._asked = True
 
     def __call__(self, obs: Leaves) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What the policy makes of `obs`, which may have been asked already."""
+        """Return params and values for `obs`. Blocks for the reply; sends the request first if `ask` has not."""
         if not self._asked:
             self.ask(obs)
         self._waited_s += self._connected().wait(self._lane)
@@ -121,51 +121,51 @@ class RemoteActor:
         return self._mailbox.params, self._mailbox.value
 
     def waited_s(self) -> float:
-        """Seconds of doing nothing but wait since this was last asked."""
+        """Seconds idle waiting for replies since the last call of this method."""
         waited_s, self._waited_s = self._waited_s, 0.0
         return waited_s
 
     def rest(self) -> None:
-        """Ask nothing more for now."""
+        """Notify the server that no more requests come in this rollout."""
         self._connected().end(self._lane, self._server)
 
     def _connected(self) -> Asking:
         if self.asker is None:
-            raise RuntimeError("a remote actor was used before it was connected")
+            raise RuntimeError("remote actor: has no connection to an inference server yet. Call connect() first.")
         return self.asker
 
 
 class InterleavedCollectors:
-    """Several collectors of one worker: while one waits for its actions or its envs, the next does something.
+    """Runs the collectors of a worker's lanes in turn: while one waits for the policy or its envs, the next one runs.
 
     Args:
         collectors: One per lane.
-        actors: Theirs, where they ask somebody else.
+        actors: Their actors, with central inference.
     """
 
     def __init__(self, collectors: Sequence[RolloutCollector], actors: Sequence[RemoteActor] = ()) -> None:
         self._collectors, self._actors = collectors, actors
 
     def connect(self, asker: Asking) -> None:
-        """Whom to ask."""
+        """Set the connection to the inference servers."""
         for actor in self._actors:
             actor.asker = asker
 
     def reset(self) -> None:
-        """Begin every env's first episode."""
+        """Reset every env to its first episode."""
         for collector in self._collectors:
             collector.reset()
 
     def restore(self, histories: Sequence[History]) -> list[int]:
-        """Put every env where it was; returns those that began a new episode."""
+        """Restore every env from its history; returns the envs that started a new episode instead."""
         return [env for collector in self._collectors for env in collector.restore(histories)]
 
     def dump(self) -> list[bytes]:
-        """The envs as they are, pickled; one entry per env."""
+        """Pickle the envs in their current state; one entry per env."""
         return [entry for collector in self._collectors for entry in collector.dump()]
 
     def collect(self, step: int, into: int = 0) -> CollectTimes:
-        """Fill all slots of set `into`, a row of each lane in turn."""
+        """Fill all slots of set `into`, one row per lane in turn."""
         began, env_s = perf_counter(), 0.0
         going: list[Any] = [collector.rows(step, into) for collector in self._collectors]
         while going:
@@ -185,10 +185,10 @@ class InterleavedCollectors:
 
 
 AnyCollector: TypeAlias = RolloutCollector | InterleavedCollectors
-"""What fills a worker's slots."""
+"""The collector of a worker."""
 
 
 def connect(collector: AnyCollector, asker: Asking) -> None:
-    """Tell a collector whom to ask, if it asks."""
+    """Connect a collector to the inference servers, if it uses central inference."""
     if isinstance(collector, InterleavedCollectors):
         collector.connect(asker)

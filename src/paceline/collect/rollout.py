@@ -1,8 +1,8 @@
 """The collector: steps a worker's envs with its own copy of the policy and fills their slots.
 
-    actor(obs[t]) -> head.choose -> envs.step -> obs[t+1]        T times, then all that could wait: values, log-probs
+    actor(obs[t]) -> head.choose -> envs.step -> obs[t+1]        T times, then values and log-probabilities in bulk
 
-It runs in a worker, or inline in the driver: the same object either way. Nothing here waits for anyone.
+The same class runs in a worker process and inline in the driver. It waits for no other process.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from paceline.nets.actor import Actor, PatientActor
 from paceline.ops.distributions import ActionHead
 
 SETTLED_STEPS, SETTLED_BYTES = 2048, 1 << 20
-"""Steps whose values and log-probabilities are computed at once, and bytes that were seen in them: enough for calls to
-cost little, and few enough for the processor's cache."""
+"""Limits on one bulk computation of values and log-probabilities, in env steps and in bytes of observations: large
+enough that the cost per call is small, and small enough for the CPU cache."""
 
 
 class RolloutCollector:
-    """Collects T steps of `groups` groups at a time. Owns the envs; the slots are the arena's."""
+    """Collects T steps of `groups` groups per call. Owns the envs; the slots are views of the arena."""
 
     def __init__(
         self,
@@ -48,20 +48,21 @@ class RolloutCollector:
         finite: FiniteRollouts | None = None,
         own_pace: OwnPace | None = None,
     ) -> None:
-        """Own these groups.
+        """Take ownership of the envs of these groups.
 
         Args:
             envs: The envs of all the groups.
-            slots: Sets of slots for every group of the run; this collector keeps to its own columns.
+            slots: Sets of slots for every group of the run; this collector writes only its own columns.
             actor: The policy over all its groups.
             group_actor: The policy over one group, for final observations.
             head: Turns policy outputs and noise into actions.
             seed: The run's seed.
             first_group: The first group it owns.
-            groups: How many it owns.
-            heartbeat: The worker's line: moved on by the first reset and by every row; says when to break off.
-            finite: Refuses rollouts with numbers that are none.
-            own_pace: Collects the rows, where envs wait for themselves and not for each other.
+            groups: Number of groups it owns.
+            heartbeat: The worker's status line. The first reset and every row increment `BEAT`; a nonzero `STOP` ends
+                collection early.
+            finite: Checks each rollout for NaN and infinite values.
+            own_pace: Collects the rows of free-running envs; None to step all envs in lockstep.
         """
         shape = slots[0].shape
         self._envs, self._actor, self._group_actor, self._head = envs, actor, group_actor, head
@@ -70,8 +71,8 @@ class RolloutCollector:
             (one.rows(first_group, groups), [one.final_slot(first_group + g) for g in range(groups)]) for one in slots
         ]
         self._columns = [one.columns(first_group, groups) for one in slots]
-        # What the envs show between rollouts. With several sets any of them may be waiting to be learned from, so that
-        # a reset must not write there.
+        # The envs' current observations between rollouts. With several sets of slots the learner may still have to read
+        # any of them, so a reset must not write there and needs a row of its own.
         count = groups * self._size
         self._between = self._sets[0][0][-1] if len(slots) == 1 else Row.blank(shape.spec, count)
         self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
@@ -84,15 +85,18 @@ class RolloutCollector:
         self._ahead = getattr(envs, "ahead", None)
 
     def reset(self) -> None:
-        """Begin every env's first episode."""
+        """Reset every env to its first episode."""
         self._envs.reset(self._between)
         self._heartbeat[BEAT] += 1
 
     def restore(self, histories: Sequence[History]) -> list[int]:
-        """Put every env where it was; returns the envs (of the run) that had to begin a new episode.
+        """Restore every env from its history.
 
         Args:
-            histories: One per env of the run; the collector takes its own.
+            histories: One per env of the run; the collector picks those of its own envs.
+
+        Returns:
+            Indices (in the run) of the envs that could not be restored and started a new episode.
         """
         first = self._first_group * self._size
         mine = histories[first : first + self._noise.shape[1]]
@@ -101,7 +105,7 @@ class RolloutCollector:
         return [first + i for i in strayed]
 
     def dump(self) -> list[bytes]:
-        """The envs as they are, pickled; one entry per env."""
+        """Pickle the envs in their current state; one entry per env."""
         return self._envs.dump()
 
     def collect(self, step: int, into: int = 0) -> CollectTimes:
@@ -115,10 +119,10 @@ class RolloutCollector:
                 return CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s)
 
     def rows(self, step: int, into: int = 0) -> Generator[None, None, float]:
-        """The same row by row; returns the seconds that the envs took.
+        """Like `collect`, as a generator; returns the seconds spent in the envs.
 
-        Where the policy is elsewhere it yields after every question, and where envs wait while they step: for somebody
-        to do something else meanwhile.
+        It yields so that the caller can do other work meanwhile: after each inference request (central inference), and
+        after starting each step of envs that wait.
         """
         rows, finals_of = self._sets[into]
         self._begin(step, into)
@@ -126,7 +130,7 @@ class RolloutCollector:
             env_s = yield from self._in_step(rows, finals_of)
         else:
             env_s = self._own_pace.collect(self._columns[into], self._params, self._noise, finals_of)
-        if not self._heartbeat[STOP]:  # otherwise the run is over, and nobody will look at this
+        if not self._heartbeat[STOP]:  # otherwise the run is ending and nothing reads this rollout
             self._settle(self._columns[into], finals_of)
             if self._finite is not None:
                 self._finite.check(step, into, finals_of)
@@ -141,7 +145,7 @@ class RolloutCollector:
         self._envs.close()
 
     def _in_step(self, rows: Sequence[Row], finals_of: Sequence[FinalSlot]) -> Generator[None, None, float]:
-        """T rows of all envs together."""
+        """Collect T rows in lockstep: every env takes step t before any takes step t+1."""
         actor, choose, envs, env_s = self._actor, self._head.choose, self._envs, 0.0
         act = None if self._patient is None else self._patient.act
         for t, (row, after, params, row_noise) in enumerate(
@@ -171,7 +175,7 @@ class RolloutCollector:
         return env_s
 
     def _begin(self, step: int, into: int) -> None:
-        """Go on from what the envs show, draw the noise, forget old finals."""
+        """Copy the current observations to row 0, draw the noise, and clear the last rollout's final observations."""
         rows, finals = self._sets[into]
         rows[0].show(self._between)
         if self._patient is not None:
@@ -182,7 +186,7 @@ class RolloutCollector:
         noise.draw(self._head, self._noise, **own, step=step)
 
     def _settle(self, own: Row, finals: Sequence[FinalSlot]) -> None:
-        """All that nobody needs before the rollout is complete: log-probabilities, and values that are missing."""
+        """Compute what acting does not need, in bulk: log-probabilities and the values not computed yet."""
         n_steps, count = own.log_prob.shape
         chunk = max(1, self._settled // count)
         for start in range(0, n_steps + 1, chunk):
@@ -198,7 +202,7 @@ class RolloutCollector:
         if self._patient is None:
             own.value[-1] = self._actor({name: leaf[-1] for name, leaf in own.obs.items()})[1]
         for final in finals:
-            # In whole groups: a forward's last bits depend on its batch size.
+            # Pad to whole groups: the last bits of a forward pass depend on its batch size.
             entries = int(final.count[0])
             for start in range(0, entries, self._size):
                 size = min(self._size, entries - start)
@@ -207,10 +211,10 @@ class RolloutCollector:
 
 
 def _steps(rows: NDArray[Any]) -> NDArray[Any]:
-    """`[R, n, ...]` as `[R * n, ...]`."""
+    """Reshape `[R, n, ...]` to `[R * n, ...]`."""
     return rows.reshape(-1, *rows.shape[2:])
 
 
 def _padded(rows: NDArray[Any], size: int) -> NDArray[Any]:
-    """At least one row, repeated to `size` rows."""
+    """Pad to `size` rows by repeating the first row; needs at least one."""
     return rows if len(rows) == size else np.concatenate([rows, rows[:1].repeat(size - len(rows), 0)])

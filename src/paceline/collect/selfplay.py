@@ -1,9 +1,9 @@
-"""Two-player games as envs: the learner's own moves are the steps, and whatever the opponent does lies in between.
+"""Self-play: two-player games as envs. A step is one move of the learner and the opponent's moves that follow it.
 
-    step: the learner moves -> opponents answer, each its own board -> ... -> the learner's turn again, or over
+    step: the learner moves -> the opponent of each board moves -> ... -> the learner's turn again, or the game is over
 
-Every board names its opponent: a fixed player or a snapshot of the learner. Those of one group that have the same
-opponent share one forward. All chance comes from (seed, env, episode), so that an episode can be replayed.
+Each board has one opponent per episode: a fixed player or a snapshot of the learner. The boards of a group that share
+an opponent share one forward pass. All randomness derives from (seed, env, episode), so an episode can be replayed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from paceline.ops.q_learning import best_legal
 from paceline.spec import PLAIN
 
 _MEETING, _MOVES, _SEAT = (np.uint64(stream) for stream in (0x5E1F_91A7, 0x0DD5_0FF5, 0x5EA7_5EA7))
-"""Keep the choice of the opponent, its moves and the seat apart from the chance of the game."""
+"""Stream tags: the choice of the opponent, its moves and the learner's side each have a random stream of their own,
+separate from the game's dice."""
 
 
 class Chooser(Protocol):
@@ -36,7 +37,13 @@ class Chooser(Protocol):
     def __call__(
         self, params: NDArray[np.float32], legal: NDArray[np.bool_], noise: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
-        """Legal moves [k]."""
+        """Choose a legal move per board, [k].
+
+        Args:
+            params: [k, M] outputs of the network.
+            legal: [k, M] which moves are legal.
+            noise: [k] random bits.
+        """
 
 
 def best_move(
@@ -44,12 +51,12 @@ def best_move(
     legal: NDArray[np.bool_],
     noise: NDArray[np.uint64],  # noqa: ARG001 - the protocol's
 ) -> NDArray[np.int64]:
-    """The one that the network values most: how DQN plays."""
+    """The legal move with the highest Q-value: how DQN plays."""
     return best_legal(params, legal)
 
 
 def sampled_move(params: NDArray[np.float32], legal: NDArray[np.bool_], noise: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """One drawn from the policy: how PPO plays."""
+    """A move sampled from the policy's distribution over legal moves: how PPO plays."""
     logits = legal_only(params, legal).astype(np.float64)
     chances = np.cumsum(np.exp(logits - logits.max(1, keepdims=True)), axis=1)
     drawn: NDArray[np.int64] = (chances > (uniform(noise) * chances[:, -1])[:, None]).argmax(1)
@@ -57,14 +64,14 @@ def sampled_move(params: NDArray[np.float32], legal: NDArray[np.bool_], noise: N
 
 
 class Opponents:
-    """Who answers: fixed players, then snapshots. One per worker.
+    """Chooses and plays the opponents: fixed players first, then snapshots. One object per worker.
 
     Args:
-        pool: Says who is met, and has the snapshots' weights.
-        players: The fixed ones, in the pool's order.
-        actors: Makes the forward of the snapshot in a slot, for `group_size` rows.
-        choose: Turns its outputs into moves.
-        group_size: Rows of a forward.
+        pool: The opponent pool: sampling odds, and weights of the snapshots.
+        players: The fixed players, in the pool's order.
+        actors: Makes the actor of the snapshot in a given pool slot, for `group_size` rows.
+        choose: Turns the outputs of a snapshot into moves.
+        group_size: Rows of a forward pass.
     """
 
     def __init__(
@@ -80,7 +87,12 @@ class Opponents:
         self._size = group_size
 
     def meet(self, envs: NDArray[np.intp], keys: NDArray[np.uint64]) -> None:
-        """Choose the opponents of episodes that begin, [k] each, by the odds as they are now."""
+        """Sample the opponents of new episodes by the pool's current odds.
+
+        Args:
+            envs: [k] the envs.
+            keys: [k] random key of each episode.
+        """
         odds = np.cumsum(self.pool.odds)
         place = uniform(mix(keys ^ _MEETING)) * odds[-1]
         self.pool.opponent[envs] = np.minimum(np.searchsorted(odds, place, side="right"), len(odds) - 1)
@@ -89,13 +101,13 @@ class Opponents:
     def answer(
         self, game: Game, rows: NDArray[np.intp], first_env: int, noise: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
-        """Moves for boards of one group.
+        """Choose the opponents' moves on boards of one group, [k].
 
         Args:
             game: The boards.
-            rows: [k] those where an opponent is to move, all of one group.
+            rows: [k] the boards where the opponent is to move, all of one group.
             first_env: The env of board 0.
-            noise: [k]
+            noise: [k] random bits.
         """
         who = self.pool.opponent[first_env + rows]
         moves = np.empty(len(rows), np.int64)
@@ -113,7 +125,7 @@ class Opponents:
         actor = self._made.get(slot)
         if actor is None:
             actor = self._made[slot] = self._actors(slot)
-        # Always a whole group: the last bits of a product depend on its number of rows.
+        # Always a whole group of rows: the last bits of a matrix product depend on the number of rows.
         seen = np.zeros((self._size, game.obs_size), np.float32)
         seen[: len(rows)] = game.observe(rows)
         legal = game.legal(rows)
@@ -125,19 +137,19 @@ class Opponents:
 
 
 class GameBlock:
-    """Boards of some groups, as `EnvBlock` has it. Episodes never truncate.
+    """The boards of some groups as an `EnvBlock`. Episodes are never truncated.
 
     Args:
         game: The boards, one per env.
-        opponents: Who answers.
-        seed: The run's.
+        opponents: Play the other side.
+        seed: The run's seed.
         first_env: Index in the run of the first board.
         group_size: Envs in a group.
-        episode: [n] the block keeps the episode numbers here.
+        episode: [n] episode numbers; the block writes them.
     """
 
     readings = None
-    """A board shows all there is."""
+    """Games have no extras."""
 
     def __init__(
         self,
@@ -154,10 +166,10 @@ class GameBlock:
         self._all = np.arange(game.n)
         self._seat = np.zeros(game.n, np.int8)
         self._key = np.zeros(game.n, np.uint64)
-        self._moves = np.zeros(game.n, np.int64)  # of the opponent, this episode
+        self._moves = np.zeros(game.n, np.int64)  # moves of the opponent in this episode
 
     def reset(self, row: Row) -> None:
-        """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
+        """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""
         self._begin(self._all, meet=True)
         over = np.flatnonzero(self._game.over)
         self._note_results(over)
@@ -165,7 +177,7 @@ class GameBlock:
         self._show(row)
 
     def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
-        """The learner moves on every board, and opponents answer; games that are over begin anew."""
+        """Play the learner's move on every board, then the opponents' moves; finished games start again."""
         game = self._game
         game.play(self._all, action.astype(np.int64))
         self._answer(self._all)
@@ -181,7 +193,7 @@ class GameBlock:
         return ()
 
     def _note_results(self, over: NDArray[np.intp]) -> NDArray[np.int64]:
-        """How games ended for the learner; counted."""
+        """Count the results of finished games in the pool; returns them from the learner's side."""
         winner = self._game.winner[over]
         result = np.where(winner < 0, DRAW, np.where(winner == self._seat[over], WIN, LOSS))
         envs, pool = self._first + over, self._opponents.pool
@@ -189,10 +201,10 @@ class GameBlock:
         return result
 
     def _begin_next(self, rows: NDArray[np.intp]) -> None:
-        """Begin the next game of some envs.
+        """Start the next game of some envs.
 
-        In Ludo a game may be lost before there was anything to decide: whoever never rolls a six never moves. Nothing
-        can be learned from it, and the one after it is begun.
+        In Ludo a game can end before the learner has a decision to make: a player who never rolls a six never moves.
+        Such a game has no transition to learn from, so it is counted and the next one starts at once.
         """
         while len(rows):
             self.episode[rows] += 1
@@ -201,7 +213,11 @@ class GameBlock:
             self._note_results(rows)
 
     def restore(self, histories: Sequence[History], row: Row, _watch: Watch | None = None, /) -> list[int]:
-        """Replay every game against the opponent that it was begun with; compares bit for bit."""
+        """Replay every game against its original opponent, and compare the resulting boards bit for bit.
+
+        Returns:
+            The envs whose replay differs; they have started a new game.
+        """
         self.episode[:] = [history.episode for history in histories]
         mine, pool = slice(self._first, self._first + self._game.n), self._opponents.pool
         for name, tag in pool.tags().items():
@@ -228,17 +244,22 @@ class GameBlock:
         return [int(i) for i in strayed]
 
     def dump(self) -> list[bytes]:
-        """Nothing: a game is put back by replaying it."""
+        """Empty entries: games need no pickled state, since replaying restores them exactly."""
         return [b""] * self._game.n
 
     def close(self) -> None:
-        """Close the boards, where they are somebody's envs."""
+        """Close the boards, if the game has a `close` method (PettingZoo envs do)."""
         close = getattr(self._game, "close", None)
         if close is not None:
             close()
 
     def _begin(self, rows: NDArray[np.intp], *, meet: bool) -> None:
-        """Begin the games that `episode` names, each against a new opponent, or the one it has."""
+        """Start the games numbered in `episode`.
+
+        Args:
+            rows: The boards.
+            meet: Sample a new opponent for each; otherwise keep the opponent it has.
+        """
         if not len(rows):
             return
         seeds = np.array(
@@ -253,7 +274,7 @@ class GameBlock:
         self._answer(rows)
 
     def _answer(self, rows: NDArray[np.intp]) -> None:
-        """Have opponents move until it is the learner's turn everywhere, or over."""
+        """Play the opponents' moves until on every board it is the learner's turn or the game is over."""
         game = self._game
         while True:
             rows = rows[~game.over[rows] & (game.mover[rows] != self._seat[rows])]
@@ -272,5 +293,5 @@ class GameBlock:
         rows = self._all if where is None else np.flatnonzero(where)
         row.obs[PLAIN][rows] = self._game.observe(rows)
         if row.mask is None:
-            raise ConfigError("game: its env must say which moves are legal (info['action_mask']).")
+            raise ConfigError("game: the env has no action mask. Return the legal moves as info['action_mask'].")
         row.mask[rows] = self._game.legal(rows)

@@ -1,4 +1,4 @@
-"""Where the time of a worker went."""
+"""Timing of a worker's rollout."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import NamedTuple
 
 
 class CollectTimes(NamedTuple):
-    """Where a worker's rollout went.
+    """Seconds of one rollout of a worker, by activity.
 
-    A tuple, not a dataclass: it is what a worker answers, and everybody waits while it is packed and read.
+    A tuple rather than a dataclass because it is the worker's reply: it pickles faster, and the driver waits meanwhile.
     """
 
     env_s: float
     inference_s: float
     total_s: float
     learn_s: float = 0.0
-    """Computing gradients, since the rollout before."""
+    """Computing gradients since the previous rollout."""
     waiting_s: float = 0.0
-    """Of `inference_s`, doing nothing until whoever runs the policy had answered."""
+    """The part of `inference_s` spent idle, waiting for a reply of the inference server."""
 
     @property
     def busy_s(self) -> float:
-        """What the worker itself was at work."""
+        """Seconds in which the worker did work, i.e. without waiting for the policy."""
         return self.env_s + self.inference_s - self.waiting_s + self.learn_s
 
     def plus(self, other: CollectTimes) -> CollectTimes:
-        """Both together."""
+        """The sum of both, field by field."""
         return CollectTimes(
             self.env_s + other.env_s,
             self.inference_s + other.inference_s,

@@ -1,9 +1,9 @@
-"""The collector of off-policy learning: steps a worker's envs and writes every step into the replay.
+"""The off-policy collector: steps a worker's envs and writes every transition into the replay buffer.
 
-    actor(obs) -> best action, or any -> envs.step -> a row of the ring         until so many rows, or episodes
+    actor(obs) -> epsilon-greedy action -> envs.step -> a row of the ring buffer      for a number of rows or episodes
 
-It runs in a worker, or inline in the driver: the same object either way. Groups that play a number of episodes are
-stepped one after another, since one may need more rows than another; groups that take a number of steps, together.
+The same class runs in a worker process and inline in the driver. With a budget in episodes, a worker steps its groups
+one after another, because groups need different numbers of rows; with a budget in steps, it steps them together.
 """
 
 from __future__ import annotations
@@ -30,33 +30,34 @@ from paceline.nets.features import Leaves
 from paceline.ops.exploring import EpsilonGreedy
 
 NOISE_ROWS = 16
-"""Rows whose randomness is drawn at once."""
+"""Rows of action noise drawn per call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stint:
-    """How long to collect: a number of rows, or of episodes in each group."""
+    """Budget of one collect call: a number of rows, or of episodes per group."""
 
     rows: int
-    """Rows; with episodes, the most."""
+    """Rows to collect; with `episodes`, the upper limit."""
     episodes: int | None = None
+    """Episodes to finish in each group; None to collect `rows` rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a worker says of its rows."""
+    """A worker's reply: how much it has written to the replay buffer."""
 
     rows: list[int]
-    """By group."""
+    """Rows written, per group."""
     times: CollectTimes
 
 
 Judge = Callable[[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_] | None], Any]
-"""Outputs of the policy, actions and masks -> the value of those actions and of the best ones, [n] each."""
+"""Params and values of the policy, actions, masks -> Q-values of those actions and of the greedy ones, [n] each."""
 
 
 class Lane:
-    """Groups that are stepped together, by one forward."""
+    """Groups that are stepped together, with one forward pass."""
 
     def __init__(
         self,
@@ -75,22 +76,22 @@ class Lane:
         judge: Judge | None = None,
         gamma: float = 1.0,
     ) -> None:
-        """Own these groups.
+        """Take ownership of the envs of these groups.
 
         Args:
-            envs: The envs of all of them.
-            writer: Their columns of the replay.
-            actor: The policy over all of them.
-            head: Explores.
-            rows: Two rows of their own: what the envs show, and what they show next.
-            seed: The run's.
+            envs: The envs of all the groups.
+            writer: Writes their columns of the replay buffer.
+            actor: The policy over all the groups.
+            head: Epsilon-greedy action selection.
+            rows: Two rows that the lane owns: the current observations and the next ones.
+            seed: The run's seed.
             first_group: The first group.
-            groups: How many.
-            group_size: Envs in each.
-            epsilon: [envs] how much each explores; written by the driver.
-            heartbeat: The worker's line.
-            judge: Values of actions, where the replay wants to know how surprising transitions are.
-            gamma: Discount, for that.
+            groups: Number of groups.
+            group_size: Envs per group.
+            epsilon: [envs] exploration rate of each env; the driver writes it.
+            heartbeat: The worker's status line.
+            judge: Computes Q-values for the initial priorities; None without prioritised replay.
+            gamma: Discount factor, for the initial priorities.
         """
         self._envs, self._writer, self._actor, self._head = envs, writer, actor, head
         self._now, self._after = rows
@@ -100,24 +101,33 @@ class Lane:
         self._noise = np.empty((NOISE_ROWS, groups * group_size, 2), np.float32)
         self._judge, self._gamma = judge, np.float32(gamma)
         self._seen: Actor = actor
-        if judge is None and isinstance(actor, PatientActor):  # nobody asks for values
+        if judge is None and isinstance(actor, PatientActor):  # nothing reads the values: skip computing them
             self._seen = partial(_without_values, actor)
 
     def reset(self, head: int) -> None:
-        """Begin every env's episode, which shows in row `head`."""
+        """Reset every env and write the first observations to row `head`."""
         self._envs.reset(self._now)
         self._age[:] = 0
         self._begin_at(head, range(len(self._age)))
 
     def _begin_at(self, head: int, new: Sequence[int]) -> None:
-        """Show what the envs show; of the new ones, the replay had another episode, which is cut off."""
+        """Write the current observations to row `head`.
+
+        Args:
+            head: Row of the replay buffer.
+            new: Envs whose previous episode, as stored in the replay buffer, was abandoned: mark it as cut off there.
+        """
         for i in new:
             self._writer.cut(head, i)
         self._writer.show(head, self._now, self._age)
         self._heartbeat[BEAT] += 1
 
     def restore(self, histories: Sequence[History], head: int) -> list[int]:
-        """Put every env where it was, in row `head`; returns the envs (of the run) that began a new episode."""
+        """Restore every env from its history and write its observation to row `head`.
+
+        Returns:
+            Indices (in the run) of the envs that could not be restored and started a new episode.
+        """
         first = self._first_group * self._size
         mine = histories[first : first + len(self._age)]
         strayed = self._envs.restore(mine, self._now)
@@ -127,9 +137,9 @@ class Lane:
         return [first + i for i in strayed]
 
     def collect(self, start: int, stint: Stint) -> tuple[int, float]:
-        """Write rows from row `start` on; returns how many, and the seconds that the envs took."""
+        """Step the envs and write rows from row `start` on; returns the number of rows and the seconds in the envs."""
         writer, envs, head = self._writer, self._envs, self._head
-        head.epsilon = self._epsilon.copy()  # all of a stint is acted with one epsilon
+        head.epsilon = self._epsilon.copy()  # epsilon is constant within one collect call
         played, env_s, t = np.zeros(self.groups, np.int64), 0.0, 0
         judged: list[Any] = []
         while t < stint.rows and (stint.episodes is None or (played < stint.episodes).any()):
@@ -166,7 +176,7 @@ class Lane:
             self._now, self._after = after, row
             self._heartbeat[BEAT] += 1
             if self._heartbeat[STOP]:
-                break  # the run is over, and nobody will look at this
+                break  # the run is ending and nothing reads these rows
         if self._judge is not None:
             self._say_surprise(start, judged, self._judge)
         if isinstance(self._actor, RemoteActor):
@@ -174,16 +184,16 @@ class Lane:
         return t, env_s
 
     def connect(self, asker: Asking) -> None:
-        """Whom to ask, where the policy is elsewhere."""
+        """Set the connection to the inference servers, with central inference."""
         if isinstance(self._actor, RemoteActor):
             self._actor.asker = asker
 
     def waited_s(self) -> float:
-        """Seconds of doing nothing but wait for the policy since this was last asked."""
+        """Seconds idle waiting for the inference server since the last call of this method."""
         return self._actor.waited_s() if isinstance(self._actor, RemoteActor) else 0.0
 
     def _say_surprise(self, start: int, judged: list[Any], judge: Judge) -> None:
-        """How far the value of each action was from what followed, by the weights that acted."""
+        """Write initial priorities: the absolute one-step TD error of each transition, by the weights that acted."""
         params, value = self._actor(self._now.obs)
         taken, best, reward, ended = (np.stack(column) for column in zip(*judged, strict=True))
         _, last = judge(params, value, np.zeros(len(value), np.int64), self._now.mask)
@@ -197,44 +207,44 @@ class Lane:
 
 
 class TransitionCollector:
-    """All lanes of a worker, one after another.
+    """Runs all lanes of a worker, one after another.
 
     Args:
-        lanes: In the order of their groups.
+        lanes: In group order.
     """
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = lanes
 
     def connect(self, asker: Asking) -> None:
-        """Whom to ask, where the policy is elsewhere."""
+        """Set the connection to the inference servers, with central inference."""
         for lane in self._lanes:
             lane.connect(asker)
 
     def reset(self, heads: Sequence[int]) -> None:
-        """Begin every env's episode, at the heads of this worker's groups."""
+        """Reset every env and write the first observations at the heads of this worker's groups."""
         for lane, head in zip(self._lanes, self._firsts(heads), strict=True):
             lane.reset(head)
 
     def restore(self, histories: Sequence[History], heads: Sequence[int]) -> list[int]:
-        """Put every env where it was; returns the envs (of the run) that had to begin a new episode."""
+        """Restore every env from its history; returns the envs (of the run) that started a new episode instead."""
         firsts = self._firsts(heads)
         return [env for lane, head in zip(self._lanes, firsts, strict=True) for env in lane.restore(histories, head)]
 
     def _firsts(self, heads: Sequence[int]) -> list[int]:
-        """The head of each lane: its groups are equally far."""
+        """The head row of each lane. All groups of a lane must have the same head, since they are stepped together."""
         cuts = np.cumsum([0, *(lane.groups for lane in self._lanes)]).tolist()
         parts = [heads[start:stop] for start, stop in itertools.pairwise(cuts)]
         if uneven := [part for part in parts if min(part) != max(part)]:
-            raise RuntimeError(f"replay: groups that are played together must be equally far (heads {uneven[0]})")
+            raise RuntimeError(f"replay: groups of one lane must have the same head row (heads {uneven[0]})")
         return [part[0] for part in parts]
 
     def collect(self, heads: Sequence[int], stint: Stint) -> Written:
-        """Write rows from each group's head on.
+        """Step the envs and write rows, starting at each group's head.
 
         Args:
-            heads: By group of this worker.
-            stint: How long.
+            heads: Head row of each group of this worker.
+            stint: How much to collect.
         """
         began, env_s, rows = perf_counter(), 0.0, list[int]()
         for lane, head in zip(self._lanes, self._firsts(heads), strict=True):
@@ -252,7 +262,7 @@ class TransitionCollector:
 
 
 def _without_values(actor: PatientActor, obs: Leaves, /) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    actor.begin()  # weights may be new in any row
+    actor.begin()  # the learner may publish new weights between any two rows
     return actor.act(obs), _NO_VALUES
 
 

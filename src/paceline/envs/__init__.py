@@ -17,7 +17,7 @@ if _BUSY not in gym.registry:
     gym.register(_BUSY, entry_point="paceline.envs.busy:Busy")
 for _env_id, _game in _GAMES.items():
     if _env_id not in gym.registry:
-        # By name: nothing of a game is imported before one is made.
+        # Registered by name: a game's code is imported only when one is made.
         gym.register(_env_id, entry_point="paceline.envs.games.env:GameEnv", kwargs={"game": _game})
 if _CYBER not in gym.registry:
     gym.register(

@@ -1,11 +1,11 @@
-"""Envs that wait rather than compute, each with a thread of its own and at its own pace.
+"""One thread per env, each free-running: for envs that wait (for a simulator or network) rather than compute.
 
-    a thread     makes, resets, steps and closes one env (a `SingleEnvs` of one), and writes its column
-    the caller   wakes all threads and waits for the slowest; meanwhile it notes who is waited for
+    thread       makes, resets, steps and closes one env (a `SingleEnvs` of one), and writes its column
+    caller       wakes all threads and waits for the slowest; meanwhile it records which env it waits for
 
-Who was first leaves no trace: a column is written by nobody else. Where there are many envs for the time that a step
-waits, `ThreadedEnvs` is faster: there the caller does for all envs at once what here every thread does for its own
-(docs/adr/0011-threads-for-waiting-envs.md).
+The order in which threads finish does not affect results: each column has one writer. With many envs relative to the
+waiting time of a step, `ThreadedEnvs` is faster: there the caller does once for all envs what each thread does here for
+its own (docs/adr/0011-threads-for-waiting-envs.md).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from paceline.memory.rows import Row
 from paceline.spec import EnvSpec
 
 LOOK_S = 0.1
-"""How often the caller looks at who is waited for."""
+"""Seconds between two checks of which env is being waited for."""
 _log = logging.getLogger(__name__)
 
 
@@ -61,9 +61,9 @@ class EnvsApart:
         self.episode = episode
         self.readings = Readings(spec.extras, n, str) if spec.extras else None
         self.lines = [spare() for _ in range(n)]
-        """Where each thread says what it is at, and gives signs of life; the worker's own line has room for one."""
+        """Status line of each thread (current env, heartbeat); the worker's own line has room for one env only."""
         self.halted = False
-        """Nobody wants what the threads are at; whoever is at something long looks at it."""
+        """True when the results are no longer needed; long operations check it."""
         self.first_env, self._line, self._seen = first_env, spare() if line is None else line, [0] * n
         self._team = Team(n + 1, f"envs-{first_env}", place)
         self._jobs: list[Job | None] = [*(partial(self._do, i) for i in range(n)), None]
@@ -93,10 +93,10 @@ class EnvsApart:
             raise
 
     def each(self, do: Callable[[int], Any]) -> list[Any]:
-        """Have every thread do something with its env, whose position it is given; returns what came of each.
+        """Run `do(i)` in the thread of every env i; blocks for the slowest and returns the results in order.
 
         Raises:
-            Exception: What the first of those that failed raised.
+            Exception: The exception of the lowest-numbered env that failed.
         """
         self._team.settle()
         self._doing, self.halted = do, False
@@ -120,7 +120,7 @@ class EnvsApart:
         return [(i, obs) for i, own in enumerate(finals) for _, obs in own]
 
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
-        """Replay the episodes of all envs at once; with somebody who watches, in turn. See `EnvBlock.restore`."""
+        """Replay the episodes of all envs in parallel; with a `watch`, one after another. See `EnvBlock.restore`."""
 
         def restore(i: int) -> list[int]:
             own_watch = None if watch is None else _WatchOf(watch, i)
@@ -152,14 +152,14 @@ class EnvsApart:
         self._outcomes[i] = outcome_of(partial(self._doing, i))
 
     def _ask(self, i: int, job: Callable[[], Any]) -> Any:
-        """Have one thread do something; returns what came of it."""
+        """Run a job in one thread and return its result."""
         self._note(self.first_env + i, 1)
         outcome = self._team.ask(i, job, LOOK_S, self._look)
         self._line[SPAN] = 0
         return result_of(outcome)
 
     def _look(self) -> None:
-        """Say which env is waited for. A sign of life is due when all threads that are at work have given one."""
+        """Record which env is being waited for; move the heartbeat once all busy threads have moved theirs."""
         working = [i for i, line in enumerate(self.lines) if line[SPAN]]
         still = [i for i in working if self.lines[i][BEAT] == self._seen[i]]
         if still:
@@ -169,12 +169,12 @@ class EnvsApart:
             self._line[BEAT] += 1
 
     def _note(self, first: int, span: int) -> None:
-        """These envs are waited for."""
+        """Record these envs as being waited for."""
         self._line[FIRST], self._line[ENV], self._line[SPAN] = first, 0, span
 
 
 class _WatchOf:
-    """Somebody who watches all envs, as one of them sees him."""
+    """Forwards one env's events to a watch of all envs."""
 
     def __init__(self, watch: Watch, i: int) -> None:
         self._watch, self._i = watch, i

@@ -1,9 +1,9 @@
-"""What a worker needs from its envs, and the translation that every kind of env needs.
+"""The interface of a worker's envs (`EnvBlock`), and the conversions that every kind of env needs.
 
     stored action --ActionMap--> the env's own space
     the env's observation --ObsMap--> leaves of a row, and the mask of legal actions
 
-Nothing in it depends on how the envs are stepped.
+These conversions do not depend on how the envs are stepped.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from paceline.memory.rows import Row
 from paceline.spec import MASK_KEY, PLAIN, EnvSpec, Leaf
 
 Finals = Sequence[tuple[int, dict[str, NDArray[Any]]]]
-"""(index in the block, last real observation by leaf, with the mask if known), owned by whoever receives it."""
+"""(index in the block, last observation by leaf, with the mask if known); the receiver owns the arrays."""
 
 CHECKED_STEPS = 2
-"""Steps whose results are compared with the spaces, after the first reset. A broken env shows at once."""
+"""Steps after the first reset whose results are checked against the spaces. A broken env fails at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Where one env was: enough to bring it there again."""
+    """State of one env's episode: enough to restore it by replaying its actions."""
 
     episode: int
     actions: NDArray[Any]  # [len, *act]       stored form, all of this episode's
     obs: dict[str, NDArray[Any]]  # [*leaf]    what replaying them must lead to
     mask: NDArray[np.bool_] | None  # [M]
     state: bytes = b""
-    """The pickled env itself, from a checkpoint that the user trusts; it then is not replayed."""
+    """The pickled env, from a checkpoint that the user trusts; the episode is then not replayed."""
     tags: Mapping[str, Any] = field(default_factory=dict)
-    """What else belongs to the episode: in a game, who the opponent is."""
+    """Other state of the episode: in a game, the opponent."""
 
     def show(self, i: int, row: Row) -> None:
-        """Write what the env showed last into row position i."""
+        """Write the env's last observation into row position i."""
         for name, leaf in self.obs.items():
             row.obs[name][i] = leaf
         if row.mask is not None and self.mask is not None:
@@ -51,13 +51,13 @@ class History:
 
 
 class Watch(Protocol):
-    """Sees the steps that a replay takes again: whoever keeps something of an episode has to."""
+    """Observer of the steps of a replay, for code that keeps state per episode (reward shapers)."""
 
     def began(self, i: int) -> None:
-        """Env i is at the beginning of its episode: the row shows it."""
+        """Env i has started its episode; the row holds its first observation."""
 
     def stepped(self, i: int, action: Any, reward: Any) -> None:
-        """Env i took this (stored) action again: the row shows what it answered to, the readings where it led."""
+        """Env i has repeated this (stored) action; the row has the observation before it, `readings` those after."""
 
 
 class EnvBlock(Protocol):
@@ -68,7 +68,7 @@ class EnvBlock(Protocol):
 
     @property
     def readings(self) -> Readings | None:
-        """The newest extras, where the envs have some."""
+        """The newest extras; None if the envs have none."""
 
     def reset(self, row: Row) -> None:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
@@ -86,15 +86,15 @@ class EnvBlock(Protocol):
         """
 
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
-        """Put every env where its history says; writes `row.obs`, `row.mask` and `row.extras`.
+        """Restore every env from its history; writes `row.obs`, `row.mask` and `row.extras`.
 
         Args:
             histories: One per env.
-            row: Where they show.
-            watch: Sees the steps that are taken again; envs that begin anew are not announced to it.
+            row: Receives the observations.
+            watch: Observes the replayed steps; envs that start a new episode instead are not reported to it.
 
         Returns:
-            The envs for which that failed: they have begun a new episode.
+            The envs that could not be restored: they have started a new episode.
         """
 
     def dump(self) -> list[bytes]:
@@ -114,14 +114,14 @@ def pickled(env: Any, who: str) -> bytes:
         packed: bytes = cloudpickle.dumps(env)
     except Exception as error:
         raise EnvError(
-            f"{who}: cannot be pickled ({type(error).__name__}: {error}). Leave --trust-env-state out: its episode is "
-            "then replayed."
+            f"{who}: cannot be pickled ({type(error).__name__}: {error}). Drop --trust-env-state: the episode "
+            "is then replayed instead."
         ) from error
     return packed
 
 
 class ActionMap:
-    """Turns stored actions into what the env's own action space wants.
+    """Converts stored actions to the env's own action space.
 
     Args:
         spec: The env's.
@@ -207,7 +207,7 @@ class ObsMap:
             shape = (*lead, *leaf.shape)
             if value.shape != shape or not np.can_cast(value.dtype, leaf.dtype, "same_kind"):
                 raise EnvError(
-                    f"{who}: observation {leaf.name!r} must be {leaf.dtype} of shape {shape}, as its space says "
+                    f"{who}: observation {leaf.name!r} must be {leaf.dtype} of shape {shape}, as in its space "
                     f"(got {value.dtype} of shape {value.shape}). Make the env's observation_space and its "
                     "observations agree."
                 )
@@ -225,14 +225,14 @@ class ObsMap:
             index = int(np.argmin(legal))
             raise EnvError(
                 f"env {first_env + index}: action_mask allows no action ({mask[index].astype(int).tolist()}). "
-                "End the episode instead (terminated=True), or allow an action that does nothing."
+                "End the episode instead (terminated=True), or allow a no-op action."
             )
 
     def _check_mask_shape(self, obs: Any, info: dict[str, Any], who: str, lead: tuple[int, ...]) -> None:
         place = "observation" if self.mask_in_obs else "info"
         if MASK_KEY not in (obs if self.mask_in_obs else info):
             raise EnvError(
-                f"{who}: {place} has no {MASK_KEY!r}, though the first one had. Give a mask with every reset and step."
+                f"{who}: {place} has no {MASK_KEY!r}, but the first had one. Return a mask from every reset and step."
             )
         shape = self.mask(obs, info, lead).shape
         if shape != (*lead, self._mask_size):
@@ -248,7 +248,7 @@ def require_distinct(envs: Sequence[Any]) -> None:
         ConfigError: There are such.
     """
     if len({id(env.unwrapped) for env in envs}) < len(envs):
-        raise ConfigError("env: the function gave the same env twice. Have it make a new one at every call.")
+        raise ConfigError("env: the function returned the same env twice. Return a new env each time.")
 
 
 def require_same_spaces(made: EnvSpec, spec: EnvSpec, who: str) -> None:

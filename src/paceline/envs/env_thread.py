@@ -1,10 +1,10 @@
-"""Threads that own envs: each constructs, resets, steps and closes its own, and nobody else does.
+"""Threads that own envs: each makes, resets, steps and closes its own envs, and no other thread touches them.
 
-    one thread is given something   through its inbox
-    several do their share          in a march: one system call wakes all, and the last one done wakes the caller
+    one thread gets a job           through its inbox
+    all threads get a job           by broadcast: one system call wakes all, and the last one done wakes the caller
 
-Handing out one inbox after another, the caller holds the interpreter lock while those that it has woken already queue
-for it. Those that march are woken by the kernel, while nobody holds it (docs/adr/0011-threads-for-waiting-envs.md).
+If the caller filled one inbox after another, it would hold the GIL while the threads it has already woken queue for it.
+In a broadcast the kernel wakes the threads while no thread holds the GIL (docs/adr/0011-threads-for-waiting-envs.md).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from paceline.envs.on_time import wake_on_time
 from paceline.envs.one_core import OneCore, roaming
 
 Outcome: TypeAlias = tuple[Any, BaseException | None]
-"""What a call returned, or raised."""
+"""(return value, None), or (None, exception) of a call."""
 Job: TypeAlias = Callable[[], None]
-"""A share of the work. It must not raise."""
+"""A thread's part of a round. It must not raise."""
 
 CAN_MARCH = hasattr(os, "eventfd")
-"""Elsewhere the inboxes have to do."""
+"""Whether eventfd exists; without it the inboxes are used."""
 LOOK_EVERY = 64
-"""Rounds between two looks at whether the threads may stay on one core."""
+"""Rounds between two checks of whether the threads may stay bound to one core."""
 CLOSE_TIMEOUT_S = 2.0
-"""How long the end waits for the threads, all together: less than a worker has to end."""
+"""Total time that closing waits for the threads: less than a worker has for its own exit."""
 
 
 class Team:
-    """Owners of envs: threads, and the caller, who is the last one.
+    """Owners of envs: the threads, and the caller as the last owner.
 
     Args:
         count: Owners, the caller among them.
@@ -59,7 +59,7 @@ class Team:
         if owner == self.count - 1:
             return outcome_of(job)
         if self._threads[owner].stuck:
-            raise TimeoutError("an env of the same thread hangs; both are left behind")
+            raise TimeoutError("an env of the same thread hangs; the thread's envs are not closed")
         self.settle()
         answer = self._post(owner, job)
         while True:

@@ -1,4 +1,4 @@
-"""Extras: data that lives beside the observation, read in the same breath as the step.
+"""Extras: arrays that are read beside the observation, right after each step.
 
 An env names them in an attribute `extras`:
 
@@ -7,8 +7,8 @@ An env names them in an attribute `extras`:
 
         def true_state(self) -> np.ndarray: ...
 
-They land in the slot like any other field, are handed to a `RewardShaper`, and cost no message: whoever steps the env
-reads them.
+They are stored in the slot like any other field and passed to a `RewardShaper`. They need no message, because the
+process that steps the env reads them.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def named_extras(env: Any) -> dict[str, Extra]:
     for name, extra in named.items():
         if extra.read and not callable(_method(env, extra.read)):
             raise ConfigError(
-                f"extra {name!r}: {type(inner).__name__} has no method {extra.read!r}. Name one, or leave `read` out "
-                "for a key of the info dict."
+                f"extra {name!r}: {type(inner).__name__} has no method {extra.read!r}. Name one, or leave `read` empty "
+                "to read the info dict."
             )
     return dict(named)
 
@@ -97,7 +97,7 @@ class ExtraReader(gym.Wrapper[Any, Any, Any, Any]):
                 if method is None and name not in info:
                     raise LookupError(
                         f"extra {name!r}: not in the info dict (it has {sorted(info)}). Put it there after every reset "
-                        "and step, or name a method to read."
+                        "and step, or set `read` to a method."
                     )
                 # A copy: the reset that may follow at once may write into the same array.
                 read[name] = np.array(info[name] if method is None else method())

@@ -1,4 +1,4 @@
-"""The step loop over single envs: the innermost loop of collecting, and the place where an env's failure gets a name.
+"""The step loop over single envs: the innermost loop of collecting, which also names the env in every error.
 
 The loop adds about a microsecond to an env step (benchmarks/env_loop.py), half of it the copy of the observation:
 methods are bound once, actions become Python objects once per row, small fields are written once per row. Only
@@ -177,7 +177,7 @@ class SingleEnvs:
             obs, info = roaming(self.envs[i].reset, seed=self._episode_seed(i))
         except Exception as error:
             raise EnvError(
-                f"{self._who(i)} raised in reset: {describe(error)}. To see it alone: {self._how(i)}."
+                f"{self._who(i)} raised in reset: {describe(error)}. To reproduce: {self._how(i)}."
             ) from error
         self._begun[i] = self._row
         if self.readings is not None:
@@ -242,7 +242,7 @@ class SingleEnvs:
             try:
                 numbers.append(float(np.asarray(reward).item()))
             except (TypeError, ValueError) as error:
-                raise EnvError(f"{self._who(i)}: reward must be one number (got {reward!r}).") from error
+                raise EnvError(f"{self._who(i)}: reward must be a single number (got {reward!r}).") from error
         return numbers
 
     def _failure(self, i: int, action: Any, error: Exception) -> EnvError:
@@ -253,11 +253,11 @@ class SingleEnvs:
         # Raised by our own lines, not the env's: it returned something we could not unpack or store.
         ours = frame is not None and frame.tb_frame.f_globals.get("__name__") in (__name__, block.__name__)
         if ours:
-            what = f"returned what cannot be stored in step {step} with action {action!r}: {describe(error)}"
-            rule = "Step must return (obs, reward, terminated, truncated, info), as the env's spaces say."
+            what = f"returned values that cannot be stored in step {step} with action {action!r}: {describe(error)}"
+            rule = "Step must return (obs, reward, terminated, truncated, info) that match the env's spaces."
             return EnvError(f"{self._who(i)} {what}. {rule}")
         what = f"raised in step {step} with action {action!r}: {describe(error)}"
-        return EnvError(f"{self._who(i)} {what}. To see it alone: {self._how(i)} and take the episode's actions.")
+        return EnvError(f"{self._who(i)} {what}. To reproduce: {self._how(i)} and repeat the episode's actions.")
 
     def _who(self, i: int) -> str:
         return f"env {self._first + i} (seed {self._seed}, episode {int(self.episode[i])})"

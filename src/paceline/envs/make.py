@@ -1,7 +1,7 @@
-"""From what the user names (an id, an import path, a function) to an env.
+"""Makes envs from what the user specifies: a Gymnasium id, an import path or a function.
 
-A recipe travels to every worker and makes all its envs there. Whatever is wrong with it is found by `probe`, before
-any worker starts.
+A recipe is sent to every worker, which makes all its envs with it. `probe` finds errors in a recipe before any worker
+starts.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class EnvRecipe:
         if not isinstance(self.source, str) and not callable(self.source):
             raise ConfigError(
                 f"env: must be an id, an import path or a function that makes envs (got a {type(self.source).__name__} "
-                "object). Give `lambda: MyEnv()` instead of one env: every worker makes its own."
+                "object). Pass `lambda: MyEnv()` instead of an env object: every worker makes its own envs."
             )
         if self.frame_stack < 1:
             raise ConfigError(f"frame_stack={self.frame_stack}: must be at least 1.")
@@ -178,7 +178,7 @@ class EnvRecipe:
                 raise
             except Exception as error:
                 raise EnvError(
-                    f"env {self.name!r} raised in reset(seed=0): {describe(error)}. Reset it by hand to see more."
+                    f"env {self.name!r} raised in reset(seed=0): {describe(error)}. Call reset in a script to debug it."
                 ) from error
             spec = EnvSpec.of(env.observation_space, env.action_space, masked=MASK_KEY in (info or {}))
             return replace(spec, extras=named_extras(env))
@@ -202,7 +202,7 @@ def describe(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:
-        text = "(its text could not be made)"
+        text = "(its __str__ failed)"
     return f"{type(error).__name__}: {text}"
 
 
@@ -243,7 +243,7 @@ def load(path: str, what: str) -> Callable[..., Any]:
     module, _, name = path.rpartition(":" if ":" in path else ".")
     what = f"{what} {path!r}"
     if not module or not name:
-        raise ConfigError(f"{what}: must read module:Name, for example gymnasium.wrappers:FlattenObservation.")
+        raise ConfigError(f"{what}: must have the form module:Name, for example gymnasium.wrappers:FlattenObservation.")
     return _attribute(_import(module, what), name, what)
 
 
@@ -280,13 +280,15 @@ def _sorting(label: str, who: str, creator: Any, given: dict[str, Any]) -> Itera
         wrong = _wrong_kwargs(creator, given) if isinstance(error, TypeError) else None
         if wrong:
             raise ConfigError(f"{label}: {wrong}") from error
-        raise EnvError(f"{who} raised in its constructor: {describe(error)}. Make it by hand to see more.") from error
+        raise EnvError(
+            f"{who} raised in its constructor: {describe(error)}. Make it in a script to debug it."
+        ) from error
 
 
 def _require_env(made: Any, label: str) -> Env:
     if isinstance(made, gym.Env):
         return made
-    raise ConfigError(f"{label}: made a {type(made).__name__}, not a gymnasium.Env. Old gym envs must be converted.")
+    raise ConfigError(f"{label}: made a {type(made).__name__}, not a gymnasium.Env. Convert old gym envs to Gymnasium.")
 
 
 def _wrong_kwargs(creator: Any, given: dict[str, Any]) -> str | None:
@@ -299,7 +301,7 @@ def _wrong_kwargs(creator: Any, given: dict[str, Any]) -> str | None:
     unknown = sorted(set(given) - known)
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
     if unknown and not takes_any:
-        hint = nearest(unknown[0], known) if known else "It takes none."
+        hint = nearest(unknown[0], known) if known else "It takes no arguments."
         return f"env_kwargs: unknown argument {unknown[0]!r}. {hint}"
     missing = sorted(
         name

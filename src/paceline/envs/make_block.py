@@ -1,4 +1,4 @@
-"""Which kind of block a worker's envs become: native vector envs, threads, or one env after another."""
+"""Chooses how a worker steps its envs: native vector envs, threads, or one env after another."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from paceline.spec import EnvSpec
 EnvThreads: TypeAlias = int | Literal["auto"]
 
 MOST_THREADS = 64
-"""What `auto` takes at most in one worker."""
+"""Most threads that `auto` uses in one worker."""
 WAITING = 0.5
-"""A step waits rather than computes if its CPU time is below this share of its wall time."""
+"""A step waits rather than computes if its CPU time is below this fraction of its wall time."""
 SHORTEST_WAIT_S = 2e-4
 """Handing a step to a thread costs 20 to 50 microseconds: shorter waits bring little."""
 TRIAL_ENV = 2**31 - 1

@@ -1,4 +1,4 @@
-"""The step loop over native vector envs: one per group, whatever way they reset themselves.
+"""The step loop over native vector envs: one per group, for every autoreset mode.
 
     NEXT_STEP   step t ends the episode, step t+1 only resets: row t+1 shows the last real observation, is not valid
     SAME_STEP   step t ends and resets: row t+1 shows the new episode, the last real observation is in the infos
@@ -117,8 +117,8 @@ class VectorEnvs:
             except Exception as error:
                 raise EnvError(
                     f"{self._who(g)} raised in step {self._row} with actions {actions[columns].tolist()}: "
-                    f"{describe(error)}. To see it alone: reset(seed="
-                    f"{group_seed(self._seed, self._first_group + g)}) and take the same actions."
+                    f"{describe(error)}. To reproduce: reset(seed="
+                    f"{group_seed(self._seed, self._first_group + g)}) and repeat the same actions."
                 ) from error
             if self._row <= CHECKED_STEPS:
                 self._obs.check(obs, infos, self._who(g), (self._size,))
@@ -209,7 +209,7 @@ class VectorEnvs:
         given = infos.get("_final_obs")
         if last is None or (given is not None and not given[j]):
             raise EnvError(
-                f"{self._who(g)}: SAME_STEP autoreset must give infos['final_obs'] when an episode ends "
+                f"{self._who(g)}: SAME_STEP autoreset must provide infos['final_obs'] when an episode ends "
                 f"(env {j} of the group was truncated). Use native_vector='never'."
             )
         return _pick(last, j)
@@ -241,7 +241,7 @@ class VectorEnvs:
         made = EnvSpec.of(env.single_observation_space, env.single_action_space, masked=spec.masked)
         require_same_spaces(made, spec, self._who(g))
         if env.num_envs != self._size:
-            raise EnvError(f"{self._who(g)}: asked for {self._size} envs and got {env.num_envs}.")
+            raise EnvError(f"{self._who(g)}: must have {self._size} envs (num_envs={env.num_envs}).")
         try:
             return AutoresetMode(env.metadata["autoreset_mode"])
         except (KeyError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Has sleeps end when they should."""
+"""Timer slack: makes sleeps end on time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _SLACK_NS = 1
 
 
 def wake_on_time() -> None:
-    """From now on sleeps of this thread, and of threads and processes that it starts, end when they should.
+    """Set the timer slack to 1 ns for this thread, and for threads and processes that it starts.
 
-    Linux lets them be 50 microseconds late, so as to wake a core once for several of them: with an env that waits for
-    something, that is time lost in every step.
+    By default Linux may end a sleep 50 microseconds late, to wake a core once for several timers. An env that waits
+    for something loses that time in every step.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(_SLACK_NS), 0, 0, 0)

@@ -1,7 +1,7 @@
-"""Keeps threads that take turns on one core: to hand the interpreter lock to another core means to wake that.
+"""Binds threads that take turns to one core: passing the GIL to a thread on another core means waking that core.
 
-Only those threads, and the caller while they are at work. What envs start in their constructor or in `reset` goes where
-the system puts it. Where the system does not know of a thread's cores, nothing happens.
+Only these threads are bound, and the caller while they work. Threads and processes that envs start in their constructor
+or in `reset` are not bound. Does nothing on systems without CPU affinity.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reward shaping next to the env: what a shaper sees, what it gives, and the block of envs that has one.
+"""Reward shaping inside the worker: what a shaper receives and returns, and the block of envs that applies it.
 
     extras before, obs, action -> env.step -> reward, extras after -> RewardShaper -> parts of the reward
 
-It runs in the worker, in the same breath as the step: no message is sent for it.
+The shaper runs in the worker, right after the step: it needs no message.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Transition:
 
 
 class RewardShaper(Protocol):
-    """Adds parts to the env's reward, inside the worker. Its state is per env, and begins anew with every episode.
+    """Adds parts to the env's reward, inside the worker. Its state is per env, and is reset with every episode.
 
     It must be a function of the episode's transitions alone: after a failure they are shown to it again, one env's at
     a time, with `valid` False for all others. Where `valid` is False nothing has happened.
@@ -76,7 +76,7 @@ class ShaperRecipe:
             shaper: RewardShaper = source(n, **self.kwargs)
         except TypeError as error:
             raise ConfigError(
-                f"shaper {self.source!r}: {error}. It is called with the number of envs first."
+                f"shaper {self.source!r}: {error}. Its first argument must be the number of envs."
             ) from error
         for name in ("parts", "begin", "__call__"):
             if not hasattr(shaper, name):
@@ -88,7 +88,7 @@ class ShaperRecipe:
         shaper = self.make(1)
         shaping = Shaping(tuple(shaper.parts), tuple(getattr(shaper, "measures", ())))
         if len(set(shaping.told)) < len(shaping.told):
-            raise ConfigError(f"shaper {self.source!r}: names must differ (got {', '.join(shaping.told)}).")
+            raise ConfigError(f"shaper {self.source!r}: names must be unique (got {', '.join(shaping.told)}).")
         return shaping
 
 
@@ -173,7 +173,7 @@ class ShapedEnvs:
                     bad = int(np.flatnonzero(~np.isfinite(row.told[name]))[0])
                     raise EnvError(
                         f"shaper {type(self._shaper).__name__}: part {name!r} is not finite ({row.told[name][bad]}) "
-                        f"for the worker's env {bad}. Mend the shaper."
+                        f"for the worker's env {bad}. Fix the shaper."
                     )
             if self._shaping.measures:
                 measured: Mapping[str, NDArray[np.float32]] = self._measure()
@@ -181,7 +181,7 @@ class ShapedEnvs:
                     row.told[name][...] = measured[name]
         except (KeyError, ValueError) as error:
             raise EnvError(
-                f"shaper {type(self._shaper).__name__}: must give {len(self._everyone)} numbers for each of "
+                f"shaper {type(self._shaper).__name__}: must return {len(self._everyone)} numbers for each of "
                 f"{', '.join(self._shaping.told[1:])} ({type(error).__name__}: {error})."
             ) from error
 

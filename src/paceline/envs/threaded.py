@@ -1,11 +1,11 @@
-"""Envs that wait rather than compute, stepped at the same time by threads of one worker.
+"""Envs that wait rather than compute, stepped in parallel by the threads of one worker.
 
     1. the caller wakes the threads (`ahead`), and may do something else
     2. every thread steps its own envs, and resets those that ended; the outcome stays in the env's `_Ahead`
     3. when all are done (`step`), `SingleEnvs` walks over the envs as ever, and finds each step taken already
 
-An env meets one thread only, from its construction to its end. Who was first leaves no trace: rows are written in step
-3, by the caller, in the order of the envs. Measured alternatives: docs/adr/0011-threads-for-waiting-envs.md.
+One thread owns an env from its construction to its end. The order in which threads finish does not affect results: in
+step 3 the caller writes the rows in env order. Measured alternatives: docs/adr/0011-threads-for-waiting-envs.md.
 """
 
 from __future__ import annotations

@@ -65,15 +65,15 @@ class GroupReader:
     def _read(self, name: str, infos: Mapping[str, Any]) -> NDArray[Any]:
         method = self._methods.get(name)
         if method is None and name not in infos:
-            raise EnvError(f"{self._who}: extra {name!r} is not in the infos ({sorted(infos)}). Name a method to read.")
+            raise EnvError(f"{self._who}: extra {name!r} is not in infos ({sorted(infos)}). Set `read` to a method.")
         return self._checked(name, infos[name] if method is None else method())
 
     def _last(self, name: str, infos: Mapping[str, Any]) -> NDArray[Any]:
         last = infos.get("final_info", {})
         if name not in last:
             raise EnvError(
-                f"{self._who}: extra {name!r} of an episode's end must be in infos['final_info'], since the env resets "
-                "itself within the step. Put it there, or use autoreset_mode DISABLED."
+                f"{self._who}: extra {name!r} must be in infos['final_info'] when an episode ends, as the env "
+                "resets within the same step. Put it there, or use autoreset_mode DISABLED."
             )
         return self._checked(name, last[name])
 

@@ -68,7 +68,7 @@ def _stacked_space(space: spaces.Space[Any], k: int, name: str) -> spaces.Space[
         case _:
             raise ConfigError(
                 f"frame_stack={k}: observation {name!r} cannot be stacked ({space}). Box, MultiBinary, MultiDiscrete "
-                "and Discrete counting from zero can, alone or in a Dict."
+                "and Discrete with start=0 can, alone or in a Dict."
             )
 
 
@@ -121,7 +121,7 @@ class OneOfVector(gym.Env[Any, Any]):
         self._last_moments = infos.get("final_info", {}) if ended and self._same_step else None
         if ended and self._same_step:
             if "final_obs" not in infos:
-                raise EnvError("vector env: SAME_STEP autoreset must give infos['final_obs'] when an episode ends.")
+                raise EnvError("vector env: SAME_STEP autoreset must provide infos['final_obs'] when an episode ends.")
             last = infos["final_obs"]
             seen = last[0] if isinstance(last, np.ndarray) else self._first(last)
         else:

@@ -27,7 +27,7 @@ from paceline.memory.lines import BEAT
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Share
+from paceline.runtime.protocol import Share, run_all
 from paceline.runtime.threads import core_budget
 from paceline.train.build import build
 from paceline.train.config import TrainConfig
@@ -191,7 +191,7 @@ def bench(
         marks = {name: side.clock.snapshot() for name, side in sides.items()}
         for number in range(rounds):
             tick(f"round {number + 1} of {rounds}")
-            rates["limit"].append(sum(steps / seconds for steps, seconds in limit.run("spin", window_s)))
+            rates["limit"].append(sum(steps / seconds for steps, seconds in run_all(limit, BareLoop.spin, window_s)))
             for name, training in sides.items():
                 rates[name].append(window(partial(iterate, training), window_s))
             if probe is not None:
@@ -207,7 +207,7 @@ def bench(
         )
 
 
-def _limit(training: Training, num_workers: int, undo: ExitStack) -> ProcessRuntime:
+def _limit(training: Training, num_workers: int, undo: ExitStack) -> ProcessRuntime[BareLoop]:
     """As many bare loops as the parallel side has workers."""
     program = training.program
     workers = max(1, num_workers)

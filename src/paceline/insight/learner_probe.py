@@ -129,7 +129,7 @@ class LearnerProbe:
             self._shorten(plan, arena, runtime, rows)
             self.close = undo.pop_all().close
 
-    def _shorten(self, plan: GradOnly, arena: Arena, runtime: Runtime, rows: int) -> None:
+    def _shorten(self, plan: GradOnly, arena: Arena, runtime: Runtime[GradOnlyJob], rows: int) -> None:
         """Have a turn learn from as much of the rollout as is learned from in a moment."""
         valid, n_epochs = np.flatnonzero(self._valid), plan.training.n_epochs
 
@@ -171,7 +171,7 @@ class LearnerProbe:
         return learner.n_updates - before
 
 
-def _crew(plan: GradOnly, arena: Arena, workers: int, training: Training) -> Runtime:
+def _crew(plan: GradOnly, arena: Arena, workers: int, training: Training) -> Runtime[GradOnlyJob]:
     groups, env = plan.program.shape.groups, training.config.env
     if workers == 0:
         return InlineRuntime(plan, arena, groups)
@@ -189,7 +189,7 @@ def _crew(plan: GradOnly, arena: Arena, workers: int, training: Training) -> Run
     )
 
 
-def _learner(plan: GradOnly, setting: LearnerSetting, arena: Arena, runtime: Runtime) -> PPOLearner:
+def _learner(plan: GradOnly, setting: LearnerSetting, arena: Arena, runtime: Runtime[GradOnlyJob]) -> PPOLearner:
     weights = plan.program.weights(arena)
     vector = weights.vector.clone() if runtime.num_workers else weights.vector  # as in a training
     return PPOLearner(

@@ -15,7 +15,7 @@ from paceline.memory.lines import heartbeat_field
 from paceline.memory.shared import Arena, Field
 from paceline.runtime import threads
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Share
+from paceline.runtime.protocol import Share, run_all
 from paceline.train.config import TrainConfig
 from paceline.train.run import Run
 
@@ -63,7 +63,7 @@ def _start_method(method: Any) -> str:
     arena = Arena.create([Field.of("marks", (workers,), np.int64), heartbeat_field(workers)])
     runtime = ProcessRuntime(_Mark, arena, workers, workers, start_method=method)
     try:
-        used = runtime.run("mark")
+        used = run_all(runtime, _Mark.mark)
         if arena["marks"].tolist() != [1, 2]:
             raise PacelineError(f"workers wrote {arena['marks'].tolist()} instead of [1, 2]")
         if set(used) != {(1, 1)}:

@@ -24,8 +24,7 @@ def window(turn: Callable[[], int], seconds: float) -> float:
 def iterate(training: Training) -> int:
     """One rollout, and learn from it; returns the steps."""
     before = training.tracker.steps
-    batch = training.rollouts.collect(training.learner.version)
-    training.learner.update(batch, 0.0)
+    training.driver.iterate()
     return training.tracker.steps - before
 
 

@@ -42,7 +42,7 @@ def aec_env(env_id: str, *, render_mode: str | None = None) -> Any:
     """
     engine = game_of(env_id)
     if engine is None:
-        raise ConfigError(f"env {env_id!r}: no game of ours. {nearest(env_id, filter(game_of, gym.registry))}")
+        raise ConfigError(f"env {env_id!r}: not a Paceline game. {nearest(env_id, filter(game_of, gym.registry))}")
     return _aec_class()(engine(1), render_mode)
 
 

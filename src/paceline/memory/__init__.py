@@ -1,1 +1,1 @@
-"""Shared memory: who owns which bytes."""
+"""Shared memory of a run: the arena, and which process owns which bytes."""

@@ -1,4 +1,4 @@
-"""Rows of a batch in any order, side by side: the one copy between a slot and the network."""
+"""Gathers minibatch rows into contiguous memory: the only copy between a slot and the network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class Gather:
-    """Takes rows of some arrays, into memory that stays.
+    """Takes rows of several arrays by index, into buffers that are reused.
 
     Args:
         arrays: [N, ...] each.
@@ -20,12 +20,12 @@ class Gather:
         self._reserve(0)
 
     def __call__(self, index: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Rows by name, overwritten by the next call."""
+        """Return the rows by name; the next call overwrites them."""
         if len(index) > self._rows:
             self._reserve(len(index))
         taken = {name: room[: len(index)] for name, room in self._room.items()}
         for name, array in self._arrays.items():
-            array.take(index, 0, out=taken[name], mode="clip")  # as "raise", less a copy: all of them exist
+            array.take(index, 0, out=taken[name], mode="clip")  # indices are valid; "raise" would make one more copy
         return taken
 
     def _reserve(self, rows: int) -> None:

@@ -1,12 +1,12 @@
-"""Steps that were taken elsewhere, laid out as rows of one group.
+"""Lays out external transitions (a trajectory collected elsewhere) as rows of one group of the replay.
 
     trajectory  s0 s1 s2 s3 s4 s5 s6          columns  | s0 | s3 | s6 |
                                                        | s1 | s4 | -- |
                                                        | s2 | s5 | -- |
 
-A group has several columns, so a trajectory is cut into as many pieces; and where a step does not begin where the one
-before it led to. Each piece ends as a truncation that keeps what came next: nothing of what is learned from it changes,
-but that sums of several rewards end there.
+A group has several columns: a trajectory is split into as many pieces. It is also split where a transition does not
+start at the previous one's `next_obs`. Each piece ends as a truncation that stores its next observation, so learning is
+the same as from the whole trajectory, except that n-step returns stop at the end of a piece.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GuestRows:
     group: int
     rows: list[Row]
     finals: list[tuple[int, int, dict[str, NDArray[Any]]]]
-    """(row, column, what came after) of pieces that did not end their episode."""
+    """(row, column, next observation) of pieces that end without terminating."""
 
 
 def guest_rows(transitions: Sequence[Sequence[Any]], shape: ReplayShape, number: int) -> GuestRows:
@@ -39,26 +39,26 @@ def guest_rows(transitions: Sequence[Sequence[Any]], shape: ReplayShape, number:
 
     Args:
         transitions: (obs, action, reward, next_obs, terminated), with masks (..., mask, next_mask).
-        shape: Of the replay.
-        number: How many trajectories came before: groups take turns.
+        shape: Shape of the replay.
+        number: How many trajectories were added before: groups take turns.
 
     Raises:
-        ConfigError: Something is not as the env's spaces say.
+        ConfigError: A transition does not match the env's spaces, or there are too many.
     """
     spec, columns = shape.spec, shape.group_size
     if shape.frame_stack > 1:
         raise ConfigError(
-            "add_trajectory: frames are stored once, and foreign ones cannot be told apart (frame_stack)."
+            f"add_trajectory: needs frame_stack=1, because the replay stores single frames (got {shape.frame_stack})."
         )
     wanted = 7 if spec.masked else 5
     if wrong := [len(one) for one in transitions if len(one) != wanted]:
         form = "(obs, action, reward, next_obs, terminated" + (", mask, next_mask)" if spec.masked else ")")
-        raise ConfigError(f"add_trajectory: every transition must be {form} (got one of {wrong[0]} parts).")
+        raise ConfigError(f"add_trajectory: every transition must be {form} (got one with {wrong[0]} entries).")
     length = -(-len(transitions) // columns)
     if length > shape.rows // 2:
         raise ConfigError(
-            f"add_trajectory: {len(transitions)} steps are too many at once for a replay of {shape.items}. Give them "
-            "in parts, or raise buffer_size."
+            f"add_trajectory: {len(transitions)} steps exceed half of the replay ({shape.items} transitions). Split "
+            "the trajectory, or raise buffer_size."
         )
     rows = [Row.blank(spec, columns) for _ in range(length)]
     finals = []
@@ -72,9 +72,9 @@ def guest_rows(transitions: Sequence[Sequence[Any]], shape: ReplayShape, number:
             row.action[column], row.reward[column] = int(action) - spec.action.start, reward
             last = {name: np.array(leaf, row.obs[name].dtype) for name, leaf in spec.split(after).items()}
         except (TypeError, ValueError, KeyError) as error:
-            raise ConfigError(f"add_trajectory: transition {at} is not as the env's spaces say ({error}).") from error
+            raise ConfigError(f"add_trajectory: transition {at} does not match the env's spaces ({error}).") from error
         if not 0 <= row.action[column] < spec.action.nvec[0]:
-            raise ConfigError(f"add_trajectory: transition {at} has action {action}, and there is no such one.")
+            raise ConfigError(f"add_trajectory: transition {at} has action {action}, outside the action space.")
         row.valid[column], row.terminated[column] = True, bool(terminated)
         if masks and row.mask is not None:
             row.mask[column], last[MASK_KEY] = masks

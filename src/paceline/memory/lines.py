@@ -1,4 +1,4 @@
-"""What a worker and the driver tell each other without a message: one cache line of shared memory per worker."""
+"""Worker status in shared memory: one cache line per worker, which the driver reads without a message."""
 
 from __future__ import annotations
 
@@ -10,52 +10,52 @@ from numpy.typing import NDArray
 from paceline.memory.shared import Field
 
 BEAT = 0
-"""A counter that the worker moves on: proof of life."""
+"""Heartbeat counter that the worker increments."""
 CLAIM = 1
-"""The ticket that the worker is at, plus one; 0 for none."""
+"""The item of the work queue that the worker has claimed, plus one; 0 for none."""
 STOP = 2
-"""Not 0: the worker is to break off what it collects."""
+"""Not 0: the driver asks the worker to stop collecting."""
 ENV, FIRST, SPAN = 3, 4, 5
-"""Which envs are being made, reset or stepped: `SPAN` of them from `FIRST + ENV` on; none if `SPAN` is 0."""
+"""Which envs are being made, reset or stepped: `SPAN` envs from `FIRST + ENV` on; no env if `SPAN` is 0."""
 MEMORY = 6
-"""The most memory that the worker has had, in kilobytes, as of its last command."""
+"""Peak memory of the worker in kilobytes, as of its last command."""
 NOT_FINITE = 7
-"""Numbers from envs that are none (`collect.finite`)."""
+"""Count of NaN and infinite values from envs (`collect.finite`)."""
 
 
 Line: TypeAlias = NDArray[np.int64] | None
-"""One worker's; None for envs without a worker."""
+"""Status line of one worker; None for envs without a worker."""
 
 
 def spare() -> NDArray[np.int64]:
-    """A line of one's own, that no driver looks at."""
+    """Return a private line that no driver reads."""
     return np.zeros(8, np.int64)
 
 
 class Marks:
-    """Notes in a worker's line which env is at work, so that a hang or a crash has a name.
+    """Records in a worker's status line which env is running, so that a hang or crash can name the env.
 
     Args:
-        line: The line; one that nobody looks at, where there is none.
+        line: The status line; None uses a private one that is not read.
         first: Index in the run of the first env.
     """
 
     def __init__(self, line: Line, first: int) -> None:
-        # A memoryview: to note an env costs 27 nanoseconds, through numpy it would be 51.
+        # A memoryview: writing an entry takes 27 nanoseconds, through numpy 51.
         self._line: memoryview = (spare() if line is None else line).data
         self._first = first
 
     def begin(self) -> memoryview:
-        """Envs will be at work, one by one; whoever steps them notes the position of each under `ENV` of the result."""
+        """Start running envs one by one; the caller writes the position of each into entry `ENV` of the result."""
         self._line[FIRST], self._line[ENV], self._line[SPAN] = self._first, 0, 1
         return self._line
 
     def at(self, i: int, span: int = 1) -> None:
-        """Env i is at work, or so many from there on together."""
+        """Record that env i is running, or `span` envs from there on together."""
         self._line[FIRST], self._line[ENV], self._line[SPAN] = self._first, i, span
 
     def join(self, span: int) -> None:
-        """The first so many are at work as well: the line names them and those it names already as one range."""
+        """Add the first `span` envs: the line then covers them and the envs it already names, as one range."""
         first, others = self._first, self._line[SPAN]
         end = first + span
         if others:
@@ -64,27 +64,27 @@ class Marks:
         self.put(range(first, end))
 
     def besides(self, span: int) -> range:
-        """What the line names besides the first so many: for `put`, when these are done."""
+        """Return the range that the line names without the first `span` envs: for `put`, once these have finished."""
         at = self._line[FIRST] + self._line[ENV]
         end = at + self._line[SPAN]
         above, below = range(max(at, self._first + span), end), range(at, min(end, self._first))
-        return range(at, end) if above and below else above or below  # one range, if need be of more than are
+        return range(at, end) if above and below else above or below  # one range, which may cover too many
 
     def put(self, envs: range) -> None:
-        """These are at work, numbered as in the run."""
+        """Record these envs as running, numbered as in the run."""
         self._line[FIRST], self._line[ENV], self._line[SPAN] = envs.start, 0, len(envs)
 
     def beat(self) -> None:
-        """A sign of life."""
+        """Increment the heartbeat."""
         self._line[BEAT] += 1
 
     def end(self) -> None:
-        """None is at work any more."""
+        """Record that no env is running."""
         self._line[SPAN] = 0
 
 
 def envs_of(line: NDArray[np.int64]) -> str:
-    """The envs that a line says are at work, in words; empty if it names none."""
+    """Return the envs that a line names as running, as text; empty if none."""
     first, span = int(line[FIRST] + line[ENV]), int(line[SPAN])
     if not span:
         return ""
@@ -92,5 +92,5 @@ def envs_of(line: NDArray[np.int64]) -> str:
 
 
 def heartbeat_field(workers: int) -> Field:
-    """The lines of all workers, as `heartbeat`."""
+    """Return the field `heartbeat`, which holds the lines of all workers."""
     return Field.of("heartbeat", (max(1, workers), 8), np.int64)

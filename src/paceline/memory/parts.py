@@ -1,4 +1,4 @@
-"""State of several parts in one dict of arrays, as checkpoints hold it."""
+"""Prefixes for nested state in one flat dict of arrays, as checkpoints store it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 
 def part(state: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    """What stands under a prefix, without it."""
+    """Return the entries under a prefix, with the prefix removed."""
     return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
 
 
 def under(prefix: str, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The inverse: everything put under a prefix."""
+    """Inverse of `part`: add a prefix to all keys."""
     return {prefix + key: value for key, value in state.items()}

@@ -1,10 +1,10 @@
-"""The opponent pool in shared memory: snapshots of the weights, who plays whom, and how it ended.
+"""The opponent pool in shared memory: weight snapshots, sampling odds, and match results.
 
     driver  --snapshot, odds, epsilon-->  pool  --opponent of each episode-->  workers
     driver  <-----------wins, draws, losses, by env and opponent-----------   workers
 
-Opponents are numbered: fixed players first, then the slots of snapshots. The driver writes weights and odds between
-batches (in async modes: into the slot that was offered longest ago), workers write results, each of its own envs.
+Opponents are numbered: fixed players first, then the snapshot slots. The driver writes weights and odds between batches
+(in async modes into the slot that was offered longest ago). Workers write results, each only those of its own envs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from paceline.memory.shared import Arrays, Field
 
 LOSS, DRAW, WIN = 0, 1, 2
 EMPTY = -1
-"""`born` of a slot without a snapshot."""
+"""`born` of a slot that holds no snapshot."""
 
 
 class OpponentPool:
-    """The arrays.
+    """Views of the pool's arrays.
 
     Args:
         arena: Shared memory with `fields`.
@@ -31,22 +31,22 @@ class OpponentPool:
     def __init__(self, arena: Arrays) -> None:
         self.weights: NDArray[np.float32] = arena["pool/weights"]  # [slots, P]
         self.born: NDArray[np.int64] = arena["pool/born"]  # [slots]           number of the snapshot in each slot
-        self.odds: NDArray[np.float64] = arena["pool/odds"]  # [K]             how often each is to be met
+        self.odds: NDArray[np.float64] = arena["pool/odds"]  # [K]             probability of each opponent
         self.next_epsilon: NDArray[np.float32] = arena["pool/next_epsilon"]  # [1]
-        """How much snapshots explore in episodes that begin now."""
+        """Epsilon of snapshots in episodes that start from now on."""
         self.results: NDArray[np.int64] = arena["pool/results"]  # [B, K, 3]   losses, draws and wins of the learner
-        self.opponent: NDArray[np.int64] = arena["pool/opponent"]  # [B]       of the episode under way
-        self.epsilon: NDArray[np.float32] = arena["pool/epsilon"]  # [B]       of that opponent
+        self.opponent: NDArray[np.int64] = arena["pool/opponent"]  # [B]       opponent in the current episode
+        self.epsilon: NDArray[np.float32] = arena["pool/epsilon"]  # [B]       epsilon of that opponent
 
     @staticmethod
     def fields(*, slots: int, fixed: int, weights: int, n_envs: int) -> list[Field]:
-        """What an arena must hold.
+        """Return the arena fields of a pool.
 
         Args:
-            slots: Snapshots.
-            fixed: Players that need no weights.
-            weights: Parameters of one.
-            n_envs: Envs.
+            slots: Number of snapshots.
+            fixed: Number of players without weights.
+            weights: Parameters per snapshot.
+            n_envs: Number of envs (B).
         """
         return [
             Field.of("pool/weights", (slots, weights), np.float32),
@@ -59,5 +59,5 @@ class OpponentPool:
         ]
 
     def tags(self) -> dict[str, NDArray[Any]]:
-        """What belongs to the episode of each env, and to those before it, [B, ...] each."""
+        """Return the per-env state that must be saved with an episode, [B, ...] each."""
         return {"opponent": self.opponent, "opponent_epsilon": self.epsilon, "results": self.results}

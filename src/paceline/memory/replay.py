@@ -1,14 +1,14 @@
-"""The replay: rings of rows in shared memory, a column per env, which workers write and the learner reads.
+"""Replay buffer: ring buffers of rows in shared memory, one column per env. Workers write, the learner reads.
 
     row      obs [R, B, ...]  action [R, B]  reward  flags         group 0 | group 1 | ...
     head-1   written
-    head     what the envs show now                                a group has a head of its own: rows written so far
+    head     current observation of the envs                       each group has its own head: rows written so far
     head+1   the oldest row that is left, R rows back
 
-A transition is a row and what follows it in the same column, so an observation is stored once, not as the next one of
-its predecessor again; of stacked frames only the newest is. Each group has one writer and nobody locks: rows become
-readable when the driver hears of them and moves the head, and until then nobody looks at them. A row that a dying
-worker has half written is therefore never seen, and is written again by whoever comes after it.
+A transition is a row and the next row of the same column, so each observation is stored once, not again as `next_obs`.
+Of stacked frames only the newest is stored. Each group has one writer, so there are no locks: rows become readable when
+the worker reports them and the driver advances the head. A row that a dying worker has half written is therefore never
+read, and its replacement overwrites it.
 
 Items for sampling are numbered `(row % R) * B + env`.
 """
@@ -35,8 +35,8 @@ class Replay:
         arena: Shared memory, or plain arrays.
         shape: Sizes.
         gamma: Discount.
-        multi_step: Rewards that are summed before the value after them is asked.
-        margin: Rows beyond the heads that may be being written.
+        multi_step: n of n-step returns.
+        margin: Rows beyond the heads that workers may be writing.
     """
 
     def __init__(
@@ -57,42 +57,42 @@ class Replay:
         self._next_discount = np.where(by_flags, np.float32(0.0), np.float32(gamma))  # of one step, by its flags
         self._bounds()
         self.all_valid = True
-        """Whether no row has ever been one that does not count."""
+        """True until a row is stored that is not valid (a vector env's reset row)."""
 
     def _bounds(self) -> None:
-        """The heads have moved: what can be drawn now?"""
+        """Recompute which rows can be sampled, after a head has moved."""
         kept = self.head + self._margin + self.shape.frame_stack - self.shape.rows
-        # Right after a floor, frames of the rows before it would be needed.
+        # The first rows after a floor would need frames of the rows before it.
         floor = np.where(self._floor, self._floor + self.shape.frame_stack - 1, 0)
         self.low = np.maximum(kept, floor)
-        """[groups] the oldest row of each group that can be learned from."""
+        """[groups] oldest row that can be sampled."""
         self.high = np.maximum(self.head - self._multi_step + 1, self.low)
-        """[groups] the row after the newest that can be learned from."""
+        """[groups] one past the newest row that can be sampled."""
         self.level = bool((self.head == self.head[0]).all() and (self.low == self.low[0]).all())
-        """Whether the same rows of all groups can be learned from."""
+        """Whether the same rows of all groups can be sampled."""
         self.full = bool((kept > floor).all())
-        """Whether new rows take the place of old ones."""
+        """Whether new rows overwrite old ones."""
 
     @property
     def stored(self) -> int:
-        """Transitions that can be learned from."""
+        """Number of transitions that can be sampled."""
         return int((self.high - self.low).sum()) * self.shape.group_size
 
     def columns(self, group: int) -> slice:
-        """The columns of a group."""
+        """Return the columns of a group."""
         return slice(group * self.shape.group_size, (group + 1) * self.shape.group_size)
 
     def rows(self, name: str, start: int, stop: int, columns: slice) -> NDArray[Any]:
-        """Rows of a field, as a copy."""
-        # By index: taking rows of a slice of the columns would copy the slice first.
+        """Return rows of a field, as a copy."""
+        # One fancy index: slicing the columns first and then taking rows would copy the slice.
         taken: NDArray[Any] = self._arrays[name][np.arange(start, stop) % self.shape.rows, columns]
         return taken
 
     def advance(self, first: int, stop: int, rows: int) -> NDArray[np.uint8]:
-        """The writers of groups `first` to `stop`, which are equally far, are done with so many rows.
+        """Advance the heads of groups `first` to `stop` (exclusive), whose writers are at the same row, by `rows` rows.
 
         Returns:
-            [rows, columns] what the flags of those rows say.
+            [rows, columns] flags of those rows.
         """
         start = int(self.head[first])
         columns = slice(self.columns(first).start, self.columns(stop - 1).stop)
@@ -105,12 +105,12 @@ class Replay:
     def insert(
         self, group: int, rows: Sequence[Row], finals: Sequence[tuple[int, int, dict[str, NDArray[Any]]]]
     ) -> None:
-        """Write rows of one group at its head, in the place of its writer, who must be at rest.
+        """Write rows of one group at its head, in place of its writer, which must be idle.
 
         Args:
-            group: Which.
-            rows: Of all its columns.
-            finals: (row, column, last observation) of what they truncate.
+            group: Index of the group.
+            rows: Rows with all columns of the group.
+            finals: (row, column, last observation) of episodes that these rows truncate.
         """
         start, age = int(self.head[group]), np.zeros(self.shape.group_size, np.int64)
         arena = {PREFIX + name: array for name, array in self._arrays.items()}
@@ -123,11 +123,11 @@ class Replay:
             writer.write(t, row)
         for t, column, obs in finals:
             writer.add_final(start + t, column, obs)
-        self._show(group, start + len(rows), shown)  # the episodes under way go on from there
+        self._show(group, start + len(rows), shown)  # the current episodes continue from there
         self.advance(group, group + 1, len(rows))
 
     def _shown(self, group: int) -> dict[str, NDArray[Any]]:
-        """What the envs of a group show, as it lies here."""
+        """Return the current observations of a group's envs, in stored form."""
         at, columns = int(self.head[group]) % self.shape.rows, self.columns(group)
         fields = [name for name in self._arrays if name in ("mask", "age") or name.startswith("obs/")]
         return {name: self._arrays[name][at, columns].copy() for name in fields}
@@ -137,13 +137,13 @@ class Replay:
             self._arrays[name][row % self.shape.rows, self.columns(group)] = values
 
     def shown(self, envs: NDArray[np.int64]) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]:
-        """What some envs show now: observations by leaf, and masks."""
+        """Return the current observations (by leaf) and masks of some envs."""
         item = (self.head[envs // self.shape.group_size] % self.shape.rows) * self.shape.n_envs + envs
         obs = {leaf.name: self._observe(leaf, item) for leaf in self.shape.spec.obs}
         return obs, self._flat["mask"].take(item, axis=0) if self.shape.spec.masked else None
 
     def gather(self, item: NDArray[np.int64]) -> Transitions:
-        """Transitions by number, as new arrays."""
+        """Return transitions by item number, as new arrays."""
         shape, flat = self.shape, self._flat
         flags = flat["flags"].take(item)
         reward = flat["reward"].take(item)
@@ -163,7 +163,7 @@ class Replay:
         discount = self._next_discount.take(flags)
         if steps is not None:
             discount *= self._discounts.take(steps - 1)
-        after = last + shape.n_envs  # past the last row it goes on with the first: all that takes it wraps
+        after = last + shape.n_envs  # may exceed the last row: every `take` below wraps around
         obs = {leaf.name: self._observe(leaf, item) for leaf in shape.spec.obs}
         next_obs = {leaf.name: self._observe(leaf, after) for leaf in shape.spec.obs}
         next_mask = flat["mask"].take(after, axis=0, mode="wrap") if shape.spec.masked else None
@@ -171,18 +171,18 @@ class Replay:
             finals = np.flatnonzero(flags & FINAL)
             self._put_finals(last[finals], finals, next_obs, next_mask)
         if next_mask is not None:
-            # Nothing is legal after the end, and nothing is made of it either: but an argmax wants something.
+            # Terminal rows have discount 0, so their next action does not matter; unmask it so that argmax is defined.
             next_mask[(flags & TERMINATED) != 0] = True
         return Transitions(obs, flat["action"].take(item), reward, discount, next_obs, next_mask)
 
     def valid(self, item: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these count: a vector env's own reset rows do not."""
+        """Return which items are valid: the reset rows of a vector env are not."""
         counts: NDArray[np.bool_] = (self._flat["flags"].take(item) & VALID) != 0
         return counts
 
     def pad(self, group: int, head: int) -> None:
-        """Have a group go on from a later row, after rows that do not count; its writer must be at rest."""
-        if self.head[group] == self._floor[group]:  # there is nothing for them to come after
+        """Move a group's head forward over rows that are not valid; its writer must be idle."""
+        if self.head[group] == self._floor[group]:  # nothing is stored, so no padding rows are needed
             self._show(group, head, self._shown(group))
             self.head[group] = self._floor[group] = head
             self._bounds()
@@ -191,17 +191,17 @@ class Replay:
         self.insert(group, [blank] * (head - int(self.head[group])), [])
 
     def distrust(self, group: int, rows: int) -> None:
-        """A writer that is lost may have begun so many rows, in the place of the oldest: these are not read again."""
+        """Exclude the oldest rows, which a lost writer may have overwritten with up to `rows` unreported rows."""
         self._floor[group] = max(int(self._floor[group]), int(self.head[group]) + rows + 1 - self.shape.rows)
         self._bounds()
 
     def begin_at(self, head: NDArray[np.int64]) -> None:
-        """Go on counting from these heads, with nothing stored."""
+        """Continue counting from these heads, with an empty replay."""
         self.head[:] = self._floor[:] = head
         self._bounds()
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that is stored, for a checkpoint."""
+        """Return everything stored, for a checkpoint."""
         used = int(min(self.shape.rows, self.head.max() + 1))
         state: dict[str, NDArray[Any]] = {"head": self.head.copy(), "all_valid": np.array(self.all_valid)}
         state["floor"] = self._floor.copy()
@@ -216,7 +216,7 @@ class Replay:
         return state
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from `state()`."""
+        """Restore what `state` returned."""
         self.head[:], self._floor[:] = state["head"], state["floor"]
         self._bounds()
         self.all_valid = bool(state["all_valid"])
@@ -229,7 +229,7 @@ class Replay:
                 array[: len(state[name])] = state[name]
 
     def _observe(self, leaf: Leaf, item: NDArray[np.int64]) -> NDArray[Any]:
-        """Whole observations, stacked anew where only frames are stored."""
+        """Return whole observations, rebuilt from single frames if frames are stacked."""
         flat = self._flat[f"obs/{leaf.name}"]
         taken: NDArray[Any]
         if self.shape.frame_stack == 1:
@@ -240,11 +240,11 @@ class Replay:
         return np.concatenate(frames, axis=-1)
 
     def _frames(self) -> range:
-        """How far back the frames of an observation lie, oldest first."""
+        """Return how many rows back each frame of an observation lies, oldest first."""
         return range(self.shape.frame_stack - 1, -1, -1)
 
     def _back(self, item: NDArray[np.int64], age: NDArray[np.uint8], frames: int) -> NDArray[np.int64]:
-        """Items so many rows before, but not before the episode's first."""
+        """Return the items `frames` rows earlier, but not before the first row of the episode."""
         return item - np.minimum(age, frames).astype(np.int64) * self.shape.n_envs
 
     def _put_finals(
@@ -254,14 +254,14 @@ class Replay:
         next_obs: dict[str, NDArray[Any]],
         next_mask: NDArray[np.bool_] | None,
     ) -> None:
-        """Where an episode was truncated, what follows is its own last observation."""
+        """Overwrite `next_obs` and `next_mask` of truncated episodes with the episode's own last observation."""
         group = last % self.shape.n_envs // self.shape.group_size
         entry = self._flat["final_at"].take(last)
         for leaf in self.shape.spec.obs:
             final = self._arrays[f"final_obs/{leaf.name}"][group, entry]
             if self.shape.frame_stack > 1:
                 age, flat = self._flat["age"].take(last), self._flat[f"obs/{leaf.name}"]
-                # The frames of the row before it, without the oldest.
+                # The frames of the previous row, without the oldest.
                 before = [flat.take(self._back(last, age, k - 1), axis=0, mode="wrap") for k in self._frames() if k]
                 final = np.concatenate([*before, final], axis=-1)
             next_obs[leaf.name][at] = final

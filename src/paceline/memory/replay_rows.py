@@ -1,4 +1,4 @@
-"""What the replay stores, and the worker's end of it: rows written into columns of its own. See `replay`."""
+"""Layout of the replay, and the worker's side of it: writing rows into its own columns. See `replay`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paceline.memory.shared import Arrays, Field
 from paceline.spec import MASK_KEY, EnvSpec, Leaf
 
 TERMINATED, TRUNCATED, VALID, FINAL = 1, 2, 4, 8
-"""Bits of `flags`. FINAL: the last observation of a truncated episode is kept apart."""
+"""Bits of `flags`. FINAL: the last observation of a truncated episode is stored separately (`final_obs`)."""
 ENDED = TERMINATED | TRUNCATED
 PREFIX = "replay/"
 
@@ -25,15 +25,15 @@ class ReplayShape:
 
     spec: EnvSpec
     rows: int
-    """R: rows of the ring."""
+    """R: rows of the ring buffer."""
     groups: int
     group_size: int
     frame_stack: int = 1
-    """Frames in an observation, of which one is stored."""
+    """Frames per observation, of which only the newest is stored."""
     priorities: bool = False
-    """Whether workers say how surprising their transitions were."""
+    """Whether workers provide the initial priorities of their transitions."""
     first_group: int = 0
-    """The first group that is held here: not 0 where a machine holds a part of the run's groups only."""
+    """First group stored here: not 0 on a cluster node, which stores only a part of the run's groups."""
 
     @property
     def n_envs(self) -> int:
@@ -41,25 +41,25 @@ class ReplayShape:
         return self.groups * self.group_size
 
     def columns(self, first_group: int, groups: int) -> slice:
-        """Where some groups, numbered as in the whole run, are held."""
+        """Return the columns of some groups, which are numbered as in the whole run."""
         start = (first_group - self.first_group) * self.group_size
         return slice(start, start + groups * self.group_size)
 
     @property
     def items(self) -> int:
-        """Transitions that it has room for."""
+        """Capacity in transitions."""
         return self.rows * self.n_envs
 
     def frame(self, leaf: Leaf) -> tuple[int, ...]:
-        """The shape of what is stored of a leaf."""
+        """Return the stored shape of a leaf (one frame)."""
         if self.frame_stack == 1:
             return leaf.shape
         return (*leaf.shape[:-1], leaf.shape[-1] // self.frame_stack)
 
     def fields(self) -> Iterator[Field]:
-        """What an arena must hold."""
+        """Return the arena fields of the replay."""
         lead = (self.rows, self.n_envs)
-        # Sparse: memory is taken as the ring fills, and a run that ends early never takes it all.
+        # Sparse: pages are allocated as the ring fills, so a run that ends early never uses all of them.
         for leaf in self.spec.obs:
             yield Field.of(f"{PREFIX}obs/{leaf.name}", (*lead, *self.frame(leaf)), leaf.dtype, sparse=True)
         if self.spec.masked:
@@ -73,7 +73,7 @@ class ReplayShape:
             yield Field.of(f"{PREFIX}age", lead, np.uint8, sparse=True)
         if self.priorities:
             yield Field.of(f"{PREFIX}priority", lead, np.float32, sparse=True)
-        # Every step might truncate its episode, so there is room for all; few do.
+        # Every step might truncate its episode, so there is an entry for each; sparse, because few do.
         room = self.rows * self.group_size
         yield Field.of(f"{PREFIX}final_at", lead, np.int32, sparse=True)
         yield Field.of(f"{PREFIX}final_count", (self.groups,), np.int64)
@@ -86,37 +86,37 @@ class ReplayShape:
             )
 
     def nbytes(self) -> int:
-        """Bytes of a full ring, last observations of truncated episodes left out."""
+        """Bytes of a full ring, without the last observations of truncated episodes."""
         apart = ("final_obs", "final_mask", "final_count")
         return sum(field.nbytes for field in self.fields() if not field.name.removeprefix(PREFIX).startswith(apart))
 
 
 def rows_for(buffer: int, shape: ReplayShape, *, in_bytes: bool) -> int:
-    """Rows that a capacity means.
+    """Return the number of rows for a capacity.
 
     Args:
-        buffer: Transitions, or bytes.
-        shape: Of any number of rows.
-        in_bytes: Which of the two.
+        buffer: Capacity in transitions or bytes.
+        shape: Replay shape with any number of rows.
+        in_bytes: Whether `buffer` is in bytes.
     """
     each = shape.nbytes() // shape.rows if in_bytes else shape.n_envs
     return buffer // each
 
 
 class ReplayWriter:
-    """A worker's columns of the ring.
+    """Writes a worker's columns of the replay.
 
     Args:
         arena: Shared memory.
         shape: Sizes.
-        first_group: The worker's first.
-        groups: How many it has.
+        first_group: First group of the worker.
+        groups: Number of its groups.
     """
 
     def __init__(self, arena: Arrays, shape: ReplayShape, first_group: int, groups: int) -> None:
         mine = shape.columns(first_group, groups)
         self._rows, self._size = shape.rows, shape.group_size
-        self._first_group = first_group - shape.first_group  # as it is held here
+        self._first_group = first_group - shape.first_group  # index in this arena
         self._obs = [
             (leaf.name, arena[f"{PREFIX}obs/{leaf.name}"][:, mine], _newest(leaf, shape)) for leaf in shape.spec.obs
         ]
@@ -133,7 +133,7 @@ class ReplayWriter:
         self._final_mask = arena[f"{PREFIX}final_mask"] if shape.spec.masked else None
 
     def show(self, t: int, row: Row, age: NDArray[np.int64]) -> None:
-        """Write what the envs show in row t, and how many steps old their episodes are."""
+        """Write the observations of row t, and the age of their episodes in steps."""
         at = t % self._rows
         for name, column, newest in self._obs:
             column[at] = row.obs[name] if newest is None else row.obs[name][newest]
@@ -143,7 +143,7 @@ class ReplayWriter:
             self._age[at] = np.minimum(age, self._oldest_age)
 
     def write(self, t: int, row: Row) -> None:
-        """Write what was done in row t, and what came of it."""
+        """Write actions, rewards and flags of row t."""
         at = t % self._rows
         self._action[at] = row.action
         self._reward[at] = row.reward
@@ -155,18 +155,19 @@ class ReplayWriter:
         self._flags[at] = flags
 
     def add_final(self, t: int, column: int, obs: dict[str, NDArray[Any]]) -> None:
-        """Keep the last observation of an episode that was truncated in row t, after `write`."""
+        """Store the last observation of an episode that was truncated in row t; call it after `write`."""
         frames = {name: obs[name] if newest is None else obs[name][newest[1:]] for name, _, newest in self._obs}
         self._keep_final(t, column, frames, obs.get(MASK_KEY, True))
 
     def cut(self, t: int, column: int) -> None:
-        """The episode of an env is lost in row t, and another will begin there: the row before becomes a truncation.
+        """Turn the row before t into a truncation, because the env's episode was lost and a new one starts in row t.
 
-        What it showed last is still in row t. Where nothing of it is needed, nothing is done.
+        Row t still holds the last observation of the lost episode. Does nothing if the row before already ended an
+        episode with a stored last observation, or is not valid.
         """
         before, at = (t - 1) % self._rows, t % self._rows
         flags = self._flags[before, column]
-        # A truncation without a FINAL has its last observation in row t too: that of a vector env which resets later.
+        # A truncation without FINAL has its last observation in row t too: a vector env with NEXT_STEP autoreset.
         if t == 0 or flags & (TERMINATED | FINAL) or not flags & VALID:
             return
         self._flags[before, column] |= TRUNCATED
@@ -185,11 +186,11 @@ class ReplayWriter:
         self._final_count[group] += 1
 
     def surprise(self, t: int, priority: NDArray[np.float32]) -> None:
-        """Say how surprising rows t to t + len were, [T, n]."""
+        """Write the initial priorities of rows t to t + T, [T, n]."""
         if self._priority is not None:
             self._priority[np.arange(t, t + len(priority)) % self._rows] = priority
 
 
 def _newest(leaf: Leaf, shape: ReplayShape) -> tuple[Any, ...] | None:
-    """Where the newest frame lies in a row of stacked observations; None where all is stored."""
+    """Return the index of the newest frame in a row of stacked observations; None if observations are stored whole."""
     return None if shape.frame_stack == 1 else (slice(None), ..., slice(-shape.frame(leaf)[-1], None))

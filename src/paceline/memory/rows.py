@@ -1,6 +1,6 @@
-"""One time row of a rollout, as a worker sees it: numpy views of its own columns in shared memory.
+"""One time step of a rollout as a worker sees it: numpy views of its own columns in shared memory.
 
-Rows are made once, before the first step, so that the step loop indexes nothing and allocates nothing.
+Rows are created once, before the first step, so that the step loop neither indexes nor allocates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from paceline.spec import EnvSpec
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What n envs saw and did at one time step. Row T carries `obs`, `mask`, `value` and `extras` only."""
+    """Observations, actions and results of n envs in one step. Row T has only `obs`, `mask`, `value` and `extras`."""
 
     obs: dict[str, NDArray[Any]]  # [n, *leaf]
     mask: NDArray[np.bool_] | None  # [n, M]
@@ -27,12 +27,12 @@ class Row:
     valid: NDArray[np.bool_]  # [n]
     log_prob: NDArray[np.float32]  # [n]
     value: NDArray[np.float32]  # [n]
-    extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # [n, *extra]  beside the observation
-    told: dict[str, NDArray[np.float32]] = field(default_factory=dict)  # [n]     of a shaped reward
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # [n, *extra]  arrays read beside the observation
+    told: dict[str, NDArray[np.float32]] = field(default_factory=dict)  # [n]     reward parts and measures
 
     @classmethod
     def blank(cls, spec: EnvSpec, n: int) -> Row:
-        """A row of its own memory, outside any slot."""
+        """Return a zeroed row with its own memory, outside any slot."""
         return cls(
             obs={leaf.name: np.zeros((n, *leaf.shape), leaf.dtype) for leaf in spec.obs},
             mask=np.zeros((n, spec.action.mask_size), np.bool_) if spec.masked else None,
@@ -48,7 +48,7 @@ class Row:
         )
 
     def at(self, t: Any, act: Any = None) -> Row:
-        """Row t of many, and row `act` of what row T does not have; or the columns that an index names."""
+        """Return row t of a stack of rows (row `act` of the fields that row T lacks), or the columns of an index."""
         act = t if act is None else act
         return Row(
             obs={name: leaf[t] for name, leaf in self.obs.items()},
@@ -65,7 +65,7 @@ class Row:
         )
 
     def show(self, other: Row, at: Any = ...) -> None:
-        """Take over what another row's envs show; at some place, if this is more than a row of theirs."""
+        """Copy observations, masks and extras from another row, to position `at`."""
         for name, leaf in self.obs.items():
             leaf[at] = other.obs[name]
         if self.mask is not None and other.mask is not None:
@@ -74,6 +74,6 @@ class Row:
             extra[at] = other.extras[name]
 
     def tell(self, other: Row, at: Any) -> None:
-        """Take over, at some place, what came of the step of another row's envs."""
+        """Copy rewards, episode ends and `valid` from another row, to position `at`."""
         self.reward[at], self.terminated[at] = other.reward, other.terminated
         self.truncated[at], self.valid[at] = other.truncated, other.valid

@@ -1,7 +1,7 @@
-"""Which items of a replay are learned from: any equally, or the surprising ones more often.
+"""Sampling from the replay: uniform, or prioritised by TD error.
 
-Both belong to the learner; workers never touch them. Numbers come from a stream that the caller keys, so that the
-same replay and the same key give the same items.
+Samplers belong to the learner; workers never use them. Random numbers come from a generator that the caller seeds, so
+the same replay and the same seed give the same items.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from paceline.memory.replay import Replay
 from paceline.ops.sum_tree import SumTree
 
 SMALLEST = 1e-6
-"""Added to every error, so that none is never drawn again."""
+"""Added to every TD error, so that no item has probability zero."""
 
 
 class Sampler(Protocol):
-    """Chooses what to learn from."""
+    """Chooses the items of a minibatch."""
 
     def took_in(self, group: int) -> None:
-        """A group's head has moved."""
+        """Update after the head of a group has moved."""
 
     def draw(
         self, stream: np.random.Generator, count: int, beta: float
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
-        """Items [count] of the replay, and what weight each error has (None for 1).
+        """Return items [count] of the replay, and their importance-sampling weights (None if all are 1).
 
         Args:
-            stream: Randomness.
-            count: How many.
-            beta: How much of the bias of drawing unequally is made good, up to 1.
+            stream: Random generator.
+            count: Number of items.
+            beta: Importance-sampling exponent; 1 corrects the bias of prioritised sampling fully.
         """
 
     def surprised(self, item: NDArray[np.int64], error: NDArray[np.float32]) -> None:
-        """What was learned of some items: how far off they were."""
+        """Update priorities from the TD errors of items that were learned from."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What a checkpoint keeps beside the replay."""
+        """Return what a checkpoint needs beside the replay."""
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from there, with a replay that was loaded already."""
+        """Restore what `state` returned; the replay must be loaded first."""
 
 
 class UniformSampler:
-    """All that can be learned from, equally often.
+    """Draws all valid transitions with equal probability.
 
     Args:
         replay: The items.
@@ -56,15 +56,15 @@ class UniformSampler:
         self._replay = replay
 
     def took_in(self, group: int) -> None:
-        """Nothing to remember: the heads say it all."""
+        """Nothing to update: the replay's heads define the range."""
 
     def draw(
         self,
         stream: np.random.Generator,
         count: int,
-        beta: float,  # noqa: ARG002 - the protocol's; there is no bias to make good
+        beta: float,  # noqa: ARG002 - required by the protocol; uniform sampling has no bias to correct
     ) -> tuple[NDArray[np.int64], None]:
-        """Items, all weights 1."""
+        """Return items; all weights are 1."""
         item = self._any(stream, count)
         while not self._replay.all_valid:
             wrong = np.flatnonzero(~self._replay.valid(item))
@@ -76,10 +76,10 @@ class UniformSampler:
     def _any(self, stream: np.random.Generator, count: int) -> NDArray[np.int64]:
         replay, shape = self._replay, self._replay.shape
         low, high = replay.low, replay.high
-        # A product instead of `integers`: four times as fast, and as even as a double is fine.
+        # A product instead of `integers`: four times as fast, and uniform to the precision of a double.
         share = stream.random(count)
         if replay.level:
-            # Rows are then numbered as they lie.
+            # All groups have the same range, so items of consecutive rows are contiguous.
             begin, end = int(low[0]) * shape.n_envs, int(high[0]) * shape.n_envs
             place = (share * (end - begin)).astype(np.int64)
             place += begin
@@ -93,22 +93,22 @@ class UniformSampler:
         return items
 
     def surprised(self, item: NDArray[np.int64], error: NDArray[np.float32]) -> None:
-        """All the same to it."""
+        """Nothing to update."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Nothing."""
+        """Return nothing: the sampler has no state."""
         return {}
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
-        """Nothing."""
+        """Restore nothing."""
 
 
 class PrioritisedSampler:
-    """In proportion to the last error of each, to the power of alpha (Schaul et al. 2016).
+    """Draws items in proportion to |TD error| ** alpha (Schaul et al. 2016).
 
     Args:
         replay: The items.
-        alpha: 0 draws all equally often, 1 in full proportion.
+        alpha: 0 is uniform, 1 fully proportional.
     """
 
     def __init__(self, replay: Replay, alpha: float) -> None:
@@ -118,7 +118,7 @@ class PrioritisedSampler:
         self._open = np.zeros_like(replay.head), np.zeros_like(replay.head)  # [groups] rows with priorities: from, to
 
     def took_in(self, group: int) -> None:
-        """New rows can be drawn, and those that are about to be overwritten no more."""
+        """Give new rows a priority, and set that of rows about to be overwritten to zero."""
         replay, shape = self._replay, self._replay.shape
         low, high = int(replay.low[group]), int(replay.high[group])
         columns = np.arange(replay.columns(group).start, replay.columns(group).stop)
@@ -136,20 +136,20 @@ class PrioritisedSampler:
     def draw(
         self, stream: np.random.Generator, count: int, beta: float
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Items, and weights of at most 1."""
-        # One from each of `count` equal parts of the whole: less noise than as many independent draws.
+        """Return items and importance-sampling weights of at most 1."""
+        # Stratified: one item from each of `count` equal parts of the total, which has less variance.
         item = self._tree.find((np.arange(count) + stream.random(count)) / count)
         priority = self._tree.get(item)
         return item, ((priority.min() / priority) ** beta).astype(np.float32)
 
     def surprised(self, item: NDArray[np.int64], error: NDArray[np.float32]) -> None:
-        """Their priority is what they were off by now."""
+        """Set the priorities of items from their newest TD errors."""
         priority = self._power(error)
         self._largest = max(self._largest, float(priority.max()))
         self._tree.set(item, priority)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Every priority, and the largest there ever was."""
+        """Return every priority, and the largest so far."""
         return {
             "priorities": self._tree.get(np.arange(self._tree.size)),
             "largest": np.array(self._largest),
@@ -157,7 +157,7 @@ class PrioritisedSampler:
         }
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from `state()`."""
+        """Restore what `state` returned."""
         self._tree.fill(state["priorities"])
         self._largest = float(state["largest"])
         self._open = state["open"][0].copy(), state["open"][1].copy()

@@ -1,8 +1,8 @@
-"""What learning shares between processes: the prepared samples, the order of an epoch, and a gradient per shard.
+"""What learning shares between processes: prepared samples, the shuffled order of an epoch, one gradient per shard.
 
     driver: samples, order ──► worker: shard of a minibatch ──► grads[shard] ──► driver: sum in order, step
 
-Every shard has a row of its own, so nobody waits for a lock and the sum does not depend on who computed what.
+Every shard has its own row, so no lock is needed, and the sum does not depend on which worker computed which shard.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SAMPLE = ("log_prob", "advantage", "returns", "value")
 
 @dataclass(frozen=True, slots=True)
 class ShardShape:
-    """Sizes of what learning shares."""
+    """Sizes of the arrays that learning shares."""
 
     samples: int
     shards: int
@@ -31,7 +31,7 @@ class ShardShape:
     terms: int
 
     def fields(self) -> Iterator[Field]:
-        """What an arena must hold."""
+        """Return the arena fields."""
         yield Field.of("samples", (self.samples, len(SAMPLE)), np.float32)
         yield Field.of("order", (self.samples,), np.int64)
         yield Field.of("minibatch", (4,), np.float64)
@@ -40,11 +40,11 @@ class ShardShape:
 
 
 class Shards:
-    """The arrays, as tensors.
+    """The shared arrays, as tensors.
 
     Args:
-        arena: Shared memory, or a process's own.
-        count: How many shards minibatches are cut into; None takes all there is room for.
+        arena: Shared memory, or private arrays.
+        count: Number of shards per minibatch; None uses all rows of the arena.
     """
 
     def __init__(self, arena: Arrays, count: int | None = None) -> None:
@@ -56,7 +56,7 @@ class Shards:
 
     @property
     def minibatch(self) -> tuple[int, int, float, float]:
-        """What is being computed: `order[start:stop]`, and mean and one over the deviation of its advantages."""
+        """The current minibatch: `order[start:stop]`, and mean and 1 / standard deviation of its advantages."""
         start, stop, mean, inv_std = self._minibatch.tolist()
         return int(start), int(stop), mean, inv_std
 
@@ -65,7 +65,7 @@ class Shards:
         self._minibatch[:] = minibatch
 
     def bounds(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Where each shard of the minibatch `order[start:stop]` begins and ends."""
+        """Return the start and end of each shard of the minibatch `order[start:stop]`."""
         count = len(self.grads)
         cuts = [start + (stop - start) * shard // count for shard in range(count + 1)]
         return list(itertools.pairwise(cuts))

@@ -1,14 +1,14 @@
 """The arena: one shared-memory segment per run, laid out once from a list of fields.
 
     segment   | field | field | ... | field ||  sparse field | ...
-              ^ 64-byte aligned             ^ reserved up to here before anyone starts
+              ^ 64-byte aligned             ^ pages reserved up to here at creation
 
-On Linux the segment is a memfd: it has no name, so nothing can be left behind, and it is not bound by the
-size of /dev/shm. (Elsewhere: a file without a name; on Windows a named mapping that goes with its last user.)
-Its pages are reserved when it is made, so that a shortage is an exception here and not a SIGBUS in the middle
-of a run. A *sparse* field takes memory only where it is written.
+On Linux the segment is a memfd: it has no name, so no file can be left behind, and the size of /dev/shm does not limit
+it. (Elsewhere: an unlinked file; on Windows a named mapping that disappears with its last user.) Its pages are reserved
+at creation, so that a shortage of memory is an exception here and not a SIGBUS in the middle of a run. A *sparse* field
+uses memory only where it is written.
 
-The arena owns the mapping; arrays handed out keep it alive, so a view never outlives its memory.
+The arena owns the mapping. Arrays keep the mapping alive, so a view never outlives its memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Field:
 
     @classmethod
     def of(cls, name: str, shape: Iterable[int], dtype: DTypeLike, *, sparse: bool = False) -> Field:
-        """A field from anything numpy takes for a dtype."""
+        """Create a field; `dtype` is anything that numpy accepts as a dtype."""
         return cls(name, tuple(shape), np.dtype(dtype), sparse)
 
     @property
@@ -54,14 +54,14 @@ class Field:
 
 
 class Arrays(Protocol):
-    """Arrays by name: those of an arena, or of one process alone."""
+    """Arrays by name: those of an arena, or private ones."""
 
     def __getitem__(self, name: str, /) -> NDArray[Any]:
-        """The array of that name."""
+        """Return the array of that name."""
 
 
 class Arena:
-    """Named arrays in one shared segment. Pass it to a process as an argument: the segment is mapped there too."""
+    """Named arrays in one shared segment. Pass it as a process argument: the child process maps the same segment."""
 
     def __init__(self, fields: tuple[Field, ...], handle: int | str, total: int) -> None:
         self.fields = fields
@@ -79,9 +79,9 @@ class Arena:
         """Allocate the segment, zeroed.
 
         Raises:
-            ConfigError: There is not enough memory for it.
+            ConfigError: There is not enough memory.
         """
-        # Sparse fields go last, so that one range from the start can be reserved.
+        # Sparse fields go last, so that the reserved pages are one range from the start.
         ordered = tuple(sorted(fields, key=lambda field: field.sparse))
         if len({field.name for field in ordered}) != len(ordered):
             raise ValueError(f"arena: field names repeat in {[field.name for field in ordered]}")
@@ -105,14 +105,14 @@ class Arena:
         return name in self._arrays
 
     def __reduce__(self) -> tuple[Callable[..., Arena], tuple[Any, ...]]:
-        # The descriptor is duplicated while the process object is pickled, the one moment at which
-        # forkserver and spawn can carry it over.
+        # The descriptor is duplicated while the process object is pickled: the only moment at which
+        # forkserver and spawn can pass descriptors.
         context.assert_spawning(self)
         handle = reduction.DupFd(self._handle) if isinstance(self._handle, int) else self._handle
         return _attach, (self.fields, handle, self.nbytes)
 
     def close(self) -> None:
-        """Forget the arrays and close the descriptor. Memory goes when the last array does. Idempotent."""
+        """Drop the arrays and close the descriptor. Memory is freed with the last array. Idempotent."""
         self._arrays.clear()
         if isinstance(self._handle, int) and self._handle >= 0:
             os.close(self._handle)
@@ -129,7 +129,7 @@ def _open_segment(total: int, reserved: int) -> int | str:
     if sys.platform == "linux":
         fd = os.memfd_create("paceline", os.MFD_CLOEXEC)
     else:
-        # A file that has lost its name before anyone else could see it.
+        # Unlinked at once, so that nothing is left behind.
         fd, path = tempfile.mkstemp(prefix="paceline-")
         os.unlink(path)
     try:

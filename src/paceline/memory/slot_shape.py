@@ -1,4 +1,4 @@
-"""What a set of slots needs of the arena."""
+"""Arena fields of a set of slots."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class SlotShape:
     groups: int
     group_size: int
     first_group: int = 0
-    """The first group that is held here: not 0 where a machine holds a part of the run's groups only."""
+    """First group stored here: not 0 on a cluster node, which stores only a part of the run's groups."""
 
     @property
     def n_envs(self) -> int:
-        """Envs, and so columns (B)."""
+        """Number of envs, and so of columns (B)."""
         return self.groups * self.group_size
 
     def columns(self, first_group: int, groups: int) -> slice:
-        """Where some groups, numbered as in the whole run, are held."""
+        """Return the columns of some groups, which are numbered as in the whole run."""
         start = (first_group - self.first_group) * self.group_size
         return slice(start, start + groups * self.group_size)
 
     def fields(self, name: str = "") -> Iterator[Field]:
-        """What an arena must hold for the set of slots of this name."""
+        """Return the arena fields of the set of slots with this name."""
         for field in self._fields():
             yield replace(field, name=name + field.name)
 
@@ -53,7 +53,7 @@ class SlotShape:
             yield Field.of(f"extra/{name}", (steps + 1, envs, *extra.shape), np.dtype(extra.dtype))
         for name in spec.told:
             yield Field.of(f"told/{name}", (steps, envs), np.float32)
-        # Every step of every env could be a truncation, so there is room for all; sparse, because few are.
+        # Every step of every env could be a truncation, so there is an entry for each; sparse, because few are.
         room = steps * self.group_size
         yield Field.of("final_count", (self.groups,), np.int64)
         yield Field.of("final_at", (self.groups, room, 2), np.int64, sparse=True)

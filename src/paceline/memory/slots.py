@@ -1,4 +1,4 @@
-"""Where a rollout is written and read: the same arrays as rows for a worker, as a Trajectory for the learner.
+"""Slots, where a rollout is stored: a worker writes the arrays as rows, the learner reads them as a Trajectory.
 
 obs [T+1, B, ...]      worker 0 | worker 1 | worker 2        a group's slot is its G columns;
 action [T, B, ...]     g0 g1 g2 | g3 g4 g5 | g6 g7           a worker owns the columns of its groups
@@ -29,7 +29,7 @@ class Slots:
     Args:
         arena: Shared memory.
         shape: Sizes.
-        name: Of the set, as given to `SlotShape.fields`.
+        name: Name of the set, as passed to `SlotShape.fields`.
     """
 
     def __init__(self, arena: Arrays, shape: SlotShape, name: str = "") -> None:
@@ -38,7 +38,7 @@ class Slots:
         self._tensors = {name: torch.from_numpy(field) for name, field in self._arena.items()}
 
     def columns(self, first_group: int, groups: int) -> Row:
-        """A worker's own columns, all rows at once: `[T, n, ...]`, and where row T counts too `[T+1, n, ...]`."""
+        """Return a worker's own columns, all rows: `[T, n, ...]`, or `[T+1, n, ...]` for fields that row T has too."""
         mine, arena, spec = self.shape.columns(first_group, groups), self._arena, self.shape.spec
         return Row(
             obs={leaf.name: arena[f"obs/{leaf.name}"][:, mine] for leaf in spec.obs},
@@ -53,12 +53,12 @@ class Slots:
         )
 
     def rows(self, first_group: int, groups: int) -> list[Row]:
-        """The T+1 rows of a worker's own columns."""
+        """Return the T+1 rows of a worker's own columns."""
         whole, last = self.columns(first_group, groups), self.shape.n_steps - 1
         return [whole.at(t, min(t, last)) for t in range(last + 2)]
 
     def final_slot(self, group: int) -> FinalSlot:
-        """Where a group keeps the last observations of truncated episodes."""
+        """Return where a group stores the last observations of truncated episodes."""
         arena, group = self._arena, group - self.shape.first_group
         return FinalSlot(
             count=arena["final_count"][group : group + 1],
@@ -68,15 +68,15 @@ class Slots:
         )
 
     def array(self, name: str) -> NDArray[Any]:
-        """A whole field, all columns: for statistics in the driver."""
+        """Return a whole field, all columns: for statistics in the driver."""
         return self._arena[name]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All fields by name: for copies (`slot_copies`)."""
+        """Return all fields by name, for copies (`slot_copies`)."""
         return self._arena
 
     def outcome(self, columns: slice = slice(None)) -> Outcome:
-        """What came of the rollout's steps."""
+        """Return rewards and episode ends of the rollout, for statistics."""
         told = {name: self._arena[f"told/{name}"][:, columns] for name in self.shape.spec.told}
         reward, terminated, truncated, valid = (
             self._arena[name][:, columns] for name in ("reward", "terminated", "truncated", "valid")
@@ -84,16 +84,16 @@ class Slots:
         return Outcome(told.pop(ENV_REWARD, reward), terminated, truncated, valid, told)
 
     def extras(self) -> dict[str, NDArray[Any]]:
-        """[T+1, B, ...] what was read beside the observations, by name."""
+        """Return the extras [T+1, B, ...] by name: arrays read beside the observations."""
         return {name: self._arena[f"extra/{name}"] for name in self.shape.spec.extras}
 
     def shown(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]:
-        """What the envs show after the rollout: observations by leaf, and masks."""
+        """Return the observations (by leaf) and masks after the last step of the rollout."""
         obs = {leaf.name: self._arena[f"obs/{leaf.name}"][-1] for leaf in self.shape.spec.obs}
         return obs, self._arena["mask"][-1] if self.shape.spec.masked else None
 
     def trajectory(self, version: int) -> Trajectory:
-        """The rollout as the learner reads it: views, except for the few final observations."""
+        """Return the rollout as the learner reads it: views, except for the few final observations."""
         spec, view = self.shape.spec, self._tensors
         return Trajectory(
             obs={leaf.name: view[f"obs/{leaf.name}"] for leaf in spec.obs},
@@ -105,7 +105,7 @@ class Slots:
         )
 
     def samples(self) -> Samples:
-        """The T rows of all envs as single steps, in the order of `[T, B]`: views."""
+        """Return the T rows of all envs flattened to single steps, in the order of `[T, B]`: views."""
 
         def rows(name: str) -> torch.Tensor:
             return self._tensors[name][: self.shape.n_steps].flatten(0, 1)
@@ -130,7 +130,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What the network sees and did, by single step."""
+    """Observations, masks and actions of single steps."""
 
     obs: dict[str, torch.Tensor]  # [T*B, *leaf]
     mask: torch.Tensor | None  # [T*B, M]
@@ -147,7 +147,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class FinalSlot:
-    """The entries of one group; `add` is called by the worker that owns it."""
+    """Last observations of one group's truncated episodes; only the worker that owns the group calls `add`."""
 
     count: NDArray[np.int64]  # [1]
     at: NDArray[np.int64]  # [room, 2]  (t, env of the whole batch)
@@ -155,7 +155,7 @@ class FinalSlot:
     obs: dict[str, NDArray[Any]]  # [room, *leaf]
 
     def add(self, t: int, env: int, obs: dict[str, Any]) -> None:
-        """Keep the last real observation of an episode that was truncated in row t."""
+        """Store the last observation of an episode that was truncated in row t."""
         entry = int(self.count[0])
         self.at[entry] = t, env
         for name, leaf in self.obs.items():

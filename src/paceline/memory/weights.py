@@ -1,11 +1,11 @@
-"""Published weights: one flat float32 vector in shared memory, and the version it is.
+"""Published weights: one flat float32 vector in shared memory, with its version number.
 
-In sync mode nobody writes the vector while workers collect, so they read it in place. A learner without workers
-works on this very vector and publishing copies nothing. One with workers, which read it between all of its steps, has a
-vector of its own and shows it to them, and so does one on another device.
+In sync mode the vector does not change while workers collect, so they read it in place. A learner without workers
+updates this vector directly, and publishing copies nothing. A learner with workers, which read the vector between all
+of its optimiser steps, has its own vector and copies it here; so does a learner on another device.
 
-In async modes the learner never rests. Each version is copied into one of two buffers in turn, together with whatever
-else acting needs, and readers take copies of their own: nobody waits, and nobody reads half of two versions.
+In async modes the learner never pauses. Each version is copied into one of two buffers in turn, together with whatever
+else acting needs, and readers make private copies: no process waits, and no reader mixes two versions.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from paceline.memory.shared import Arena, Field
 
 
 class Weights:
-    """The newest parameters, for every process of the run.
+    """The newest parameters, readable by every process of the run.
 
     Args:
         arena: Shared memory.
-        snapshots: Where each version is copied besides, in async modes.
+        snapshots: Double buffer that also receives each version, in async modes.
     """
 
     def __init__(self, arena: Arena, snapshots: Snapshots | None = None) -> None:
@@ -37,7 +37,7 @@ class Weights:
 
     @staticmethod
     def fields(size: int) -> list[Field]:
-        """What an arena must hold."""
+        """Return the arena fields."""
         return [Field.of("weights", (size,), np.float32), Field.of("version", (1,), np.int64)]
 
     @property
@@ -50,7 +50,7 @@ class Weights:
         self._version[0] = version
 
     def renew(self) -> None:
-        """In async modes, have readers see what is here now: before the first of them reads, and after a load."""
+        """Async modes: copy the current weights to the snapshots. Call before the first read, and after a load."""
         if self._snapshots is not None:
             self._snapshots.write(self.version)
 
@@ -64,22 +64,22 @@ class Weights:
         return self.version
 
     def showing(self, learned: Tensor) -> Callable[[], None] | None:
-        """Has workers see weights that are learned elsewhere on the CPU, as they are; None if they are learned here."""
+        """Return a function that copies the learner's CPU vector to shared memory; None if it learns in place here."""
         if learned.data_ptr() == self.vector.data_ptr():
             return None
         return partial(np.copyto, self.vector.numpy(), learned.numpy())
 
     def sha256(self) -> str:
-        """The fingerprint that equal runs share."""
+        """Return the SHA-256 of the weights; equal runs have equal hashes."""
         return hashlib.sha256(self.vector.numpy().tobytes()).hexdigest()
 
 
 class LiveWeights:
-    """Weights that several workers change in place, each whenever it likes and without a lock.
+    """Weights that several workers update in place at any time, without a lock (A3C).
 
     Args:
         arena: Shared memory with `fields`.
-        worker: The one that changes them here; None for somebody who only looks.
+        worker: Index of the worker that updates them here; None for read-only use.
     """
 
     def __init__(self, arena: Arena, worker: int | None = None) -> None:
@@ -88,12 +88,12 @@ class LiveWeights:
 
     @staticmethod
     def fields(size: int, workers: int) -> list[Field]:
-        """What an arena must hold. Each worker counts on a cache line of its own: a common count would lose some."""
+        """Return the arena fields. Each worker counts on its own cache line: one shared counter would lose updates."""
         return [Field.of("live", (size,), np.float32), Field.of("live_changes", (max(1, workers), 8), np.int64)]
 
     @property
     def version(self) -> int:
-        """How many times they were changed."""
+        """Total number of updates by all workers."""
         return int(self._changes[:, 0].sum())
 
     @version.setter
@@ -101,14 +101,14 @@ class LiveWeights:
         self._changes[:] = 0
         self._changes[0, 0] = version
 
-    def publish(self, flat: Tensor) -> int:  # noqa: ARG002 - they are where everybody sees them
-        """Count a change; returns how many there were."""
+    def publish(self, flat: Tensor) -> int:  # noqa: ARG002 - the weights are already in shared memory
+        """Count one update; returns the total."""
         self._changes[self._worker, 0] += 1
         return self.version
 
 
 class Snapshots:
-    """Two versions of everything that acting needs, for readers that take copies while the learner goes on.
+    """Double buffer of everything that acting needs, which readers copy while the learner continues.
 
     Args:
         arena: Shared memory with `Weights.fields` and `fields`.
@@ -123,26 +123,26 @@ class Snapshots:
 
     @staticmethod
     def fields(parts: Sequence[Field]) -> list[Field]:
-        """What an arena must hold for snapshots of these fields, all of float32."""
+        """Return the arena fields for snapshots of these fields, which must all be float32."""
         size = sum(field.nbytes for field in parts) // 4
         return [Field.of("snapshots", (2, size), np.float32), Field.of("snapshot_begun", (1,), np.int64)]
 
     def write(self, version: int) -> None:
-        """Copy the originals as `version`, which the caller then announces. One writer only."""
+        """Copy the originals as `version`; the caller then publishes that number. Only one process may write."""
         self._begun[0] = version
         np.concatenate([part.reshape(-1) for part in self._originals], out=self._buffers[version % 2])
 
     def private(self) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
-        """Room for a copy, and views of its parts by name."""
+        """Allocate a private copy; returns the vector and views of its fields by name."""
         vector = np.zeros(self._buffers.shape[1], np.float32)
         cuts = np.cumsum([part.size for part in self._originals])[:-1]
         pieces = zip(self._names, np.split(vector, cuts), self._originals, strict=True)
         return vector, {name: piece.reshape(part.shape) for name, piece, part in pieces}
 
     def copy(self, into: NDArray[np.float32]) -> int:
-        """Copy the newest version; returns which it is."""
+        """Copy the newest version into a private vector; returns its number. Retries if the buffer was overwritten."""
         while True:
             version = int(self._version[0])
             into[...] = self._buffers[version % 2]
-            if int(self._begun[0]) <= version + 1:  # this buffer is written again for version + 2
+            if int(self._begun[0]) <= version + 1:  # this buffer is overwritten only by version + 2
                 return version

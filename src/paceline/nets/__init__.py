@@ -1,1 +1,1 @@
-"""Policies, and the fast paths that act with them."""
+"""Policy networks, and their fast numpy paths for acting and learning."""

@@ -22,7 +22,7 @@ Floats = NDArray[np.float32]
 
 
 class Actor(Protocol):
-    """A policy that can be asked what to do. What it returns is overwritten by the next call."""
+    """A policy's forward pass for acting. The next call overwrites what it returns."""
 
     def __call__(self, obs: Leaves, /) -> tuple[Floats, Floats]:
         """Leaves `[n, *leaf]` -> params `[n, P]`, value `[n]`."""
@@ -34,25 +34,25 @@ Seat: TypeAlias = Callable[[Leaves], Floats]
 
 @runtime_checkable
 class PatientActor(Actor, Protocol):
-    """An actor whose values can wait: for many rows at once they cost much less, to the same bits."""
+    """An actor that can defer values: computing them for many rows at once costs much less, with identical bits."""
 
     def begin(self) -> None:
-        """Take over the newest weights; `act` and `values` need not, until it is called again."""
+        """Read the newest weights; `act` and `values` may use cached ones until the next call."""
 
     def act(self, obs: Leaves, /) -> Floats:
-        """Leaves `[n, *leaf]` -> params `[n, P]` alone."""
+        """Leaves `[n, *leaf]` -> params `[n, P]`, without values."""
 
     def values(self, obs: Leaves, value: Floats, /) -> None:
         """Leaves `[R, n, *leaf]` -> `value` `[R, n]`."""
 
     def seat(self, at: int, /) -> Seat:
-        """Acts for row `at` of a group by itself, to the same bits; several seats may act at the same time."""
+        """Return an actor for row `at` of a group alone, with identical bits; row actors may run concurrently."""
 
 
 def actor_for(
     policy: nn.Module, spec: EnvSpec, groups: int, group_size: int, normaliser: ObsNormaliser | None = None
 ) -> Actor:
-    """An actor for `groups * group_size` rows, a patient one where the policy has that.
+    """Return an actor for `groups * group_size` rows, with deferred values if the policy supports them.
 
     It follows later in-place updates of the policy's weights and of the normaliser's arrays.
 
@@ -79,7 +79,7 @@ def actor_for(
 
 
 class _TorchActor:
-    """Any module, a group at a time."""
+    """Runs any torch module, one group at a time."""
 
     def __init__(self, policy: nn.Module, spec: EnvSpec, groups: int, group_size: int) -> None:
         self._policy, self._spec = policy, spec
@@ -93,15 +93,15 @@ class _TorchActor:
         with torch.inference_mode():
             leaves = {leaf.name: torch.from_numpy(obs[leaf.name]) for leaf in self._spec.obs}
             for rows in self._slices:
-                # Copies, which begin where vectors are loaded fastest: a product's last bits may depend on that, too,
-                # and where a group begins among a worker's rows depends on who owns it.
+                # Cloned, because a clone starts at an aligned address: the last bits of a product may depend on the
+                # alignment, and where a group starts among a worker's rows depends on which worker owns it.
                 group = {name: leaf[rows].clone() for name, leaf in leaves.items()}
                 params[rows], value[rows] = self._policy(policy_input(self._spec, group))
         return self._params, self._value
 
 
 class _Normalised:
-    """An actor that sees normalised observations."""
+    """An actor that receives normalised observations."""
 
     def __init__(self, actor: Actor, normaliser: ObsNormaliser, n: int) -> None:
         self._actor, self._scale = actor, normaliser.applier(n)
@@ -111,7 +111,7 @@ class _Normalised:
 
 
 class _PatientNormalised(_Normalised):
-    """The same of a patient one."""
+    """The same for an actor with deferred values."""
 
     def __init__(self, actor: PatientActor, normaliser: ObsNormaliser, n: int) -> None:
         super().__init__(actor, normaliser, n)

@@ -1,11 +1,11 @@
-"""Networks as learners see them: arrays in, outputs out, and the way back into a flat gradient.
+"""Networks as learners use them: arrays in, outputs out, and a backward pass into a flat gradient.
 
     obs --net--> params [N, P], value [N]            loss: d_params, d_value
     gradient <-------- pullback(d_params, d_value)
 
-An MLP's update is small: torch spends much of its time on calling itself and on memory for what it puts out. The same
-layers in numpy, on the same parameter memory and into memory of their own that stays, take a third of the time for 64
-rows, two thirds for 512 and as long for thousands (benchmarks/kernels.py).
+An MLP's update is small: torch spends much of its time on call overhead and on allocating outputs. The same layers in
+numpy, on the same parameter memory and with reused buffers, take a third of the time for 64 rows, two thirds for 512,
+and the same for thousands (benchmarks/kernels.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Obs = Mapping[str, NDArray[Any]] | Mapping[str, Tensor]
 
 
 class ArrayNet(Protocol):
-    """A network that can be asked, and told what was wrong with its last answer."""
+    """A network with a forward pass, and a backward pass for the last forward."""
 
     gradient: Tensor
     """[size of the flat vector] where `pullback` leaves the gradient."""
@@ -39,12 +39,12 @@ class ArrayNet(Protocol):
         """`params` [N, P] and `value` [N]; overwritten by the next call.
 
         Args:
-            obs: N rows; where `pullback` will be asked for, they stay as they are until then.
-            learns: Whether `pullback` will be asked for.
+            obs: N rows; if `pullback` follows, they must stay unchanged until then.
+            learns: Whether `pullback` will be called.
         """
 
     def pullback(self, d_params: Floats, d_value: Floats) -> None:
-        """Leave the gradient, given slopes by what the last call gave, which was one to learn from."""
+        """Write the gradient, given gradients by the outputs of the last call, which must have had `learns=True`."""
 
 
 def array_net_for(
@@ -56,18 +56,18 @@ def array_net_for(
     threads: int = 1,
     forward: Forward | None = None,
 ) -> ArrayNet:
-    """A network in numpy where that can be, else in torch; the same on every machine.
+    """Return a numpy network if possible, else a torch one; the choice is the same on every machine.
 
     Args:
         policy: Its parameters lie where they will stay.
         spec: What it sees.
         learns: Whether it has a gradient.
-        both: Whether the value counts: it is not computed otherwise, where that can be left out.
+        both: Whether values are needed; if not, the value tower is skipped where possible.
         threads: Torch threads of the learner. Numpy has one.
         forward: In place of the policy's own, where it is compiled.
     """
     on_cpu = next(policy.parameters()).device.type == "cpu"
-    # Itself, not a kind of it, whose own ways would be passed over.
+    # The exact class: a subclass may override methods that the numpy version would bypass.
     if type(policy) is MLPPolicy and on_cpu and threads == 1 and forward is None:
         return NumpyMLP(policy, learns=learns, both=both)
     return TorchNet(policy, spec, learns=learns, forward=forward)
@@ -92,7 +92,7 @@ class TorchNet:
 
     def __call__(self, obs: Obs, *, learns: bool = False) -> tuple[Floats, Floats]:
         """See `ArrayNet`."""
-        self._back = None  # what it holds on to is not needed any more, and the next is as large
+        self._back = None  # frees the previous graph before the next one, which is as large, is built
         seen = policy_input(self._spec, {name: self._tensor(leaf) for name, leaf in obs.items()})
         if learns:
             params, value, self._back = self._forward(seen)
@@ -105,7 +105,7 @@ class TorchNet:
         """See `ArrayNet`."""
         back, self._back = self._back, None
         if back is None:
-            raise ValueError("pullback: the last call was none to learn from. Call with learns=True before.")
+            raise ValueError("pullback: the last call had learns=False. Call the network with learns=True first.")
         self.gradient.zero_()
         back(self._tensor(d_params), self._tensor(d_value))
 
@@ -162,7 +162,7 @@ class NumpyMLP:
         return at.params.T, at.value
 
     def pullback(self, d_params: Floats, d_value: Floats) -> None:
-        """See `ArrayNet`. What the value tower has is left at zero where it is not computed."""
+        """See `ArrayNet`. Gradients of the value tower stay zero if it is not computed."""
         at, ones = self._at, self._at.ones
         if self._log_std is not None:
             _array(_gradient(self._policy.log_std))[...] = d_params[:, self._outputs :].sum(0)
@@ -195,7 +195,7 @@ class NumpyMLP:
         return self._at.stacks[-1][tower] if self._weights else self._rows
 
     def _room_for(self, rows: int) -> _Memory:
-        """Memory for so many rows: the last one's, a part of what there is, or more."""
+        """Return buffers for this many rows: the current ones, a part of the existing ones, or larger ones."""
         if rows != self._at.rows:
             if rows > self._memory.rows:
                 self._memory = _Memory([len(bias) for bias in self._biases], self._towers, self._outputs, rows)
@@ -260,7 +260,7 @@ def _layers(
 
 def _gradient(parameter: Tensor) -> Tensor:
     if parameter.grad is None:
-        raise ValueError("its gradient has no place yet")
+        raise ValueError("parameter has no .grad. Build FlatGradient(policy) first.")
     return parameter.grad
 
 

@@ -2,9 +2,9 @@
 
     driver: can it be compiled? try it ──► compiled_rows ──► every worker compiles the same, from the cache
 
-Fused kernels round differently, so all processes must agree on what runs compiled. Hence the driver alone decides,
-before workers start; there is one size of batch, to which shorter ones are padded, because what the compiler makes of
-sizes that it meets by and by depends on their order; and a network is one graph or is not compiled at all.
+Fused kernels round differently, so all processes must agree on what runs compiled. Therefore the driver alone decides,
+before workers start. There is one batch size, to which shorter batches are padded, because with dynamic sizes the
+compiled code depends on the order in which sizes appear. A network is one graph, or is not compiled at all.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CompiledForward:
         count = len(obs if isinstance(obs, Tensor) else next(iter(obs.values())))
         missing = self._rows - count
         if missing < 0:
-            raise LearnerError(f"compile: made for {self._rows} rows at most (got {count}). Train without --compile.")
+            raise LearnerError(f"compile: supports at most {self._rows} rows (got {count}). Train without --compile.")
         if not missing:
             return autograd_pullback(self._forward, obs)
         padded = (
@@ -96,14 +96,14 @@ def usable_rows(policy: nn.Module, rows: int, attempt: Callable[[int], object]) 
         except Exception as error:  # compilers fail in many ways, and none of them is the end of a run
             first_line = next(iter(str(error).strip().splitlines()), "")
             why = f"{type(error).__name__}: {first_line[:300]}"
-    warnings.warn(f"compile: {why}. Training goes on without it.", RuntimeWarning, stacklevel=3)
+    warnings.warn(f"compile: {why}. Training continues without it.", RuntimeWarning, stacklevel=3)
     return None
 
 
 def _hopeless(policy: nn.Module) -> str | None:
-    """Why there is no point in trying, if there is none."""
+    """Return why compiling cannot work, or None if it is worth trying."""
     if hasattr(policy, "forward_pullback"):
-        return f"{type(policy).__name__} has its gradient written by hand, which leaves nothing to compile"
+        return f"{type(policy).__name__} has a hand-written gradient, so there is nothing to compile"
     if all(parameter.device.type == "cpu" for parameter in policy.parameters()):
         # The one that torch itself looks for.
         compiler = os.environ.get("CXX") or {"win32": "cl", "darwin": "clang++"}.get(sys.platform, "g++")

@@ -99,6 +99,6 @@ def _check_categories(leaf: Leaf, value: NDArray[Any]) -> None:
     wrong = (value < leaf.start) | (value >= leaf.start + np.array(leaf.nvec))
     if wrong.any():
         raise EnvError(
-            f"observation {leaf.name!r}: must be categories from {leaf.start}, {list(leaf.nvec)} of them "
-            f"(got {value[wrong][0]}). Mend the env's observations, or its observation_space."
+            f"observation {leaf.name!r}: categories must start at {leaf.start}, with counts {list(leaf.nvec)} "
+            f"(got {value[wrong][0]}). Fix the env's observations, or its observation_space."
         )

@@ -4,9 +4,9 @@
     values   obs [R, n, *leaf] -> value [R, n]      the value's tower, for many rows at once
     (call)   obs [n, *leaf]    -> params, value     both
 
-Nobody needs a value before the rollout is complete, and a call costs nearly as much for one row of envs as for many.
-Products are stacked by group and each group is computed by itself, so that its bits depend neither on how many groups
-nor on how many rows there are.
+Values are needed only when the rollout is complete, and a call costs nearly as much for one row of envs as for many.
+Products are batched by group and each group is computed separately, so its bits depend neither on the number of groups
+nor on the number of rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Layer: TypeAlias = tuple[Floats, Floats, Floats, Floats]
 
 def _forward(rows: Floats, hidden: Sequence[Layer], output: Layer, activate: Callable[[Floats], object]) -> Floats:
     """The outputs that count."""
-    # Between two steps of the envs every call costs twice what it does in a loop of its own: few, and plain ones.
+    # Between env steps each numpy call costs twice as much as in a tight loop: make few and plain calls.
     for weight, bias, products, counted in hidden:
         np.matmul(rows, weight, products)
         np.add(counted, bias, counted)

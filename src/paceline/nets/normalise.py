@@ -61,7 +61,7 @@ class RunningMoments:
         return np.asarray(1.0 / np.sqrt(self.squares / self.count + _EPSILON))
 
     def state(self, prefix: str) -> dict[str, NDArray[np.float64]]:
-        """Everything needed to go on, as arrays."""
+        """Return the state for a checkpoint, as arrays."""
         return {
             f"{prefix}count": np.asarray(self.count),
             f"{prefix}mean": self.mean.copy(),
@@ -126,7 +126,7 @@ class ObsNormaliser:
         return applied
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """Everything needed to go on, as arrays."""
+        """Return the state for a checkpoint, as arrays."""
         return {k: v for name, m in self._moments.items() for k, v in m.state(f"{name}:").items()}
 
     def load(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -175,7 +175,7 @@ class RewardNormaliser:
         self._moments.update(returns.reshape(-1) if valid is None else returns[valid])
 
     def forget(self, envs: list[int]) -> None:
-        """These envs began a new episode out of turn."""
+        """Reset the discounted return of envs whose episode restarted unexpectedly."""
         self.carry[envs] = 0.0
 
     def apply(self, reward: Tensor) -> Tensor:
@@ -183,7 +183,7 @@ class RewardNormaliser:
         return (reward * float(self._moments.inv_std)).clamp_(-CLIP, CLIP)
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """Everything needed to go on, as arrays."""
+        """Return the state for a checkpoint, as arrays."""
         return {"carry": self.carry.copy(), **self._moments.state("return:")}
 
     def load(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -202,6 +202,6 @@ def _entry(state: Mapping[str, NDArray[Any]], key: str, shape: tuple[int, ...]) 
     if key not in state or state[key].shape != shape:
         found = state[key].shape if key in state else "missing"
         raise CheckpointError(
-            f"normaliser entry {key!r}: must have shape {shape} ({found}). It belongs to another env."
+            f"normaliser entry {key!r}: must have shape {shape} ({found}). The checkpoint is of another env."
         )
     return np.array(state[key], np.float64)

@@ -112,7 +112,7 @@ def _construct(
             cls, name = _imported(source), source
         case str():
             raise ConfigError(
-                f"policy={source!r}: unknown name. {nearest(source, POLICIES)} Your own is given as 'module:Class'."
+                f"policy={source!r}: unknown name. {nearest(source, POLICIES)} For your own class write 'module:Class'."
             )
         case _:
             cls, name = source, getattr(source, "__qualname__", repr(source))
@@ -156,8 +156,8 @@ def _check_layers(module: nn.Module, name: str) -> None:
         dropout = isinstance(layer, nn.modules.dropout._DropoutNd | nn.AlphaDropout)
         if dropout and layer.training and getattr(layer, "p", 0.0) > 0:
             raise ConfigError(
-                f"policy {name!r}: layer {path!r} ({type(layer).__name__}, p={layer.p}) would act at random while "
-                "learning and collecting disagree. Remove it, or put it in eval mode."
+                f"policy {name!r}: layer {path!r} ({type(layer).__name__}, p={layer.p}) makes the policy random, so "
+                "that learning and collecting disagree. Remove it, or put it in eval mode."
             )
 
 

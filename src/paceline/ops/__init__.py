@@ -1,1 +1,1 @@
-"""Pure functions: returns, losses, distributions."""
+"""Pure functions: returns, losses, action distributions, optimisers."""

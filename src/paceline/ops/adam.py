@@ -1,7 +1,7 @@
 """Adam (Kingma and Ba, 2015) on one flat vector: one fused kernel per step, whatever the network.
 
-`torch.optim` would do the same arithmetic, but its first use loads the compiler stack (about a second of
-start-up), and its state is a dict per parameter where two vectors are enough.
+`torch.optim` does the same arithmetic, but its first use loads the compiler stack (about one second of
+start-up), and it keeps a dict of state per parameter where two vectors are enough.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import Tensor
 
 
 class FlatAdam:
-    """Updates `vector` in place.
+    """Adam that updates `vector` in place.
 
     Args:
         vector: `[P]` float32, the parameters.
         eps: Added to the denominator.
-        betas: Decay of the mean and of the mean square of gradients.
-        moments: `[2, P]` where mean and mean square are kept; None for memory of its own.
-        steps: `[]` where steps are counted, likewise.
+        betas: Decay rates of the first and second moment of the gradient.
+        moments: `[2, P]` storage of the two moments (shared memory, for instance); None allocates it here.
+        steps: `[]` storage of the step count; None allocates it here.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class FlatAdam:
         self._vector, self._eps, self._betas = vector, eps, betas
         self._mean, self._square = torch.zeros(2, *vector.shape, device=vector.device) if moments is None else moments
         self._steps = torch.zeros((), device=vector.device) if steps is None else steps
-        # Counted by numpy where that can be: after much that was not torch, this takes torch longer than the step.
+        # On the CPU numpy increments the count: after non-torch work torch takes longer for that than for the step.
         self._count: Tensor | NDArray[Any] = self._steps.numpy() if vector.device.type == "cpu" else self._steps
 
     def step(self, grad: Tensor, lr: float) -> None:
-        """Take one step along `grad` `[P]`."""
+        """Take one optimiser step with the gradient `grad` `[P]`."""
         self._count += 1
         torch._fused_adam_(
             [self._vector],
@@ -61,7 +61,7 @@ class FlatAdam:
         )
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Moments and step count, as arrays."""
+        """Return both moments and the step count, as arrays."""
         return {
             "mean": self._mean.cpu().numpy(),
             "square": self._square.cpu().numpy(),
@@ -69,7 +69,7 @@ class FlatAdam:
         }
 
     def load(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """The inverse of `state`."""
+        """Restore what `state` returned."""
         self._mean.copy_(torch.from_numpy(state["mean"]))
         self._square.copy_(torch.from_numpy(state["square"]))
         self._steps.fill_(int(state["steps"]))

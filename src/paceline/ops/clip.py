@@ -1,4 +1,4 @@
-"""Keeping a flat gradient short."""
+"""Gradient norm clipping on a flat gradient vector."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 
 
 def clip_norm(grad: Tensor, most: float) -> float:
-    """Scale `grad` `[P]` in place to the length `most`, where it is longer; returns the length it had.
+    """Scale `grad` `[P]` in place so that its norm is at most `most`; returns the norm before clipping.
 
-    Where that is not finite, the gradient is of no use.
+    A norm that is NaN or infinite leaves `grad` unchanged; the caller must discard it.
     """
     return _in_numpy(grad, most) if grad.device.type == "cpu" else _in_torch(grad, most)
 
 
 def _in_numpy(grad: Tensor, most: float) -> float:
-    # Between two minibatches everybody waits for this, and torch's calls take three times as long.
+    # All workers wait for the learner between two minibatches, and torch's calls take three times as long.
     array = grad.numpy()
     norm = math.sqrt(float(np.dot(array, array)))
     if most < norm < math.inf:

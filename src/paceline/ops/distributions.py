@@ -1,15 +1,15 @@
-"""Action heads: what a policy's output means as a distribution over actions.
+"""Action heads: how the policy's output parametrises a distribution over actions.
 
-Each head exists twice on purpose. Acting is numpy on a few rows, thousands of times a
-second, with noise drawn beforehand; learning is torch on large batches, differentiable.
+Each head is implemented twice on purpose. Acting uses numpy on a few rows, thousands of times
+per second, with noise drawn in advance. Learning uses torch on large batches, differentiable.
 Both take the same `params` and agree on `log_prob`.
 
     params [n, P] --choose(noise)--> action                  numpy, while collecting
-    params [n, P] --log_prob(action)--> log_prob             numpy, with it or for many rows later
+    params [n, P] --log_prob(action)--> log_prob             numpy, at once or later for many rows
     params [N, P] --log_prob_entropy(action)--> ...          torch, while learning
 
-In numpy every row is computed from that row alone, with the same operations whatever n
-is, so results do not depend on which rows a worker happens to hold.
+In numpy each row is computed from that row alone, with the same operations for every n.
+So results do not depend on which rows a worker holds.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 ILLEGAL = -1e8
-"""Logit of an illegal action: far below any legal one, and finite so that entropy is too."""
+"""Logit of an illegal action: far below any legal logit, but finite, so that the entropy stays finite too."""
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 _LOG_STD_MIN, _LOG_STD_MAX = np.float32(LOG_STD_MIN), np.float32(LOG_STD_MAX)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-# Keeps Gumbel noise below 23.1, so that no exponential in `log_prob` can overflow float32.
+# Limits Gumbel noise to 23.1, so that no exponential in `log_prob` can overflow float32.
 _TINY_EXPONENTIAL = np.float32(1e-10)
 _TINY_UNIFORM = np.float32(2.0**-25)
 
 
 def legal_only(params: Floats, mask: Mask | None) -> Floats:
-    """Logits or values `[n, A]` with illegal actions out of reach."""
+    """Return logits or action values `[n, A]` in which illegal actions have the value ILLEGAL."""
     return params if mask is None else np.where(mask, params, np.float32(ILLEGAL))
 
 
@@ -50,31 +50,31 @@ def _part(mask: Mask | None, columns: slice) -> Mask | None:
 
 
 class ActionHead(Protocol):
-    """How one kind of action is sampled, scored and chosen greedily."""
+    """How to sample, score and greedily choose one kind of action."""
 
     def draw_noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-        """Noise for `choose`, float32 `[*shape, noise_size]`."""
+        """Draw the noise for `choose`, float32 `[*shape, noise_size]`."""
         ...
 
     def choose(self, params: Floats, noise: Floats, mask: Mask | None = None) -> NDArray[Any]:
-        """Actions `[n, *act]` in stored form; illegal ones are never chosen."""
+        """Sample actions `[n, *act]` in stored form; illegal actions are never chosen."""
         ...
 
     def log_prob(self, params: Floats, action: NDArray[Any], mask: Mask | None = None) -> Floats:
-        """Log-probabilities `[n]` of actions that `choose` chose."""
+        """Return log-probabilities `[n]` of actions that `choose` returned."""
         ...
 
     def mode(self, params: Floats, mask: Mask | None = None) -> NDArray[Any]:
-        """The most probable actions `[n, *act]`."""
+        """Return the most probable actions `[n, *act]`."""
         ...
 
     def log_prob_entropy(self, params: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Log-probability `[N]` of stored actions and entropy `[N]`, differentiable in `params`."""
+        """Return log-probability `[N]` of stored actions and entropy `[N]`, differentiable in `params`."""
         ...
 
 
 def head_for(action: ActionSpec) -> ActionHead:
-    """The head that fits an action space."""
+    """Return the head for an action space."""
     match action.kind:
         case "categorical":
             return Categorical(action.nvec[0])
@@ -84,11 +84,11 @@ def head_for(action: ActionSpec) -> ActionHead:
             return Bernoulli(action.shape)
         case "gaussian":
             return Gaussian(action.shape)
-    raise ConfigError(f"action kind {action.kind!r}: no head exists for it.")
+    raise ConfigError(f"action kind {action.kind!r}: has no action head. Use a space that EnvSpec.of supports.")
 
 
 class Categorical:
-    """One choice out of n. `params` are logits, noise is Gumbel: the argmax of their sum is a sample."""
+    """One choice out of n. `params` are logits. The argmax of logits plus Gumbel noise is a sample."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -96,8 +96,8 @@ class Categorical:
 
     def draw_noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
         """Gumbel noise `[*shape, n]`."""
-        # A standard Gumbel is -log of a standard exponential, and drawing the exponential
-        # resolves the tail that -log(-log(u)) cuts off where float32 u rounds to one.
+        # A standard Gumbel is -log of a standard exponential. Drawing the exponential keeps the
+        # tail that -log(-log(u)) loses where a float32 u rounds to one.
         noise = generator.standard_exponential((*shape, self.n), dtype=np.float32)
         np.maximum(noise, _TINY_EXPONENTIAL, out=noise)
         np.log(noise, out=noise)
@@ -114,7 +114,7 @@ class Categorical:
         rows = len(logits)
         if len(self._offsets) != rows:
             self._offsets = np.arange(0, rows * self.n, self.n)
-        # log_prob = -log sum exp(logit - chosen). The chosen one is a safe pivot because it won:
+        # log_prob = -log sum exp(logit - chosen). The chosen logit is a safe pivot because it won the argmax:
         # no other logit exceeds it by more than the (bounded) difference of their noise.
         scores = logits - logits.take(action + self._offsets)[:, None]
         np.exp(scores, out=scores)
@@ -135,7 +135,7 @@ class Categorical:
 
 
 class MultiCategorical:
-    """Several independent choices. `params` are their logits side by side."""
+    """Several independent categorical choices. `params` are their logits, concatenated."""
 
     def __init__(self, nvec: tuple[int, ...]) -> None:
         self.nvec = nvec
@@ -154,19 +154,19 @@ class MultiCategorical:
         return action
 
     def log_prob(self, params: Floats, action: NDArray[Any], mask: Mask | None = None) -> Floats:
-        """Log-probabilities of whole choices `[n]`."""
+        """Log-probabilities of all choices together, `[n]`."""
         total = np.zeros(len(params), np.float32)
         for i, (part, head) in enumerate(self._parts):
             total += head.log_prob(params[:, part], action[:, i], _part(mask, part))
         return total
 
     def mode(self, params: Floats, mask: Mask | None = None) -> NDArray[np.int64]:
-        """The best legal choice of each part, `[n, len(nvec)]`."""
+        """The legal action with the largest logit of each choice, `[n, len(nvec)]`."""
         columns = [head.mode(params[:, p], _part(mask, p)) for p, head in self._parts]
         return np.stack(columns, 1)
 
     def log_prob_entropy(self, params: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Log-probability and entropy of the whole choice, `[N]` each."""
+        """Log-probability and entropy of all choices together, `[N]` each."""
         pairs = [
             head.log_prob_entropy(params[:, part], action[:, i], None if mask is None else mask[:, part])
             for i, (part, head) in enumerate(self._parts)
@@ -176,7 +176,7 @@ class MultiCategorical:
 
 
 class Bernoulli:
-    """Independent bits. `params` are logits of a one, noise is logistic: their sum's sign is a sample."""
+    """Independent bits. `params` are logits of a one; the sign of logit plus logistic noise is a sample."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
@@ -192,7 +192,7 @@ class Bernoulli:
         self,
         params: Floats,
         noise: Floats,
-        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
     ) -> NDArray[np.int8]:
         """Bits `[n, *shape]`."""
         return (params + noise > 0).astype(np.int8).reshape(-1, *self.shape)
@@ -201,10 +201,10 @@ class Bernoulli:
         self,
         params: Floats,
         action: NDArray[Any],
-        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
     ) -> Floats:
-        """The log-probability of all bits `[n]`."""
-        # -log p(bit) = softplus of the logit, with the sign that speaks against the bit.
+        """Log-probability of all bits together, `[n]`."""
+        # -log p(1) = softplus(-logit) and -log p(0) = softplus(logit).
         against = np.where(action.reshape(params.shape) != 0, -params, params)
         cost = np.maximum(against, 0) + np.log1p(np.exp(-np.abs(against)))
         log_prob: Floats = -np.add.reduce(cost, 1)
@@ -213,7 +213,7 @@ class Bernoulli:
     def mode(
         self,
         params: Floats,
-        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
     ) -> NDArray[np.int8]:
         """One where the logit is positive, `[n, *shape]`."""
         return (params > 0).astype(np.int8).reshape(-1, *self.shape)
@@ -222,17 +222,17 @@ class Bernoulli:
         self,
         params: Tensor,
         action: Tensor,
-        mask: Tensor | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+        mask: Tensor | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
     ) -> tuple[Tensor, Tensor]:
-        """Log-probability and entropy of all bits, `[N]` each."""
+        """Log-probability and entropy of all bits together, `[N]` each."""
         bits = action.reshape(params.shape).to(params.dtype)
-        cost = functional.softplus(params)  # -log p(0); and -log p(1) is this minus the logit
+        cost = functional.softplus(params)  # -log p(0); -log p(1) is this minus the logit
         log_prob = (bits * params - cost).sum(1)
         return log_prob, (cost - params.sigmoid() * params).sum(1)
 
 
 class Gaussian:
-    """A diagonal normal. `params` are means, then log standard deviations; actions are stored unclipped."""
+    """Diagonal normal. `params` are means, then log standard deviations; actions are stored unclipped."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
@@ -246,7 +246,7 @@ class Gaussian:
         self,
         params: Floats,
         noise: Floats,
-        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
     ) -> Floats:
         """Actions `[n, *shape]`."""
         std: Floats = np.exp(self._log_std(params))
@@ -256,12 +256,12 @@ class Gaussian:
         self,
         params: Floats,
         action: NDArray[Any],
-        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
     ) -> Floats:
         """Log-probabilities `[n]`."""
         log_std = self._log_std(params)
-        # Scored from the rounded action and not from the noise, as the learner will do: with a
-        # tiny deviation the two differ, and the first update's ratio would not be one.
+        # Computed from the rounded action, as the learner does, and not from the noise: with a very small
+        # standard deviation the two differ, and the probability ratio of the first update would not be one.
         z = (action.reshape(-1, self.size) - params[:, : self.size]) * np.exp(-log_std)
         cost = np.float32(0.5) * z * z + log_std
         log_prob: Floats = -np.add.reduce(cost, 1) - np.float32(self.size * _HALF_LOG_2PI)
@@ -274,7 +274,7 @@ class Gaussian:
     def mode(
         self,
         params: Floats,
-        mask: Mask | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
     ) -> Floats:
         """The mean, `[n, *shape]`."""
         return params[:, : self.size].reshape(-1, *self.shape).copy()
@@ -283,7 +283,7 @@ class Gaussian:
         self,
         params: Tensor,
         action: Tensor,
-        mask: Tensor | None = None,  # noqa: ARG002 - the protocol's; masks fit categories only
+        mask: Tensor | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
     ) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy, `[N]` each."""
         mean, log_std = params[:, : self.size], params[:, self.size :]

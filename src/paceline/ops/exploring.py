@@ -1,4 +1,4 @@
-"""Acting on action values: the best legal action, or with probability epsilon any legal one."""
+"""Epsilon-greedy action selection: the best legal action, or with probability epsilon a random legal one."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ Floats = NDArray[np.float32]
 
 
 class EpsilonGreedy:
-    """A head for `params` that are action values, or advantages: their order is the same.
+    """Action head for `params` that are action values (or dueling advantages, which have the same argmax).
 
     Args:
-        n: Actions.
-        epsilon: How often another than the best is taken; `[rows]` for one each.
+        n: Number of actions.
+        epsilon: Probability of a uniformly random legal action; an array `[rows]` sets it per row.
     """
 
     def __init__(self, n: int, epsilon: float | Floats = 0.0) -> None:
         self.n, self.epsilon = n, epsilon
 
     def draw_noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-        """Uniform numbers `[*shape, 2]`: whether to explore, and where to."""
+        """Uniform numbers `[*shape, 2]`: the first decides whether to explore, the second picks the random action."""
         return generator.random((*shape, 2), dtype=np.float32)
 
     def choose(self, params: Floats, noise: Floats, mask: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-        """Actions `[n]`."""
+        """Epsilon-greedy actions `[n]`."""
         action = self.mode(params, mask)
         explore = np.flatnonzero(noise[:, 0] < self.epsilon)
         if len(explore):
@@ -34,23 +34,23 @@ class EpsilonGreedy:
         return action
 
     def mode(self, params: Floats, mask: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-        """The best legal actions `[n]`."""
+        """Greedy legal actions `[n]`."""
         return best_legal(params, mask)
 
 
 def uniform_legal(uniform: Floats, n: int, mask: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-    """A legal action per row, all equally likely.
+    """Return one legal action per row, drawn uniformly.
 
     Args:
-        uniform: [k] in [0, 1).
-        n: Actions.
-        mask: [k, n] the legal ones; None for all.
+        uniform: [k] random numbers in [0, 1).
+        n: Number of actions.
+        mask: [k, n] legal actions; None if all are legal.
     """
     if mask is None:
         return np.minimum((uniform * n).astype(np.int64), n - 1)
     count = np.cumsum(mask, axis=1)
     legal = count[:, -1]
-    # The product may round up to the count itself: there is no such action.
+    # The product may round up to `legal` itself, which is one past the last legal action.
     place = np.minimum((uniform * legal).astype(np.int64), legal - 1)
     chosen: NDArray[np.int64] = (count > place[:, None]).argmax(1)
     return chosen

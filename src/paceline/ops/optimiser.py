@@ -1,4 +1,4 @@
-"""What turns a flat gradient into a step: `adam` or `rmsprop`."""
+"""Interface of the optimisers on a flat parameter vector: `adam` and `rmsprop`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 
 class Optimiser(Protocol):
-    """Changes the parameters, and remembers what it needs for that."""
+    """Updates a parameter vector in place and holds the optimiser state."""
 
     def step(self, grad: Tensor, lr: float) -> None:
-        """Take one step along a gradient `[P]`."""
+        """Take one optimiser step with a gradient `[P]`."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What it remembers."""
+        """Return the optimiser state, for checkpoints."""
 
     def load(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Remember that."""
+        """Restore what `state` returned."""

@@ -1,4 +1,4 @@
-"""The maths of Q-learning: what a transition is worth, and the slope of the loss. Pure functions on arrays."""
+"""Q-learning: dueling values, bootstrap targets and the TD loss with its derivative. Pure functions on arrays."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Floats = NDArray[np.float32]
 
 
 def q_values(params: Floats, value: Floats, *, dueling: bool) -> Floats:
-    """Action values `[N, A]` from a network's outputs.
+    """Return action values `[N, A]` from the network's outputs.
 
     Args:
         params: `[N, A]` advantages; without dueling, the action values themselves.
-        value: `[N]` state values; without dueling they count for nothing.
-        dueling: Whether a value is the state's plus what the action is better than the mean (Wang et al. 2016).
+        value: `[N]` state values; ignored without dueling.
+        dueling: Whether Q = value + advantage - mean advantage (Wang et al. 2016).
     """
     return params + (value - params.mean(1))[:, None] if dueling else params
 
 
 def q_pullback(d_q: Floats, *, dueling: bool) -> tuple[Floats, Floats]:
-    """Slopes by `params` and `value`, from slopes by the action values: the transpose of `q_values`."""
+    """Return gradients by `params` and `value`, given the gradient by Q values: the transpose of `q_values`."""
     total = np.add.reduce(d_q, 1)
     if not dueling:
         return d_q, np.zeros_like(total)
@@ -33,7 +33,7 @@ def q_pullback(d_q: Floats, *, dueling: bool) -> tuple[Floats, Floats]:
 
 
 def best_legal(q: Floats, mask: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-    """The legal action of the highest value, `[N]`."""
+    """Return the legal action with the highest value, `[N]`."""
     best: NDArray[np.int64] = legal_only(q, mask).argmax(1)
     return best
 
@@ -41,21 +41,21 @@ def best_legal(q: Floats, mask: NDArray[np.bool_] | None) -> NDArray[np.int64]:
 def bootstrap_targets(
     reward: Floats, discount: Floats, chooser: Floats, judge: Floats, mask: NDArray[np.bool_] | None
 ) -> Floats:
-    """What each transition is worth, `[N]`.
+    """Return the TD targets `[N]`.
 
     Args:
-        reward: `[N]` discounted sum of the rewards on the way.
-        discount: `[N]` of the value after them: zero where the episode was over.
-        chooser: `[N, A]` values that choose the next action: the learner's own (double, van Hasselt et al. 2016), or
-            the target network's.
-        judge: `[N, A]` values that judge it: the target network's.
-        mask: `[N, A]` the next actions that are legal.
+        reward: `[N]` discounted sum of the n-step rewards.
+        discount: `[N]` factor of the bootstrap value: zero where the episode terminated.
+        chooser: `[N, A]` values whose argmax is the next action: of the online network (double DQN, van Hasselt et al.
+            2016), or of the target network.
+        judge: `[N, A]` values of the target network, which evaluate that action.
+        mask: `[N, A]` legal actions in the next state.
     """
     return reward + discount * judge[np.arange(len(judge)), best_legal(chooser, mask)]
 
 
 def loss_and_slope(error: Floats, kind: Loss) -> tuple[Floats, Floats]:
-    """Loss and its slope by the error, `[N]` each. Huber is quadratic up to an error of 1 and linear beyond."""
+    """Return the loss and its derivative by the TD error, `[N]` each. Huber is quadratic up to an error of 1."""
     half = np.float32(0.5)
     loss: Floats
     if kind == "mse":

@@ -1,4 +1,4 @@
-"""Advantages and returns from `[T, B]` tensors; every env is a column of its own."""
+"""Advantages and returns from `[T, B]` tensors; each column is one env."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor
 
 
 def next_values(value: Tensor, finals_t: Tensor, finals_env: Tensor, finals_value: Tensor) -> Tensor:
-    """The value of what followed each step, `[T, B]`.
+    """Return V of the observation after each step, `[T, B]`.
 
     Args:
-        value: `[T+1, B]` of the observations the policy saw. After an episode's end the next row
-            is the first of a new episode, so it says nothing about the step.
-        finals_t: `[N]` steps at which an episode was truncated.
-        finals_env: `[N]` envs in which that happened.
-        finals_value: `[N]` values of the last real observations there.
+        value: `[T+1, B]` values of the observations that the policy saw. After the end of an episode the next
+            row belongs to a new episode, so its value must not be used for the step.
+        finals_t: `[N]` time index of each truncated episode's last step.
+        finals_env: `[N]` env of each truncated episode.
+        finals_value: `[N]` value of each truncated episode's last observation.
     """
-    # In numpy, whose calls on arrays of this size cost half of torch's.
+    # In numpy, whose calls on arrays of this size cost half as much as torch's.
     after = value[1:].numpy().copy()
     after[finals_t.numpy(), finals_env.numpy()] = finals_value.numpy()
     return torch.from_numpy(after)
@@ -33,14 +33,14 @@ def gae(
         advantage[t] = delta[t] + gamma lam advantage[t+1] (unless ended)
 
     Args:
-        reward: Of each step.
-        value: Of the observation before each step.
-        next_value: Of the observation after it (see `next_values`).
+        reward: Reward of each step.
+        value: V of the observation before each step.
+        next_value: V of the observation after each step (see `next_values`).
         terminated: The step led to a terminal state, whose value is zero.
-        ended: The step was the last of its episode, terminated or truncated: nothing that follows
-            in the column reaches back over it.
+        ended: The step was the last of its episode, terminated or truncated. Later rows of the column
+            do not contribute to its advantage.
         gamma: Discount.
-        lam: Weight of longer returns.
+        lam: GAE lambda; 0 trusts the critic, 1 gives Monte-Carlo returns.
 
     Returns:
         Advantages, and returns (advantage + value), the targets of the value function.
@@ -55,8 +55,8 @@ def gae(
 
 
 def accumulate(terms: NDArray[np.float32], decay: NDArray[np.float32]) -> None:
-    """Turn d into the solution of x[t] = d[t] + decay[t] x[t+1], in place; `decay` is used up. Both are `[T, B]`."""
-    # For all t at once, by doubling: after each pass x[t] holds twice as many terms. log2(T) passes over whole
+    """Solve x[t] = terms[t] + decay[t] x[t+1], in place in `terms`; `decay` is overwritten. Both are `[T, B]`."""
+    # Computes all t at once by doubling: after each pass x[t] sums twice as many terms. log2(T) passes over whole
     # arrays take a third of the time of T small steps (benchmarks/kernels.py).
     reach = 1
     while reach < len(terms):
@@ -66,9 +66,9 @@ def accumulate(terms: NDArray[np.float32], decay: NDArray[np.float32]) -> None:
 
 
 def explained_variance(value: NDArray[np.float32], returns: NDArray[np.float32]) -> float:
-    """How much of the returns' variance the values predict: 1 is all, 0 as good as their mean.
+    """Return the fraction of the returns' variance that the values explain: 1 is perfect, 0 no better than the mean.
 
-    NaN where the returns do not vary, or there are none.
+    NaN if the returns are constant or empty.
     """
     variance = returns.var(dtype=np.float64) if len(returns) else 0.0
     if variance == 0:

@@ -1,10 +1,10 @@
-"""Log-probabilities and entropies with their gradient in closed form: what a loss needs of an action head.
+"""Log-probabilities and entropies with closed-form gradients: what a policy-gradient loss needs of an action head.
 
     params --score--> log_prob, entropy              loss: d_log_prob, d_entropy
     params <------------- pullback(d_log_prob, d_entropy)
 
-In numpy, on the few numbers per row that a network puts out: an autograd graph over a dozen such tensors costs more
-than the arithmetic in it, and torch's calls cost several times numpy's (benchmarks/kernels.py).
+In numpy, because a network outputs only a few numbers per row: an autograd graph over a dozen such tensors costs more
+than the arithmetic in it, and torch's calls cost several times as much as numpy's (benchmarks/kernels.py).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How probable the actions taken are, and how that depends on the policy's output."""
+    """Log-probability and entropy of stored actions, with the gradient by the policy's output."""
 
     log_prob: Floats  # [N]
     entropy: Floats  # [N]
     pullback: Callable[[Floats, float], Floats]
-    """Gradients by log-probability `[N]` and by each row's entropy -> gradient by `params` `[N, P]`."""
+    """Gradients by log-probability `[N]` and by entropy (one number for all rows) -> gradient by `params` `[N, P]`."""
 
 
 def score(head: ActionHead, params: Floats, action: NDArray[Any], mask: NDArray[np.bool_] | None = None) -> Score:
     """Score stored actions under the distributions that `params` describe.
 
     Args:
-        head: What `params` mean.
-        params: `[N, P]`.
+        head: The action head that interprets `params`.
+        params: `[N, P]` outputs of the policy.
         action: `[N, *act]` in stored form.
         mask: `[N, M]` legal actions.
     """
@@ -51,7 +51,7 @@ def score(head: ActionHead, params: Floats, action: NDArray[Any], mask: NDArray[
 
 
 def _categorical(params: Floats, action: NDArray[Any], mask: NDArray[np.bool_] | None) -> Score:
-    # As [A, N], in which the network hands them out: what is done to each row is then done to all rows at once.
+    # As [A, N], the layout in which the network returns them: each operation then runs over long contiguous rows.
     logits = np.ascontiguousarray(legal_only(params, mask).T)
     log_p = logits - np.maximum.reduce(logits, 0)
     p = np.exp(log_p)
@@ -59,7 +59,7 @@ def _categorical(params: Floats, action: NDArray[Any], mask: NDArray[np.bool_] |
     np.divide(p, total, out=p)
     np.subtract(log_p, np.log(total, out=total), out=log_p)
     entropy = -np.add.reduce(p * log_p, 0)
-    chosen = action * len(action) + np.arange(len(action))  # where it lies among all
+    chosen = action * len(action) + np.arange(len(action))  # flat index of the chosen action in [A, N]
 
     def pullback(d_log_prob: Floats, d_entropy: float) -> Floats:
         # d log p(a) = 1[a] - p;  d H = -p (log p + H)

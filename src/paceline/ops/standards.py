@@ -1,4 +1,4 @@
-"""Mean and deviation of pieces of an array, all at once: between two minibatches everybody waits for their learner."""
+"""Mean and standard deviation of every minibatch in one pass: all workers wait while the learner computes them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _EPSILON = 1e-8
 
 
 def standards(values: NDArray[np.float32], cuts: Sequence[int]) -> list[tuple[float, float]]:
-    """What standardises each piece: its mean, and one over its deviation.
+    """Return (mean, 1 / standard deviation) of each segment of an array.
 
     Args:
         values: `[N]`.
-        cuts: Where pieces begin, rising from 0, and N. A piece of one value is left as it is.
+        cuts: Start of each segment, increasing from 0, then N. A segment of one value gets (0, 1): it stays unchanged.
     """
     starts = np.array(cuts[:-1], np.intp)
     counts = np.diff(cuts)

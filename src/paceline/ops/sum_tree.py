@@ -1,11 +1,11 @@
-"""A tree of sums over priorities: draws in proportion to them, whole batches at a time.
+"""Sum tree over priorities: draws whole batches of items with probability proportional to priority.
 
-    top      [ sum of 256 leaves, ... ]                       searched as one array
-    middle   [ sum of 16 leaves, ... ]  16 to a top node      looked through, 16 at a time
-    leaves   [ priority, ... ]          16 to a middle node
+    top      [ sum of 256 leaves, ... ]                       searched with one searchsorted
+    middle   [ sum of 16 leaves, ... ]  16 per top node       scanned, 16 at a time
+    leaves   [ priority, ... ]          16 per middle node
 
-Three levels, because numpy's price is by the call: a tree of two children a node would take 20 levels for a million
-leaves, at five calls each. Sums are made anew from their children, never by differences, so that errors do not add up.
+It has three levels because numpy's cost is per call: a binary tree over a million leaves has 20 levels, at five calls
+each. Sums are recomputed from their children, never updated by differences, so that rounding errors do not accumulate.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 CHILDREN = 16
 _RUNNING = np.triu(np.ones((CHILDREN, CHILDREN)))
-"""`rows @ _RUNNING` are running sums: twice as fast as `cumsum` for rows this short."""
+"""`rows @ _RUNNING` gives running sums: twice as fast as `cumsum` for rows this short."""
 
 Floats = NDArray[np.float64]
 Items = NDArray[np.int64]
 
 
 class SumTree:
-    """Priorities of `size` items, all zero at first. Used by one thread.
+    """Priorities of `size` items, all zero initially. Not thread-safe.
 
     Args:
-        size: How many items.
+        size: Number of items.
     """
 
     def __init__(self, size: int) -> None:
@@ -38,16 +38,16 @@ class SumTree:
 
     @property
     def total(self) -> float:
-        """The sum of all."""
+        """Sum of all priorities."""
         return float(self._top.sum())
 
     def get(self, index: Items) -> Floats:
-        """Priorities of some items."""
+        """Return the priorities of the given items."""
         taken: Floats = self._leaves.reshape(-1).take(index)
         return taken
 
     def set(self, index: Items, priority: Floats | float) -> None:
-        """Give some items new priorities; of an index that comes twice, the last counts."""
+        """Set the priorities of the given items; if an index is repeated, the last value wins."""
         self._leaves.reshape(-1)[index] = priority
         node = index // CHILDREN
         self._middle.reshape(-1)[node] = self._leaves.take(node, axis=0).sum(1)
@@ -55,13 +55,13 @@ class SumTree:
         self._top[node] = self._middle.take(node, axis=0).sum(1)
 
     def fill(self, priority: Floats) -> None:
-        """Give all items new priorities, [size]."""
+        """Set the priorities of all items, [size]."""
         self._leaves.reshape(-1)[: self.size] = priority
         self._middle.reshape(-1)[:] = self._leaves.sum(1)
         self._top[:] = self._middle.sum(1)
 
     def find(self, share: Floats) -> Items:
-        """The items at which the running sum of priorities passes these shares of the total, which is not 0."""
+        """Return the items at which the running sum passes these fractions of the total, which must be positive."""
         tops = np.cumsum(self._top)
         mass = np.minimum(share * tops[-1], np.nextafter(tops[-1], 0.0))
         node = np.searchsorted(tops, mass, side="right")
@@ -72,9 +72,9 @@ class SumTree:
         return found
 
     def _down(self, level: Floats, node: Items, rest: Floats) -> tuple[Items, Floats]:
-        """The children at which the running sum passes `rest`, and what is left of it before them."""
+        """Return the child at which the running sum passes `rest`, and what remains of `rest` before that child."""
         sums = level.take(node, axis=0) @ _RUNNING  # [n, CHILDREN]
-        # Sums of sums round: what is looked for must lie below what the children have.
+        # Sums of sums round differently, so `rest` may exceed the sum of these children: clamp it below that sum.
         rest = np.minimum(rest, np.nextafter(sums[:, -1], 0.0))
         child = (sums > rest[:, None]).argmax(1)
         if len(self._rows) != len(node):

@@ -1,8 +1,8 @@
-"""PPO's objective and its gradient by what the network puts out, in closed form.
+"""PPO's clipped objective and its gradient by the network's outputs, in closed form.
 
     loss = mean( -min(ratio A, clip(ratio) A) - ent_coef H + vf_coef (value - returns)^2 )
 
-A minibatch may be cut into shards: sums over a shard, divided by the size of the whole, add up to the whole.
+A minibatch may be split into shards: each shard divides its sums by the size of the whole minibatch, so shards add up.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ TERMS = ("policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl", "cli
 
 @dataclass(frozen=True, slots=True)
 class Surrogate:
-    """The terms of the loss over some rows, and its gradients."""
+    """Loss terms of one shard, and the gradients by the network's outputs."""
 
     terms: tuple[float, ...]
-    """Shares of the means over the whole minibatch, in the order of TERMS."""
+    """This shard's contributions to the means over the whole minibatch, in the order of TERMS."""
     d_log_prob: Floats  # [N]
     d_entropy: float
-    """The same for every row."""
+    """Gradient by the entropy, the same for every row."""
     d_value: Floats  # [N]
 
 
@@ -44,19 +44,19 @@ def surrogate(
     ent_coef: float,
     vf_coef: float,
 ) -> Surrogate:
-    """All arrays are `[N]`, of the N rows of one shard.
+    """Compute the loss terms and gradients of one shard. All arrays are `[N]`, its N rows.
 
     Args:
-        log_prob: Of the actions taken, under the policy being learned.
-        entropy: Of that policy.
-        value: Its predictions.
-        old_log_prob: Under the policy that acted.
+        log_prob: Log-probability of the stored actions under the policy being learned.
+        entropy: Entropy of that policy.
+        value: Values predicted by the network being learned.
+        old_log_prob: Log-probability under the policy that collected the data.
         advantage: Usually standardised over the whole minibatch.
         returns: Targets of the value function.
-        old_value: Predictions while acting.
+        old_value: Values predicted while collecting.
         total: Rows of the whole minibatch.
-        clip_range: Nothing is gained by moving the ratio of probabilities beyond `1 +- clip_range`.
-        clip_range_vf: The same for moving a value away from `old_value`; None leaves it free.
+        clip_range: The probability ratio is clipped to `1 +- clip_range`.
+        clip_range_vf: The value is clipped to `old_value +- clip_range_vf`; None disables that.
         ent_coef: Weight of the entropy bonus.
         vf_coef: Weight of the value loss.
     """
@@ -64,7 +64,7 @@ def surrogate(
     ratio = np.exp(log_ratio)
     gain = ratio * advantage
     clipped = np.minimum(np.maximum(ratio, 1.0 - clip_range), 1.0 + clip_range) * advantage
-    # Where clipping bites, the objective is flat; elsewhere d(ratio A)/d(log_prob) is ratio A itself.
+    # Where the clipped term is the minimum the gradient is zero; elsewhere d(ratio A)/d(log_prob) is ratio A itself.
     d_log_prob = np.where(gain <= clipped, gain * (-1.0 / total), gain.dtype.type(0))
 
     error = value - returns
@@ -74,7 +74,7 @@ def surrogate(
         moved = value - old_value
         near = old_value + np.clip(moved, -clip_range_vf, clip_range_vf) - returns
         near *= near
-        # Beyond the range, and with the clipped error the larger one: moving back gains nothing.
+        # Outside the range and with the clipped error the larger one, the loss is constant in `value`: zero gradient.
         d_value[(near > squared) & (np.abs(moved) > clip_range_vf)] = 0.0
         squared = np.maximum(squared, near)
 

@@ -1,14 +1,14 @@
-"""Bells: having workers do one thing after another, many thousand times a second.
+"""Doorbell: low-latency wake-ups of workers over shared memory and eventfd, many thousand times per second.
 
-    driver --(letter, number)--> line in shared memory --> worker    and a signal, if it sleeps
-           <-(letter, number)---                       <--           and a signal, if the driver sleeps
+    driver --(payload, counter)--> line in shared memory --> worker    plus a signal, if the worker sleeps
+           <-(payload, counter)---                       <--           plus a signal, if the driver sleeps
 
-A command (`runtime.run`) costs a pickled message each way; a ring costs at most one system call. After
-`start("serve")` a worker calls `job.answer(letter)` each time its bell rings, until `rest()`. What is to be done and
-what came of it stands in the arena; the letter is for what has no fixed size, and is mostly empty.
+A call (`runtime.submit`) costs a pickled message each way; a notification costs at most one system call. After
+`submit_all(serve)` a worker calls `job.answer(payload)` for each notification, until `rest()`. Requests and results are
+in the arena. The payload is for data without a fixed size, and is mostly empty.
 
-A worker that raised, died or hangs is found by `wait` as `runtime.finish` would find it: the pipes, the process
-sentinels and the heartbeats are watched all the while.
+`wait` finds a worker that raised, died or hangs in the same way as `runtime.wait`: it watches the pipes, the process
+sentinels and the heartbeats all the time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from paceline.runtime.fences import fence, in_order
 from paceline.runtime.signals import Signal, Watch, descriptor, new_signal
 
 RUNG, DONE, ASLEEP, REST, SENT, REPLIED = range(6)
-"""A line's numbers: rings, answers, whether a signal is needed, whether to stop serving, and the letters' sizes."""
+"""Entries of a line: notifications, answers, whether a signal is needed, whether to stop serving, payload sizes."""
 WANTED = 0
-"""The driver's own line has, in the first place, how many workers must have nothing to do for it to be woken."""
+"""First entry of the driver's own line: how many workers must be idle before the driver is woken."""
 
 BOX_BYTES = 1 << 20
-"""A longer letter takes the pipe."""
+"""A longer payload is sent through the pipe."""
 LINGER_S = 5e-4
 """To be woken takes a tenth of this. Those who look out give way to whoever wants their core."""
 SKIP = 15
@@ -45,68 +45,69 @@ LOOK_S = 1.0
 
 
 def bell_fields(workers: int) -> list[Field]:
-    """What bells need of the arena: a cache line per worker and one for the driver, and two boxes for letters each."""
+    """Return the arena fields: one cache line per worker and one for the driver, and two payload buffers per worker."""
     boxes = Field.of("letters", (max(1, workers), 2, BOX_BYTES), np.uint8, sparse=True)
     return [Field.of("bells", (max(1, workers) + 1, 8), np.int64), boxes]
 
 
 class Listening(Protocol):
-    """What bells need to know of a worker: `WorkerHandle`."""
+    """What the doorbell needs of a worker: `WorkerHandle`."""
 
     conn: Connection
 
     @property
     def handles(self) -> tuple[int, int]:
-        """What becomes readable when it says something or ends."""
+        """Objects that become readable when the worker sends a message or ends."""
 
     def receive(self, command: str) -> Any:
-        """Its reply; raises what went wrong there."""
+        """Return the worker's reply; raises the error that it reports."""
 
     def died(self, command: str) -> WorkerDied:
-        """The error for a worker that is gone."""
+        """Return the error for a worker that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Linger:
-    """How long to look out for a number before going to sleep, in seconds. Only worth it where cores are idle."""
+    """How long to spin for a new counter value before sleeping, in seconds. Worth it only with idle cores."""
 
     worker_s: float = 0.0
-    """For the next ring."""
+    """While a worker waits for the next notification."""
     driver_s: float = 0.0
-    """For answers."""
+    """While the driver waits for answers."""
     last_s: float = 0.0
-    """For the last answer, when all others are there."""
+    """While the driver waits for the last answer."""
 
     @classmethod
     def fitting(cls, workers: int, cores: int) -> Linger:
-        """Where the driver has a core of its own, nobody is in the way of anybody.
+        """Choose spin times for a number of workers and cores.
 
-        Where it has none it must not take that of a worker which is still at work; but whoever has answered has a core
-        to itself, and gives way to the driver. So the first to answer wakes it, and the last finds it awake.
+        With a core to spare for the driver, both sides spin. Without one the driver must not take the core of a worker
+        that is still busy. But a worker that has answered only spins, and yields its core to the driver. So the first
+        answer wakes the driver, and it is awake for the last one.
         """
         enough = LINGER_S if cores >= workers else 0.0
         return cls(enough, LINGER_S if cores > workers else 0.0, enough)
 
 
 class LookOut:
-    """Looks out for something before going to sleep; not every time, where it was in vain.
+    """Spins for a condition before sleeping; skips some rounds after a spin that timed out.
 
     Args:
-        most_s: For how long; 0 for never.
+        most_s: Longest spin in seconds; 0 disables it.
     """
 
     def __init__(self, most_s: float) -> None:
         self._most_s, self._skip = most_s, 0
 
     def due(self) -> bool:
-        """Whether it is worth it this time; to be asked once each time."""
+        """Return whether to spin this time; call it once per wait."""
         if self._skip:
             self._skip -= 1
             return False
         return self._most_s > 0.0
 
     def until(self, there: Callable[[], bool]) -> None:
-        """Returns when it is there, or when that takes too long."""
+        """Spin until the condition holds, or until the time is up."""
         end = perf_counter() + self._most_s
         while not there():
             if perf_counter() >= end:
@@ -274,7 +275,7 @@ class ProcessBells:
             raise handle.died("step") from None
 
     def rest(self) -> None:
-        """Have all stop serving: `runtime.finish` then returns."""
+        """Have all stop serving: the replies of `serve` are then done."""
         for worker, (line, bell) in enumerate(zip(self._lines, self._bells, strict=True)):
             self._begin(worker)  # it may have been idle for long
             line[REST] = 1

@@ -27,8 +27,9 @@ from paceline.memory.lines import BEAT
 from paceline.memory.shared import Arena
 from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.freight import Did, Freight, Held, pack, unload
+from paceline.runtime.messages import Call
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Share, shares
+from paceline.runtime.protocol import Job, Reply, Share, shares
 
 SLICE_S = 0.005
 """How long to listen to workers that do what was posted before looking into the inbox again."""
@@ -71,19 +72,20 @@ class Crew:
     """
 
     def __init__(self, freight: bytes, order: CrewOrder) -> None:
-        self._freight: Freight = cloudpickle.loads(freight)
+        self._freight: Freight[Job] = cloudpickle.loads(freight)
         self._shares = shares(order.groups, order.workers, order.first_group)
         self._held = Held(order.first_group, order.groups)
         self._arena = Arena.create(self._freight.fields(self._held, order.workers))
         self._known: dict[str, Hashable] = {}
-        self._posted: list[deque[tuple[str, tuple[Any, ...]]]] = [deque() for _ in self._shares]
-        self._asked: tuple[str, tuple[Any, ...]] = "", ()
+        self._posted: dict[Reply[object], tuple[Call, tuple[Any, ...]]] = {}  # in the order of their posting
+        self._asked: tuple[Call, tuple[Any, ...]] | None = None  # of all workers
+        self._replies: list[Reply[object]] = []  # to that, in worker order
         self._inbox: queue.SimpleQueue[tuple[Future[Said] | None, Callable[[], Any]] | None] = queue.SimpleQueue()
         self._outbox: deque[Said] = deque()
         self._heard = threading.Condition()
         self._stopped = False  # somebody died, or worse: nothing is heard until the driver has done something about it
         try:
-            self._runtime = ProcessRuntime(
+            self._runtime: ProcessRuntime[Job] = ProcessRuntime(
                 self._freight.program(self._held),
                 self._arena,
                 order.groups,
@@ -102,25 +104,25 @@ class Crew:
 
     # What the driver asks for, one after another; only `hear`, `beats` and `pids` may be called meanwhile.
 
-    def do(self, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
-        """Have all workers do a command, and wait for them."""
-        return self._ask(lambda: self._do(command, args, loads))
+    def do(self, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
+        """Have all workers execute a call, and wait for them."""
+        return self._ask(lambda: self._do(call, args, loads))
 
     def finish(self) -> Said:
-        """Go on waiting after a worker was replaced."""
+        """Go on after workers were replaced: those execute the call of `do` again. Waits for all."""
         return self._ask(self._finish)
 
-    def respawn(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
-        """Replace a worker that died; the new one does the command first of all."""
-        return self._ask(lambda: self._respawn(worker, command, args, loads))
+    def respawn(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
+        """Replace a worker that died; the new one executes the call first, and this waits for it."""
+        return self._ask(lambda: self._respawn(worker, call, args, loads))
 
-    def tell(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
-        """Have one worker do a command, and wait for it."""
-        return self._ask(lambda: self._tell(worker, command, args, loads))
+    def tell(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
+        """Have one worker execute a call, and wait for it."""
+        return self._ask(lambda: self._tell(worker, call, args, loads))
 
-    def post(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> None:
-        """Have one worker do a command after what was posted to it before. Does not wait."""
-        self._note(lambda: self._post(worker, command, args, loads))
+    def post(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> None:
+        """Have one worker execute a call after what was posted to it before. Does not wait."""
+        self._note(lambda: self._post(worker, call, args, loads))
 
     def renew(self, loads: Loads) -> None:
         """Tell workers something, whatever they are at. Does not wait."""
@@ -172,7 +174,7 @@ class Crew:
 
     def _serve(self) -> None:
         while True:
-            listening = any(self._posted) and not self._stopped
+            listening = bool(self._posted) and not self._stopped
             try:
                 asked = self._inbox.get(block=not listening)
             except queue.Empty:
@@ -193,58 +195,63 @@ class Crew:
 
     def _listen(self) -> None:
         try:
-            for worker, result in self._runtime.take(SLICE_S):
-                self._answered(worker, result)
+            for reply in self._runtime.wait(list(self._posted), all=False, timeout_s=SLICE_S):
+                self._answered(reply)
         except Exception as error:
             self._stopped = True
             self._say(failure(error))
 
-    def _answered(self, worker: int, result: Any) -> None:
-        """A worker has done the first of what was posted to it."""
-        command, args = self._posted[worker].popleft()
-        parcel = self._parcel(command, args, [result], self._shares[worker : worker + 1])
-        self._say(Said("ok", worker, result, parcel))
+    def _answered(self, reply: Reply[object]) -> None:
+        """Tell the driver the result of something that was posted."""
+        call, args = self._posted.pop(reply)
+        self._say(self._said(reply, call, args))
+
+    def _said(self, reply: Reply[object], call: Call, args: tuple[Any, ...]) -> Said:
+        """A worker's result, with what it wrote."""
+        worker, result = reply.worker, reply.result()
+        return Said("ok", worker, result, self._parcel(call, args, [result], self._shares[worker : worker + 1]))
 
     def _say(self, said: Said) -> None:
         with self._heard:
             self._outbox.append(said)
             self._heard.notify_all()
 
-    def _do(self, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
+    def _do(self, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
         self._take_in(loads, self._shares)
-        self._asked = command, args
-        self._runtime.start(command, *args)
+        self._asked = call, args
+        self._replies = self._runtime.submit_all(call, *args)
         return self._finish()
 
     def _finish(self) -> Said:
-        results = self._runtime.finish()
-        return Said("ok", value=results, parcel=self._parcel(*self._asked, results, self._shares))
+        if self._asked is None:
+            raise RuntimeError("finish: nothing was asked of all workers.")
+        call, args = self._asked
+        for worker, reply in enumerate(self._replies):
+            if reply.forgotten:
+                self._replies[worker] = self._runtime.submit(worker, call, *args)
+        results = [reply.result() for reply in self._runtime.wait(self._replies, all=True)]
+        return Said("ok", value=results, parcel=self._parcel(call, args, results, self._shares))
 
-    def _respawn(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
+    def _respawn(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
         mine = self._shares[worker : worker + 1]
         self._take_in(loads, mine)
-        self._posted[worker].clear()
-        result = self._runtime.respawn(worker, command, *args)
+        self._posted = {reply: what for reply, what in self._posted.items() if reply.worker != worker}
+        result = self._runtime.respawn(worker, call, *args)
         self._stopped = False
-        return Said("ok", worker, result, self._parcel(command, args, [result], mine))
+        return Said("ok", worker, result, self._parcel(call, args, [result], mine))
 
-    def _tell(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> Said:
-        mine = self._shares[worker : worker + 1]
-        self._take_in(loads, mine)
-        self._runtime.post(worker, command, *args)
-        said = None
-        while said is None:
-            for who, result in self._runtime.take(1.0):
-                if who == worker:
-                    said = Said("ok", worker, result, self._parcel(command, args, [result], mine))
-                else:
-                    self._answered(who, result)
-        return said
-
-    def _post(self, worker: int, command: str, args: tuple[Any, ...], loads: Loads) -> None:
+    def _tell(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
         self._take_in(loads, self._shares[worker : worker + 1])
-        self._posted[worker].append((command, args))
-        self._runtime.post(worker, command, *args)
+        told = self._runtime.submit(worker, call, *args)
+        while not told.done:
+            for reply in self._runtime.wait([told, *self._posted], all=False, timeout_s=1.0):
+                if reply is not told:
+                    self._answered(reply)
+        return self._said(told, call, args)
+
+    def _post(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> None:
+        self._take_in(loads, self._shares[worker : worker + 1])
+        self._posted[self._runtime.submit(worker, call, *args)] = call, args
 
     def _take_in(self, loads: Loads, crew: Sequence[Share]) -> None:
         for name, (token, parts) in loads.items():
@@ -253,9 +260,9 @@ class Crew:
                 self._known[name] = token
 
     def _parcel(
-        self, command: str, args: tuple[Any, ...], results: Sequence[Any], crew: Sequence[Share]
+        self, call: Call, args: tuple[Any, ...], results: Sequence[Any], crew: Sequence[Share]
     ) -> NDArray[np.uint8]:
-        return pack(self._freight.up(Did(command, args, results), self._arena, self._held, crew))
+        return pack(self._freight.up(Did(call.__name__, args, results), self._arena, self._held, crew))
 
 
 def failure(error: BaseException) -> Said:

@@ -1,4 +1,4 @@
-"""Open files: every worker takes some of the driver's, and the limit may be low."""
+"""File descriptor limit: every worker uses some descriptors of the driver, and the soft limit may be low."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if sys.platform != "win32":
     import resource
 
 PER_WORKER = 6
-"""Two pipes, its sentinel and its stacks, and two more while it is being started."""
+"""Descriptors per worker: two pipes, its sentinel, its stack file, and two more while it starts."""
 RESERVE = 48
-"""For tables, logs, a checkpoint being written, and what the env in this process opens."""
+"""Descriptors for tables, logs, a checkpoint being written, and files that an env in this process opens."""
 
 
 def make_room(workers: int) -> None:
-    """Raise this process's limit of open files if so many workers need that.
+    """Raise this process's soft limit of file descriptors if that many workers need it.
 
     Raises:
-        ConfigError: It may not be raised as far.
+        ConfigError: The hard limit is too low.
     """
     if sys.platform == "win32":
         return
@@ -31,7 +31,7 @@ def make_room(workers: int) -> None:
     if hard != resource.RLIM_INFINITY and hard < needed:
         fit = max(0, (hard - needed) // PER_WORKER + workers)
         raise ConfigError(
-            f"num_workers={workers}: needs about {needed} open files, and {hard} are allowed here. "
+            f"num_workers={workers}: needs about {needed} file descriptors (hard limit {hard}). "
             f"Raise the limit (ulimit -n {needed}), or use --num-workers {fit}."
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

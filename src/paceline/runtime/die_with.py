@@ -1,4 +1,4 @@
-"""Have the kernel end this process when another is gone."""
+"""Die with the parent: the kernel kills this process when another one is gone."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if sys.platform != "win32":
 
 
 def die_with(fd: int) -> None:
-    """Have the kernel kill this process when the other end of a pipe closes, whatever it is doing then.
+    """Let the kernel kill this process when the other end of a pipe closes, whatever the process is doing.
 
-    PR_SET_PDEATHSIG would not do: under forkserver a worker's parent is the fork server.
+    PR_SET_PDEATHSIG does not work here: with forkserver the parent of a worker is the fork server.
 
     Args:
-        fd: The reading end, to which nobody ever writes.
+        fd: Read end of a pipe to which no process ever writes.
     """
     if sys.platform == "linux":
         fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(fd, 10, signal.SIGKILL)  # F_SETSIG, which the module does not name
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-        # The signal comes when the end closes; it may have closed before anybody asked.
+        # The signal comes when the other end closes, but it may have closed before the signal was requested.
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         if poll.poll(0):

@@ -1,4 +1,4 @@
-"""In which order another processor sees what this one stores, where counters in shared memory vouch for data."""
+"""Memory fences: order stores and loads between processes, where a counter in shared memory announces data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 import threading
 
 IN_ORDER = platform.machine().lower() in ("x86_64", "amd64", "i686")
-"""Whether others see what this processor stores in the order of the program, and it loads in that order."""
+"""Whether this CPU makes stores visible in program order and loads in program order (x86)."""
 
 _lock = threading.Lock()
 
@@ -22,20 +22,20 @@ if hasattr(os, "register_at_fork"):
 
 
 def fence() -> None:
-    """Make what was stored visible before anything is loaded: taking a lock, any lock, has the processor do that.
+    """Make earlier stores visible before later loads: acquiring any lock makes the CPU do that.
 
-    Whoever goes to sleep says so and looks once more; whoever has news writes them and looks for sleepers. Without a
-    fence both could look too early, and the sleeper would sleep until its wait ends by itself.
+    A process that goes to sleep sets its flag and checks once more for news; a process with news writes it and checks
+    for sleepers. Without a fence both could check too early, and the sleeper would sleep until its timeout.
     """
     _lock.acquire()
     _lock.release()
     if not IN_ORDER:
-        # Taking it keeps what is later later, giving it back keeps what is earlier earlier: that takes a second.
+        # Acquire keeps later accesses after it, release keeps earlier ones before it: a full fence takes a second pair.
         _lock.acquire()
         _lock.release()
 
 
 def in_order() -> None:
-    """Between data and the number that vouches for them, on both sides."""
+    """Order data and the counter that announces it; call it on both sides."""
     if not IN_ORDER:
         fence()

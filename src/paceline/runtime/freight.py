@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.memory.shared import Arena, Field
-from paceline.runtime.protocol import Program, Share
+from paceline.runtime.protocol import J_co, Program, Share
 
 Views = Iterable[NDArray[Any]]
 """Arrays to read from or to write into, made one by one."""
@@ -41,7 +41,7 @@ class Did:
     """By worker."""
 
 
-class Freight(Protocol):
+class Freight(Protocol[J_co]):
     """What a program's driver and workers tell each other through an arena, where they do not share one.
 
     Handed to every machine: must survive cloudpickle.
@@ -50,7 +50,7 @@ class Freight(Protocol):
     def fields(self, held: Held, workers: int) -> list[Field]:
         """What the arena of a node with these groups and workers must hold."""
 
-    def program(self, held: Held) -> Program:
+    def program(self, held: Held) -> Program[J_co]:
         """What the workers of that node run."""
 
     def loads(self, command: str) -> Sequence[str]:

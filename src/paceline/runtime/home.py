@@ -1,13 +1,13 @@
-"""Homes: with a worker for every core, everybody waits on a core of their own.
+"""Wait affinity: with one worker per core, each process is bound to its own core while it blocks.
 
-    worker 0 ── core 0      worker 1 ── core 1      the driver: the last worker's, which rests while it learns
+    worker 0 ── core 0      worker 1 ── core 1      driver: the core of the last worker, which idles while it learns
 
-Who is woken runs where the scheduler thinks best at that moment. It cannot know that the one who wakes is about to
-sleep and the worker beside it is not, so it has two share a core while another is idle, until it looks again some
-milliseconds later. Who waits at home is woken there.
+The scheduler chooses the core of a process when it is woken. It cannot know that the process that wakes it is about to
+sleep and that the worker on the other core is not. So two processes share a core while another core is idle, until the
+load balancer corrects that some milliseconds later. A process that blocks on its own core is woken on that core.
 
-Only the wait is bound. Who works may be moved to wherever there is room, and what it starts meanwhile, be it threads
-or an env's own processes, may run anywhere.
+Only the wait is bound. While a process works the scheduler may move it to any core, and threads or processes that it
+starts meanwhile (those of an env, for instance) may run anywhere.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from paceline.runtime.threads import core_budget
 
 
 class Home:
-    """To be entered before going to sleep, and left when awake.
+    """Context manager around a blocking call: enter before sleeping, leave when awake.
 
     Args:
-        core: Where to wake up.
+        core: The core to wake up on.
     """
 
     def __init__(self, core: int) -> None:
@@ -51,9 +51,10 @@ def home(core: int | None) -> Waiting:
 
 
 def homes(workers: int) -> Sequence[int | None]:
-    """A core for each worker; none where there are more or fewer of them than cores.
+    """Return a core for each worker; no cores if there are more or fewer workers than cores.
 
-    With fewer, the scheduler finds an idle core; and two programs that both counted from the first would meet there.
+    With fewer workers the scheduler finds an idle core by itself, and two programs that both count from the first core
+    would collide there.
     """
     cores = affinity()
     fitting = len(cores) == core_budget() == workers > 1 and hasattr(os, "sched_setaffinity")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from functools import partial
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from paceline.memory.shared import Arena
-from paceline.runtime.protocol import Program, Share
+from paceline.runtime.protocol import Asking, AskingJob, GradientJob, Job, Program, Reply, Share
 from paceline.runtime.watchdog import Watchdog
 
+J = TypeVar("J", bound=Job)
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class InlineRuntime:
-    """No workers: `run` is a method call.
+
+class InlineRuntime(Generic[J]):
+    """No workers: `submit` stores the call, and `wait` executes it in the caller's thread.
 
     Args:
         program: Builds the job.
@@ -24,53 +31,60 @@ class InlineRuntime:
     num_workers = bytes_up = 0
 
     def __init__(
-        self, program: Program, arena: Arena, groups: int, timeouts_s: tuple[float, float] | None = None
+        self, program: Program[J], arena: Arena, groups: int, timeouts_s: tuple[float, float] | None = None
     ) -> None:
         self._watchdog = None if timeouts_s is None else Watchdog(arena["heartbeat"][0], *timeouts_s)
         try:
             with self._watched("start"):
-                self._job: Any = program(arena, Share(0, 0, groups))
+                self._job = program(arena, Share(0, 0, groups))
         except BaseException:
             if self._watchdog is not None:
                 self._watchdog.close()
             raise
+        self._gradients: GradientJob | None = self._job if isinstance(self._job, GradientJob) else None
         self._closed = False
-        self._asked: tuple[str, tuple[Any, ...]] = "", ()
-        self._posted: deque[tuple[str, tuple[Any, ...]]] = deque()
+        self._pending: deque[tuple[Reply[object], Callable[[], object]]] = deque()
 
-    def connect(self, asker: Any) -> None:
-        """Whom the job may ask."""
+    def connect(self, asker: Asking) -> None:
+        """Give the job its channel to the policy.
+
+        Raises:
+            TypeError: The job has a policy of its own.
+        """
+        if not isinstance(self._job, AskingJob):
+            raise TypeError(f"{type(self._job).__name__}: has no `connect`, and cannot use central inference.")
         self._job.connect(asker)
 
-    def run(self, command: str, *args: Any) -> list[Any]:
-        """Do it now, here."""
-        with self._watched(command):
-            return [getattr(self._job, command)(*args)]
+    def _watched(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._watchdog is None else self._watchdog.over(name)
 
-    def _watched(self, command: str) -> AbstractContextManager[None]:
-        return nullcontext() if self._watchdog is None else self._watchdog.over(command)
+    def submit(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> Reply[R]:
+        """Store the call until somebody waits: there is no other process to execute it meanwhile."""
+        reply: Reply[R] = Reply(worker, call.__name__)
+        self._pending.append((reply, partial(call, self._job, *args, **kwargs)))
+        return reply
 
-    def start(self, command: str, *args: Any) -> None:
-        """Remember it: there is nobody else to do it meanwhile."""
-        self._asked = command, args
+    def submit_all(self, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> list[Reply[R]]:
+        """The same: there is one job."""
+        return [self.submit(0, call, *args, **kwargs)]
 
-    def finish(self) -> list[Any]:
-        """Do what was remembered."""
-        command, args = self._asked
-        return self.run(command, *args)
+    def wait(
+        self,
+        replies: Sequence[Reply[R]],
+        *,
+        all: bool,  # noqa: A002
+        timeout_s: float = math.inf,  # noqa: ARG002 - a call takes as long as it takes
+    ) -> list[Reply[R]]:
+        """Execute what was submitted, in order, until enough of these replies are done. Raises what the job raises."""
+        done = [reply for reply in replies if reply.done]
+        while self._pending and len(done) < (len(replies) if all else min(1, len(replies))):
+            reply, execute = self._pending.popleft()
+            with self._watched(reply.name):
+                reply.put(execute())
+            done = [reply for reply in replies if reply.done]
+        return done
 
-    def post(self, worker: int, command: str, *args: Any) -> None:  # noqa: ARG002 - there is one job
-        """Remember it too."""
-        self._posted.append((command, args))
-
-    def take(self, timeout_s: float) -> list[tuple[int, Any]]:  # noqa: ARG002 - it takes as long as it takes
-        """Do the first of what was posted."""
-        if not self._posted:
-            return []
-        command, args = self._posted.popleft()
-        return [(0, *self.run(command, *args))]
-
-    def respawn(self, worker: int, command: str, *args: Any) -> Any:  # noqa: ARG002 - the protocol's
+    def respawn(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: ARG002 - the protocol's
         """There is nothing to replace.
 
         Raises:
@@ -79,9 +93,15 @@ class InlineRuntime:
         raise RuntimeError(f"worker {worker}: runs in this process, which cannot be replaced.")
 
     def work(self, count: int) -> None:
-        """One item after another."""
+        """Compute one item after another.
+
+        Raises:
+            TypeError: The job computes no gradients.
+        """
+        if self._gradients is None:
+            raise TypeError(f"{type(self._job).__name__}: has no `work`, and cannot compute gradients.")
         for item in range(count):
-            self._job.work(item)
+            self._gradients.work(item)
 
     def pids(self) -> list[int]:
         """No other process."""

@@ -1,4 +1,4 @@
-"""What driver and worker say to each other: two things in one small pickle, a command and its arguments or an answer.
+"""What driver and worker send each other: one small pickle each way, a call or its result.
 
 Without the pickler of `Connection.send`, which can send open files, and takes twice as long to be ready for that.
 """
@@ -6,20 +6,50 @@ Without the pickler of `Connection.send`, which can send open files, and takes t
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Literal, TypeAlias
+
+import cloudpickle
+
+Call: TypeAlias = Callable[..., object]
+"""A function whose first parameter is the worker's job. It is pickled as its module and qualified name."""
+Kind: TypeAlias = Literal["ok", "error", "exit"]
+"""How a call ended: with a result; with an error; or because something in the env meant to end the process."""
 
 
-def packed(what: str, value: Any) -> bytes:
-    """A message as it travels, for `send_bytes`."""
-    return pickle.dumps((what, value), pickle.HIGHEST_PROTOCOL)
+def packed_call(call: Call, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
+    """A call as it travels to a worker, for `send_bytes`."""
+    if call.__module__ == "__main__":  # of a script or a notebook: a worker may have another main module, or none
+        by_value: bytes = cloudpickle.dumps((call, args, kwargs), pickle.HIGHEST_PROTOCOL)
+        return by_value
+    return pickle.dumps((call, args, kwargs), pickle.HIGHEST_PROTOCOL)
 
 
-def hear(conn: Connection) -> tuple[str, Any]:
-    """What the other end said. Blocks until it has said something.
+CLOSE = pickle.dumps(None, pickle.HIGHEST_PROTOCOL)
+"""Ends a worker."""
+
+
+def hear_call(conn: Connection) -> tuple[Call, tuple[Any, ...], dict[str, Any]] | None:
+    """What the driver wants next; None to end. Blocks until there is something.
 
     Raises:
-        EOFError: It is gone.
+        EOFError: The driver is gone.
     """
-    what, value = pickle.loads(conn.recv_bytes())
-    return what, value
+    call: tuple[Call, tuple[Any, ...], dict[str, Any]] | None = pickle.loads(conn.recv_bytes())
+    return call
+
+
+def packed_result(kind: Kind, value: object) -> bytes:
+    """How a call ended, as it travels to the driver, for `send_bytes`."""
+    return pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL)
+
+
+def hear_result(conn: Connection) -> tuple[Kind, Any]:
+    """How a worker's call ended. Blocks until it has.
+
+    Raises:
+        EOFError: The worker is gone.
+    """
+    kind, value = pickle.loads(conn.recv_bytes())
+    return kind, value

@@ -8,10 +8,10 @@ from typing import Any
 import cloudpickle
 
 from paceline.errors import ConfigError
-from paceline.runtime.protocol import Program
+from paceline.runtime.protocol import Job, Program
 
 
-def pack(program: Program) -> bytes:
+def pack(program: Program[Job]) -> bytes:
     """The program as bytes.
 
     Raises:

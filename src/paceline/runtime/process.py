@@ -10,17 +10,17 @@ worker may fail, but it may not vanish.
 from __future__ import annotations
 
 import atexit
+import math
 import multiprocessing
 import os
 import select
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from multiprocessing import resource_tracker
 from time import perf_counter
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,29 +32,30 @@ from paceline.runtime import threads, tickets
 from paceline.runtime.bells import Linger, ProcessBells
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
 from paceline.runtime.home import home, homes
-from paceline.runtime.messages import packed
+from paceline.runtime.messages import CLOSE, packed_call
 from paceline.runtime.pack import pack
-from paceline.runtime.protocol import Program, Share, shares
+from paceline.runtime.protocol import GradientJob, Job, Program, Reply, Share, check_remembered, shares
 from paceline.runtime.questions import Questions
-from paceline.runtime.worker_handle import Patience, WorkerHandle, first_ready, last_ready
+from paceline.runtime.replies import POLL_S, PendingReplies
+from paceline.runtime.worker_handle import Patience, WorkerHandle
 
 CLOSE_TIMEOUT_S = 5.0
-POLL_S = 1.0
-"""How often a wait looks at heartbeats."""
 GRACE_S = 1.0
 """How long to wait for pieces of work after a worker died, before doing them by hand: much longer than one takes."""
-NOTHING: tuple[str, tuple[Any, ...]] = "", ()
-"""No command is under way."""
+
+J = TypeVar("J", bound=Job)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class ProcessRuntime:
+class ProcessRuntime(Generic[J]):
     """W worker processes, each with one job over its share of the groups."""
 
     bytes_up = 0
 
     def __init__(
         self,
-        program: Program,
+        program: Program[J],
         arena: Arena,
         groups: int,
         num_workers: int,
@@ -103,10 +104,7 @@ class ProcessRuntime:
         self._tickets: tickets.Tickets | None = None
         self._bells: ProcessBells | None = None
         self._closed, self._unit, self._questions, self._at_home = False, unit, questions, ExitStack()
-        self._asked: tuple[str, tuple[Any, ...]] = NOTHING
-        self._results: dict[int, Any] = {}
-        self._posted: list[deque[str]] = [deque() for _ in range(num_workers)]
-        self._losses: deque[WorkerLost] = deque()  # that somebody has yet to be told of
+        self._pending = PendingReplies(self._workers, self._patience, num_workers)
         self._method = start_method or default_start_method()
         self._packed, self._arena, self._cores = pack(program), arena, cores
         self._homes = homes(num_workers) if take_turns and cores is None else [None] * num_workers
@@ -144,116 +142,89 @@ class ProcessRuntime:
             return WorkerHandle(self._method, share, *order, self._homes[share.worker])
 
     def _await_start(self, respawns: bool) -> None:
-        started: dict[int, Any] = {}
-        patience = Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
-        while len(started) < self.num_workers:
+        starting = [self._expect_start(worker) for worker in range(self.num_workers)]
+        while starting:
             try:
-                self._gather(self._workers, "start", started, patience)
+                self._pending.wait_all(starting, math.inf)
+                return
             except WorkerLost as loss:
                 if not respawns:
                     raise
-                started[loss.worker] = None
-                self._losses.append(loss)
+                self._pending.note(loss)
+                self._pending.forget(loss.worker)
+                starting = [reply for reply in starting if reply.worker != loss.worker]
+
+    def _expect_start(self, worker: int) -> Reply[None]:
+        """The reply that a new worker sends by itself, when it has built its job."""
+        reply: Reply[None] = Reply(worker, "start")
+        self._pending.add(reply)
+        return reply
 
     @property
     def bells(self) -> ProcessBells:
-        """Rings the workers, after `start("serve")`; only of a runtime that was made with bells."""
+        """Rings the workers, while they `serve`; only of a runtime that was made with bells."""
         if self._bells is None:
             raise RuntimeError("bells: this runtime was made without. Pass bells=True.")
         return self._bells
 
-    def run(self, command: str, *args: Any) -> list[Any]:
-        """Send the command to all, wait for all."""
-        self.start(command, *args)
-        return self.finish()
+    def submit(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> Reply[R]:
+        """Send the call to one worker, which executes what it is sent in order."""
+        message = packed_call(call, args, kwargs)
+        reply: Reply[R] = Reply(worker, call.__name__)
+        self._pending.add(reply)
+        self._workers[worker].send(message)
+        return reply
 
-    def start(self, command: str, *args: Any) -> None:
-        """Send the command to all; one that is gone is found by `finish`."""
-        self._asked, self._results = (command, args), {}
-        message = packed(*self._asked)
+    def submit_all(self, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> list[Reply[R]]:
+        """Send the call to all workers, pickled once."""
+        message, name = packed_call(call, args, kwargs), call.__name__
+        replies: list[Reply[R]] = [Reply(worker, name) for worker in range(self.num_workers)]
         # Home before anybody is woken: moving there later, it would find a worker at work and be put off for a slice.
         self._at_home.close()
         self._at_home.enter_context(self._home)
-        for worker in self._workers:
-            worker.send_packed(message)
-            self._patience.begin(worker.share.worker)
+        for reply, worker in zip(replies, self._workers, strict=True):
+            self._pending.add(reply)
+            worker.send(message)
+        return replies
 
-    def finish(self) -> list[Any]:
-        """Wait for all; what has arrived is kept while one that died is replaced."""
+    def wait(self, replies: Sequence[Reply[R]], *, all: bool, timeout_s: float = math.inf) -> list[Reply[R]]:  # noqa: A002
+        """Block until all replies are done, or one of them. With `all`, the last worker of them wakes the driver."""
+        check_remembered(replies)
         with self._at_home:
-            self._raise_loss()
-            self._gather(self._workers, self._asked[0], self._results, self._patience)
-        self._asked = NOTHING
-        return [self._results[worker.share.worker] for worker in self._workers]
+            self._pending.raise_loss()
+            if all:
+                self._pending.wait_all(replies, timeout_s)
+            else:
+                self._pending.wait_any(replies, timeout_s)
+        return [reply for reply in replies if reply.done]
 
-    def post(self, worker: int, command: str, *args: Any) -> None:
-        """Send the command to one worker, which does what it was sent in order."""
-        if not self._posted[worker]:
-            self._patience.begin(worker)
-        self._posted[worker].append(command)
-        self._workers[worker].send(command, args)
-
-    def take(self, timeout_s: float) -> list[tuple[int, Any]]:
-        """Answers to what was posted, from whoever has one."""
-        self._raise_loss()
-        busy = [worker for worker in self._workers if self._posted[worker.share.worker]]
-        answers: list[tuple[int, Any]] = []
-        for worker in first_ready(busy, timeout_s):
-            number = worker.share.worker
-            try:
-                answers.append((number, worker.receive(self._posted[number][0])))
-            except WorkerDied as loss:
-                # Neither what others said may be lost, nor this: where they always say something, nobody looks again.
-                self._losses.append(loss)
-                continue
-            self._posted[number].popleft()
-            self._patience.begin(number)  # it may have said so long ago
-        lost = {loss.worker for loss in self._losses}
-        waiting = [worker for worker in busy if self._posted[worker.share.worker] and worker.share.worker not in lost]
-        try:
-            self._patience.check(waiting, self._posted[waiting[0].share.worker][0] if waiting else "")
-        except WorkerHung as loss:
-            self._losses.append(loss)
-        if not answers:
-            self._raise_loss()
-        return answers
-
-    def _raise_loss(self) -> None:
-        if self._losses:
-            raise self._losses.popleft()
-
-    def respawn(self, worker: int, command: str, *args: Any) -> Any:
-        """A new process with the same share; what was posted to the old one is forgotten."""
+    def respawn(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """A new process with the same share of the groups. Blocks until it has started and executed the call."""
         old = self._workers[worker]
         old.end(perf_counter())
-        self._posted[worker].clear()
+        self._pending.forget(worker)
         self._lines[worker] = 0
         if self._bells is not None:
             self._bells.forget(worker)
-        new = self._workers[worker] = self._new(old.share)
+        self._workers[worker] = self._new(old.share)
         old.let_go()
         self._watch()
-        self._gather([new], "start", {})
-        first: dict[int, Any] = {}
-        new.send(command, args)
-        self._gather([new], command, first)
-        if self._asked is not NOTHING and worker not in self._results:
-            new.send(*self._asked)
-            self._patience.begin(worker)
-        return first[worker]
+        self._pending.wait_all([self._expect_start(worker)], math.inf)
+        first = self.submit(worker, call, *args, **kwargs)
+        self._pending.wait_all([first], math.inf)
+        return first.result()
 
     def work(self, count: int) -> None:
         """Offer the items as tickets, do some by hand, and wait until all are done."""
         if self._tickets is not None:
             self._offer(self._tickets, count)
-        elif self._asked is NOTHING and not any(self._posted):
+        elif not self._pending:
             for first in range(0, count, self.num_workers):
                 items = range(first, min(count, first + self.num_workers))
-                for worker, item in zip(self._workers, items, strict=False):
-                    worker.send("work", (item,))
-                self._gather(self._workers[: len(items)], "work", {})
+                replies = [self.submit(worker, work, item) for worker, item in enumerate(items)]
+                self._pending.wait_all(replies, math.inf)
         elif self._hand is not None:
-            # Workers are busy, and an answer to this could not be told from one to the command.
+            # Workers are busy, and would get to this only after the calls that were submitted before.
             for own in range(count):
                 self._hand(own)
         else:
@@ -265,8 +236,8 @@ class ProcessRuntime:
         while pending and self._hand is not None and (item := offered.take()) is not None:
             self._hand(item)
             pending -= {item, *offered.finished()}  # mostly all there is, and nothing left to ask for
-        # While a command is under way its answers wait in the pipes: then only the death of a worker counts.
-        poll = self._failures if self._asked is NOTHING else self._deaths
+        # While calls are pending their results wait in the pipes: then only the death of a worker counts.
+        poll = self._deaths if self._pending else self._failures
         moved, died = perf_counter(), False
         while pending:
             ready = {fd for fd, _ in tickets.wait(poll, self._home, timeout_s=POLL_S)}
@@ -310,10 +281,9 @@ class ProcessRuntime:
 
     def _look_into(self, worker: WorkerHandle) -> None:
         """What a worker said in the middle of `work`, where only errors are said; its death may be got over."""
-        command = self._asked[0] or "work"
         try:
-            worker.receive(command)
-            raise worker.died("work")  # it had answered the command, and nobody replies to a ticket
+            worker.receive(self._pending.name(worker.share.worker, "work"))
+            raise worker.died("work")  # it had answered the call, and nobody replies to a ticket
         except WorkerDied:
             if self._hand is None:
                 raise
@@ -336,7 +306,7 @@ class ProcessRuntime:
         self._stop[:] = 1
         try:
             for worker in self._workers:
-                worker.send("close", ())
+                worker.send(CLOSE)
             deadline = perf_counter() + CLOSE_TIMEOUT_S / 2
             for worker in self._workers:
                 worker.end(deadline)
@@ -360,7 +330,7 @@ class ProcessRuntime:
             workers, patience = self._workers, self._patience
 
             def check(numbers: list[int], doing: str) -> None:
-                patience.check([workers[number] for number in numbers], doing)
+                patience.check([(workers[number], doing) for number in numbers])
 
             self._bells.watch(workers, patience.begin, check)
         if self._tickets is None:
@@ -373,24 +343,15 @@ class ProcessRuntime:
         for worker in self._workers:
             self._failures.register(worker.handles[0], select.POLLIN)
 
-    def _gather(
-        self, asked: list[WorkerHandle], command: str, results: dict[int, Any], patience: Patience | None = None
-    ) -> None:
-        """Put one reply of each worker asked into `results`, except of those whose reply is there already.
 
-        It may take `step_timeout_s` since its last heartbeat; while envs are made and first reset, `start_timeout_s`.
-        """
-        waiting = {worker.share.worker: worker for worker in asked if worker.share.worker not in results}
-        patience = patience or Patience(self._heartbeat, self._start_timeout_s, self._step_timeout_s)
-        while waiting:
-            for worker in last_ready(list(waiting.values()), min(POLL_S, patience.shortest_s / 4)):
-                results[worker.share.worker] = worker.receive(command)
-                del waiting[worker.share.worker]
-            if waiting:
-                patience.check(list(waiting.values()), command)
+def work(job: Job, item: int) -> None:
+    """The call that computes an item, where there are no tickets."""
+    if not isinstance(job, GradientJob):
+        raise TypeError(f"{type(job).__name__}: has no `work`, and cannot compute gradients.")
+    job.work(item)
 
 
-_OPEN: weakref.WeakSet[ProcessRuntime] = weakref.WeakSet()
+_OPEN: weakref.WeakSet[ProcessRuntime[Any]] = weakref.WeakSet()
 
 
 @atexit.register

@@ -1,11 +1,11 @@
-"""Questions: what workers ask the driver in the middle of a command, many thousand times a second.
+"""Inference requests: workers ask the driver for actions in the middle of a command, many thousand times per second.
 
     worker: data in the arena, ASKED += 1  --(signal, if the server sleeps)-->  server
             data in the arena       <--(signal, if the worker sleeps)--  ANSWERED = ASKED
 
-The other way round than bells: here the worker has the initiative, does its command as ever, and the driver serves.
-A *lane* is whoever asks one question at a time: a part of a worker's envs. A worker with two lanes goes on with one
-while the question of the other is being answered.
+The direction is the reverse of the doorbell: the worker takes the initiative while it runs its command, and the driver
+serves. A *lane* is a part of a worker's envs that has at most one open request. A worker with two lanes steps the envs
+of one while the request of the other is being answered.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from paceline.runtime.fences import fence, in_order
 from paceline.runtime.signals import Signal, Watch, new_signal
 
 ASKED, ANSWERED, ACTIVE = range(3)
-"""Of a lane's line: questions, answers, and whether it is going to ask more."""
+"""Entries of a lane's line: requests, answers, and whether the lane will send more requests."""
 LONGEST_WAIT_S = 60.0
-"""How long a worker that waits for an answer says that it is alive."""
+"""How long a worker that waits for an answer keeps its heartbeat moving."""
 ASLEEP = 0
-"""Of a worker's or a server's line: whether a signal is needed."""
+"""Entry of a worker's or a server's line: whether it sleeps and needs a signal."""
 
 
 def question_fields(lanes: int, workers: int, servers: int) -> list[Field]:
-    """What an arena must hold: a cache line for each of them."""
+    """Return the arena fields: one cache line per lane, worker and server."""
     return [
         Field.of("questions/lanes", (lanes, 8), np.int64),
         Field.of("questions/workers", (max(1, workers), 8), np.int64),
@@ -41,13 +41,13 @@ def question_fields(lanes: int, workers: int, servers: int) -> list[Field]:
 
 
 class Asker:
-    """A worker's end.
+    """The worker's side.
 
     Args:
         arena: Holds `question_fields`.
-        worker: Which.
-        servers: Their signals.
-        answered: Its own.
+        worker: Index of the worker.
+        servers: Signals that wake the servers.
+        answered: Signal that wakes this worker.
     """
 
     def __init__(self, arena: Arena, worker: int, servers: Sequence[Signal], answered: Signal) -> None:
@@ -58,19 +58,19 @@ class Asker:
         self._watch = Watch([answered.waitable])
 
     def ask(self, lane: int, server: int) -> None:
-        """Say that the lane's data are there, and that it is going to ask again."""
+        """Announce that the lane's data is in the arena, and that more requests will follow."""
         in_order()
         self._lanes[lane, ACTIVE] = 1
         self._lanes[lane, ASKED] += 1
         self._wake(server)
 
     def end(self, lane: int, server: int) -> None:
-        """The lane has asked all it wanted: nobody need wait for it."""
+        """Announce that the lane sends no more requests, so that the server does not wait for it."""
         self._lanes[lane, ACTIVE] = 0
         self._wake(server)
 
     def wait(self, lane: int) -> float:
-        """Return when the lane's question is answered, or when the run is over and nobody will; how long that was."""
+        """Block until the lane's request is answered or the run stops; returns the seconds waited."""
         began, line, looks = perf_counter(), self._lanes[lane], 0
         while line[ANSWERED] != line[ASKED] and not self._line[STOP]:
             if 0 < looks < LONGEST_WAIT_S / LOOK_S:
@@ -92,18 +92,18 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class WorkerQuestions:
-    """A worker's end, as it is started with it."""
+    """The worker's side, in the form that is passed to a new worker."""
 
     servers: tuple[Signal, ...]
     answered: Signal
 
     def open(self, arena: Arena, worker: int) -> Asker:
-        """Inside the worker."""
+        """Open it inside the worker."""
         return Asker(arena, worker, self.servers, self.answered)
 
 
 class Questions:
-    """The driver's end.
+    """The driver's side.
 
     Args:
         arena: Holds `question_fields`.
@@ -117,17 +117,17 @@ class Questions:
         self._watches = [Watch([signal.waitable]) for signal in self._asked]
 
     def theirs(self, worker: int) -> WorkerQuestions:
-        """What a worker is started with."""
+        """Return what a worker is started with."""
         return WorkerQuestions(tuple(self._asked), self._answered[worker])
 
     def look(self, lanes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """[lanes, 3] how these stand: ASKED, ANSWERED, ACTIVE."""
+        """Return [lanes, 3] the current ASKED, ANSWERED and ACTIVE of these lanes."""
         lines: NDArray[np.int64] = self._lanes[lanes, : ACTIVE + 1]
         in_order()
         return lines
 
     def sleep(self, server: int, lanes: NDArray[np.int64], seen: NDArray[np.int64]) -> None:
-        """Wait until some lane asks or ends that had not when it was looked at, or for a while."""
+        """Block until a lane sends or ends since it was last looked at, or until a timeout."""
         self._servers[server, ASLEEP] = 1
         fence()
         news = not np.array_equal(self._lanes[lanes, : ACTIVE + 1], seen)
@@ -136,7 +136,7 @@ class Questions:
         self._asked[server].clear()
 
     def answer(self, lane: int, worker: int) -> None:
-        """Say that the answer is there."""
+        """Announce that the answer is in the arena."""
         in_order()
         self._lanes[lane, ANSWERED] = self._lanes[lane, ASKED]
         fence()
@@ -144,17 +144,17 @@ class Questions:
             self._answered[worker].set()
 
     def forget(self, lanes: NDArray[np.int64], worker: int) -> None:
-        """A worker is replaced: the new one has asked nothing."""
+        """Reset the lanes of a worker that is replaced: the new one has sent no request."""
         self._lanes[lanes] = 0
         self._workers[worker] = 0
         for server in range(len(self._asked)):
             self.wake(server)  # others of its chunks need not wait for it now
 
     def wake(self, server: int) -> None:
-        """Have a server look around."""
+        """Wake a server, so that it looks at its lanes."""
         self._asked[server].set()
 
     def close(self) -> None:
-        """Let go of the signals. Idempotent."""
+        """Close the signals. Idempotent."""
         for signal in (*self._asked, *self._answered):
             signal.close()

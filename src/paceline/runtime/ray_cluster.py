@@ -105,7 +105,7 @@ class RayCluster:
         for what, ours in versions().items():
             if node.about[what] != ours:
                 raise WorkerError(
-                    f"{node.name}: has {what} {node.about[what]}, and the driver {ours}. Use the same on all nodes."
+                    f"{node.name}: has {what} {node.about[what]}, but the driver has {ours}. Use the same on all nodes."
                 )
         return True
 
@@ -180,7 +180,7 @@ class RayCluster:
                 self._ray.util.remove_placement_group(group)
                 raise ConfigError(
                     f"workers_per_node={self.workers}: that many CPUs did not become free on {self.nodes} node(s) of "
-                    f"the Ray cluster in {timeout_s:g} s. See `ray status`, or ask for less."
+                    f"the Ray cluster in {timeout_s:g} s. Check `ray status`, or lower --workers-per-node."
                 )
         return group
 
@@ -200,7 +200,7 @@ def _room(alive: Sequence[dict[str, Any]], nodes: int | None, workers: int | Non
     each = workers or max(1, min(fitting[wanted - 1], groups // wanted))
     if wanted * each > groups:
         raise ConfigError(
-            f"nodes*workers_per_node = {wanted}*{each} = {wanted * each}: a worker owns whole groups, and there are "
-            f"{groups}. Lower them, or --group-size."
+            f"nodes*workers_per_node = {wanted}*{each} = {wanted * each}: must be at most the number of env groups "
+            f"({groups}). Lower them, or --group-size."
         )
     return wanted, each

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from paceline.memory.shared import Arena
 from paceline.runtime.freight import Freight
+from paceline.runtime.protocol import Job
 from paceline.runtime.ray_cluster import RayCluster
 from paceline.runtime.ray_fleet import HostedCrew
 
@@ -33,7 +34,7 @@ class Dispatch:
         cluster: Whose object store.
     """
 
-    def __init__(self, freight: Freight, arena: Arena, cluster: RayCluster) -> None:
+    def __init__(self, freight: Freight[Job], arena: Arena, cluster: RayCluster) -> None:
         self._freight, self._arena, self._cluster = freight, arena, cluster
         self._sent: dict[str, tuple[Hashable, Any]] = {}  # of each load the newest: its token, and what to send
 

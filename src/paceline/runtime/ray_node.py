@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from paceline.runtime.crew import Crew, CrewOrder, Loads, Said, failure
+from paceline.runtime.messages import Call as JobCall
 from paceline.runtime.worker import set_title
 
 
@@ -26,10 +27,22 @@ class Call(NamedTuple):
     """Which crew."""
     names: Sequence[tuple[str, Hashable]]
     """Name and token of each load."""
-    command: str = ""
+    call: JobCall | None = None
+    """A function whose first parameter is the job; None where only loads are sent."""
     args: tuple[Any, ...] = ()
     worker: int = 0
     """Of this crew, where one is asked."""
+
+    @property
+    def function(self) -> JobCall:
+        """What to execute.
+
+        Raises:
+            ValueError: There is nothing to execute.
+        """
+        if self.call is None:
+            raise ValueError("a call to a node names no function. Are versions the same?")
+        return self.call
 
     def named(self, loads: Sequence[Any]) -> Loads:
         """The loads by name, with their tokens."""
@@ -69,7 +82,7 @@ class RayNode:
 
     def do(self, call: Call, *loads: Any) -> Said:
         """`Crew.do`."""
-        return self._crews[call.key].do(call.command, call.args, call.named(loads))
+        return self._crews[call.key].do(call.function, call.args, call.named(loads))
 
     def finish(self, key: int) -> Said:
         """`Crew.finish`."""
@@ -77,15 +90,15 @@ class RayNode:
 
     def respawn(self, call: Call, *loads: Any) -> Said:
         """`Crew.respawn`."""
-        return self._crews[call.key].respawn(call.worker, call.command, call.args, call.named(loads))
+        return self._crews[call.key].respawn(call.worker, call.function, call.args, call.named(loads))
 
     def tell(self, call: Call, *loads: Any) -> Said:
         """`Crew.tell`."""
-        return self._crews[call.key].tell(call.worker, call.command, call.args, call.named(loads))
+        return self._crews[call.key].tell(call.worker, call.function, call.args, call.named(loads))
 
     def post(self, call: Call, *loads: Any) -> None:
         """`Crew.post`."""
-        self._crews[call.key].post(call.worker, call.command, call.args, call.named(loads))
+        self._crews[call.key].post(call.worker, call.function, call.args, call.named(loads))
 
     def renew(self, call: Call, *loads: Any) -> None:
         """`Crew.renew`."""

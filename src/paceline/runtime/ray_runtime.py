@@ -11,11 +11,14 @@ is lost takes its workers with it: each is reported dead, and finds a new home w
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from time import perf_counter, sleep
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import cloudpickle
 
@@ -24,24 +27,60 @@ from paceline.memory.shared import Arena
 from paceline.runtime.crew import CrewOrder, Said
 from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.freight import Did, Freight, unpack
-from paceline.runtime.protocol import Share
+from paceline.runtime.messages import Call as JobCall
+from paceline.runtime.protocol import Job, Reply, Share, check_remembered
 from paceline.runtime.ray_cluster import RayCluster
 from paceline.runtime.ray_dispatch import Dispatch
 from paceline.runtime.ray_fleet import POLL_S, Fleet, HostedCrew, OnNodeLoss
 from paceline.runtime.ray_node import Call
 
+IDLE_S = 0.01
+"""How long to wait where no node has anything to do."""
 HEAR_S = 10.0
 """How long a node listens before it says that nothing was said."""
-NOTHING: tuple[str, tuple[Any, ...]] = "", ()
-"""No command is under way."""
+
+J = TypeVar("J", bound=Job)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class RayRuntime:
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A call that was submitted to one worker."""
+
+    reply: Reply[Any]
+    call: JobCall
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """A call that was submitted to all workers at once: each node executes it as a whole, and answers once."""
+
+    call: JobCall
+    args: tuple[Any, ...]
+    replies: dict[int, Reply[Any]]
+    """Of workers that take part and are not done."""
+    left: set[int]
+    """Workers that are not done. One that is here and has no reply was replaced, and has yet to join again."""
+
+    def lacks(self, worker: int) -> bool:
+        """Whether a worker has to execute the call, and nobody has submitted it since the worker was replaced."""
+        return worker in self.left and worker not in self.replies
+
+    def replace(self, worker: int) -> None:
+        """A worker is replaced: done or not, it goes back to where the call began, and executes it once more."""
+        self.left.add(worker)
+        if (reply := self.replies.pop(worker, None)) is not None:
+            reply.forgotten = True
+
+
+class RayRuntime(Generic[J]):
     """N nodes with W workers each."""
 
     def __init__(
         self,
-        freight: Freight,
+        freight: Freight[J],
         arena: Arena,
         groups: int,
         cluster: RayCluster,
@@ -71,9 +110,9 @@ class RayRuntime:
         self.bytes_up = 0
         """Moved from nodes so far."""
         self._freight, self._arena, self._hand = freight, arena, hand
-        self._asked, self._commands = NOTHING, 0
-        self._results: dict[int, Any] = {}
-        self._posted: list[deque[tuple[str, tuple[Any, ...]]]] = [deque() for _ in range(self.num_workers)]
+        self._commands = 0  # calls to all so far
+        self._joint: Joint | None = None  # the one under way
+        self._posted: list[deque[Sent]] = [deque() for _ in range(self.num_workers)]
         self._dispatch = Dispatch(freight, arena, cluster)
         self._closed = False
         order = partial(
@@ -98,56 +137,63 @@ class RayRuntime:
             self.fleet.launch()
             undo.pop_all()
 
-    def run(self, command: str, *args: Any) -> list[Any]:
-        """Both halves."""
-        self.start(command, *args)
-        return self.finish()
+    def submit(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> Reply[R]:
+        """Send the call to one worker's node. Arguments go by position: the freight reads them there.
 
-    def start(self, command: str, *args: Any) -> None:
-        """Tell every node."""
-        self._asked, self._results = (command, args), {}
+        A worker that was replaced in the middle of a call to all joins that call again by this; its node begins when
+        all of the node's lost workers have, so that it still sends one buffer.
+        """
+        reply: Reply[R] = Reply(worker, call.__name__)
+        sent = Sent(reply, call, _by_position(args, kwargs))
+        if self._joint is not None and self._joint.lacks(worker):
+            self._joint.replies[worker] = sent.reply
+            return reply
+        self._posted[worker].append(sent)
+        self._freight.posted(self._arena, worker, call.__name__, sent.args)
+        crew = self.fleet.home[worker]
+        if crew is not None and worker not in self.fleet.lost:
+            self._call(crew, crew.node.actor.post, call, sent.args, worker)
+        return reply
+
+    def submit_all(self, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> list[Reply[R]]:
+        """Send the call to every node, once."""
+        replies: list[Reply[R]] = [Reply(worker, call.__name__) for worker in range(self.num_workers)]
+        workers = range(self.num_workers)
+        self._joint = Joint(call, _by_position(args, kwargs), dict(zip(workers, replies, strict=True)), set(workers))
         self._commands += 1
         self.fleet.welcome()
         for crew in self.fleet.crews:
             crew.begun = False
-            if not self.fleet.waits(crew):
-                self._begin(crew)
+        self._begin()
+        return replies
 
-    def finish(self) -> list[Any]:
-        """Wait for every node, and put what it sends where it belongs."""
-        fleet = self.fleet
+    def wait(self, replies: Sequence[Reply[R]], *, all: bool, timeout_s: float = math.inf) -> list[Reply[R]]:  # noqa: A002
+        """Listen to the nodes, and put what they send where it belongs, until enough of the replies are done."""
+        check_remembered(replies)
+        if not all:
+            self.fleet.welcome()
+        end, enough, listened = perf_counter() + timeout_s, len(replies) if all else min(1, len(replies)), False
         while True:
-            # Whoever is lost is put back to where the command began, and has to do it again.
-            for worker in fleet.lost:
-                self._results.pop(worker, None)
-            fleet.raise_lost()
-            if len(self._results) == self.num_workers:
+            done = [reply for reply in replies if reply.done]
+            # Results first, where any will do: the next wait raises the loss. Of all workers, a lost one has to begin
+            # again, whether or not it was done.
+            if all or not done or not listened:
+                if self._joint is not None:
+                    self._joint.left.update(self.fleet.lost)
+                self.fleet.raise_lost()
+            if len(done) >= enough or (listened and perf_counter() >= end):
                 break
-            running = {crew.running: crew for crew in fleet.crews if crew.running is not None}
-            for reference in fleet.wait(list(running), POLL_S, [crew.node for crew in running.values()]):
-                crew = running[reference]
-                crew.running = None
-                said = fleet.answer(crew, reference)
-                if said is not None:
-                    self._take_in(said, Did(*self._asked, said.value), crew.shares)
-                    self._results |= {share.worker: one for share, one in zip(crew.shares, said.value, strict=True)}
-        results = [self._results[worker] for worker in range(self.num_workers)]
-        self._asked, self._results = NOTHING, {}
-        return results
+            self._begin()
+            self._listen(max(0.0, min(POLL_S, end - perf_counter())))
+            listened = True
+        if self._joint is not None and not self._joint.left:
+            self._joint = None
+        return done
 
-    def post(self, worker: int, command: str, *args: Any) -> None:
-        """Tell one worker's node."""
-        self._posted[worker].append((command, args))
-        self._freight.posted(self._arena, worker, command, args)
-        crew = self.fleet.home[worker]
-        if crew is not None and worker not in self.fleet.lost:
-            self._call(crew, "post", command, args, worker)
-
-    def take(self, timeout_s: float) -> list[tuple[int, Any]]:
-        """What nodes have heard from their workers."""
+    def _listen(self, timeout_s: float) -> None:
+        """Take in what nodes have sent by then, or send within that time."""
         fleet = self.fleet
-        fleet.welcome()
-        fleet.raise_lost()
+        running = {crew.running: crew for crew in fleet.crews if crew.running is not None}
         busy = [crew for crew in fleet.crews if any(self._posted[share.worker] for share in crew.shares)]
         for crew in busy:
             if crew.hearing is None:
@@ -156,34 +202,50 @@ class RayRuntime:
             if news.names:
                 crew.node.actor.renew.remote(Call(crew.key, news.names), *news.loads)
         hearing = {crew.hearing: crew for crew in busy}
-        answers: list[tuple[int, Any]] = []
-        for reference in fleet.wait(list(hearing), timeout_s, [crew.node for crew in busy]):
+        nodes = [crew.node for crew in (*running.values(), *busy)]
+        if not nodes:
+            sleep(min(timeout_s, IDLE_S))
+        for reference in fleet.wait([*running, *hearing], timeout_s, nodes):
+            if reference in running:
+                crew = running[reference]
+                crew.running = None
+                self._take_joint(crew, fleet.answer(crew, reference))
+                continue
             crew = hearing[reference]
             crew.hearing = None
             for said in fleet.heard(crew, reference):
                 worker = crew.first + said.worker
-                command, args = self._posted[worker].popleft()
-                self._take_in(said, Did(command, args, [said.value]), [crew.share(worker)])
-                answers.append((worker, said.value))
-        if not answers:
-            fleet.raise_lost()
-        return answers
+                sent = self._posted[worker].popleft()
+                self._take_in(said, Did(sent.reply.name, sent.args, [said.value]), [crew.share(worker)])
+                sent.reply.put(said.value)
 
-    def respawn(self, worker: int, command: str, *args: Any) -> Any:
-        """A new process in its place; where its node was lost, on another one."""
-        fleet = self.fleet
+    def _take_joint(self, crew: HostedCrew, said: Said | None) -> None:
+        """Take in a node's results of the call to all."""
+        if said is None or self._joint is None:
+            return
+        self._take_in(said, Did(self._joint.call.__name__, self._joint.args, said.value), crew.shares)
+        for share, one in zip(crew.shares, said.value, strict=True):
+            self._joint.replies.pop(share.worker).put(one)
+            self._joint.left.discard(share.worker)
+
+    def respawn(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """A new process in its place; where its node was lost, on another one. Blocks until that executed the call."""
+        fleet, args_ = self.fleet, _by_position(args, kwargs)
+        for sent in self._posted[worker]:
+            sent.reply.forgotten = True
         self._posted[worker].clear()
+        if self._joint is not None:
+            self._joint.replace(worker)
         crew = fleet.home[worker] or fleet.settle(worker)
-        reference = self._call(crew, "tell" if worker in crew.new else "respawn", command, args, worker)
+        actor = crew.node.actor
+        reference = self._call(crew, actor.tell if worker in crew.new else actor.respawn, call, args_, worker)
         said = fleet.await_answer(crew, reference)
         crew.new.discard(worker)  # whatever came of it: the next attempt is a new process
         if said is None:
             raise WorkerDied(fleet.lost.get(worker, f"{crew.name}: another worker died."), worker)
         fleet.lost.pop(worker, None)
-        self._take_in(said, Did(command, args, [said.value]), [crew.share(worker)])
-        if self._asked is not NOTHING and not fleet.waits(crew):
-            self._begin(crew)
-        return said.value
+        self._take_in(said, Did(call.__name__, args_, [said.value]), [crew.share(worker)])
+        return cast(R, said.value)
 
     def work(self, count: int) -> None:
         """By the driver's own hand."""
@@ -214,23 +276,34 @@ class RayRuntime:
             self._closed = True
             self.fleet.close()
 
-    def _begin(self, crew: HostedCrew) -> None:
-        """Have a crew do what was asked; or go on with it, where a worker of it was replaced."""
-        if crew.begun:
-            crew.running = crew.node.actor.finish.remote(crew.key)
+    def _begin(self) -> None:
+        """Have nodes begin the call to all, or go on with it where workers were replaced.
+
+        A node waits until none of its workers is lost, and until those that were replaced have joined the call again.
+        """
+        joint = self._joint
+        if joint is None:
             return
-        crew.begun = True
-        crew.running = self._call(crew, "do", *self._asked)
+        for crew in self.fleet.crews:
+            if crew.running is not None or self.fleet.waits(crew):
+                continue
+            if any(share.worker not in joint.replies for share in crew.shares):
+                continue
+            if crew.begun:
+                crew.running = crew.node.actor.finish.remote(crew.key)
+            else:
+                crew.begun = True
+                crew.running = self._call(crew, crew.node.actor.do, joint.call, joint.args)
 
     def _call(
-        self, crew: HostedCrew, method: str, command: str, args: tuple[Any, ...], worker: int | None = None
+        self, crew: HostedCrew, method: Any, call: JobCall, args: tuple[Any, ...], worker: int | None = None
     ) -> Any:
-        """Have a crew, or one worker of it, do a command; it is told first what it has to know."""
+        """Have a crew, or one worker of it, execute a call; it is told first what it has to know."""
         mine = crew.shares if worker is None else [crew.share(worker)]
-        due = self._dispatch.due(crew, command, self._commands)
-        trimmed = self._freight.trimmed(command, args, mine)
-        call = Call(crew.key, due.names, command, trimmed, 0 if worker is None else worker - crew.first)
-        return getattr(crew.node.actor, method).remote(call, *due.loads)
+        due = self._dispatch.due(crew, call.__name__, self._commands)
+        trimmed = self._freight.trimmed(call.__name__, args, mine)
+        of_crew = 0 if worker is None else worker - crew.first
+        return method.remote(Call(crew.key, due.names, call, trimmed, of_crew), *due.loads)
 
     def _take_in(self, said: Said, did: Did, mine: Sequence[Share]) -> None:
         """Put what has arrived where it belongs."""
@@ -239,7 +312,18 @@ class RayRuntime:
             unpack(said.parcel, self._freight.up(did, self._arena, None, mine))
 
 
-def _packed(freight: Freight) -> bytes:
+def _by_position(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of a call.
+
+    Raises:
+        TypeError: Some go by name, where the freight would not find them.
+    """
+    if kwargs:
+        raise TypeError(f"arguments of calls to nodes go by position (by name: {', '.join(kwargs)}).")
+    return args
+
+
+def _packed(freight: Freight[Job]) -> bytes:
     try:
         packed: bytes = cloudpickle.dumps(freight)
     except Exception as error:

@@ -1,10 +1,10 @@
-"""Imported by the fork server and nobody else: it ends when its driver does, neither later nor earlier.
+"""Imported only by the fork server: makes it exit together with its driver, neither later nor earlier.
 
-Later: an interpreter that has loaded torch takes a second or two to leave in the ordinary way, and on a busy machine
-longer than the time after which nothing of a killed run may be left.
+Later: an interpreter that has loaded torch takes 1 or 2 seconds to exit normally. On a busy machine that is longer than
+the time after which no process of a killed run may remain.
 
-Earlier: a SIGTERM to the whole process group, as a service manager sends it, would end the server before the driver
-has saved; and the driver, which hears of its workers' ends through the server, would take them for dead.
+Earlier: a SIGTERM to the whole process group, as sent by a service manager, would end the server before the driver has
+saved. The driver learns of its workers' exits through the server, so it would take the workers for dead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Imported by the fork server before anything that takes long: the kernel ends it when its driver is gone.
+"""Imported by the fork server before any slow import: the kernel kills the server when its driver is gone.
 
-By itself it looks for its driver only between two requests, and so not while it imports torch, which takes seconds.
-Nor does it ignore Ctrl-C before that is done.
+By itself it checks for its driver only between two requests, so not while it imports torch, which takes seconds.
+It also does not ignore Ctrl-C before that import is done.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from paceline.runtime.forkserver import ignore_interrupts
 
 
 def guard() -> None:
-    """Find the pipe that tells of the driver: the second argument on the server's own command line."""
+    """Find the driver's pipe: the second argument on the server's own command line."""
     command = re.search(r"forkserver import main; main\((\d+), (\d+)", " ".join(sys.orig_argv))
     if command is not None:
         ignore_interrupts()

@@ -1,6 +1,6 @@
-"""What wakes another process: an eventfd on Linux, a pipe elsewhere; and a wait on several things at once.
+"""Wake-up signals between processes (an eventfd on Linux, a pipe elsewhere), and a wait on several descriptors.
 
-A signal says that something happened, not what nor how often: that stands in shared memory.
+A signal says that something happened, not what or how often: that information is in shared memory.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, Protocol
 
 
 class Signal(Protocol):
-    """Both ends in one: whoever holds it may set it, wait for it and clear it. Travels as a process argument."""
+    """Both ends in one: any holder may set it, wait for it and clear it. Can be passed as a process argument."""
 
     @property
     def waitable(self) -> Any:
-        """For a `Watch`: readable while it is set."""
+        """File descriptor for a `Watch`: readable while the signal is set."""
 
     def set(self) -> None:
-        """Wake whoever waits. Never blocks."""
+        """Wake the waiting process. Never blocks."""
 
     def clear(self) -> None:
-        """As if it had not been set. Never blocks."""
+        """Reset the signal. Never blocks."""
 
     def close(self) -> None:
-        """Let go of it. Idempotent."""
+        """Close the descriptors. Idempotent."""
 
 
 class EventSignal:
@@ -43,18 +43,18 @@ class EventSignal:
         return self._fd
 
     def set(self) -> None:
-        """Wake whoever waits."""
+        """Wake the waiting process."""
         os.eventfd_write(self._fd, 1)
 
     def clear(self) -> None:
-        """As if it had not been set."""
+        """Reset the signal."""
         try:
             os.eventfd_read(self._fd)
         except BlockingIOError:
-            return  # `suppress` takes its time, and this is on the path of every step
+            return  # `suppress` is slower, and this runs in every step
 
     def close(self) -> None:
-        """Let go of it. Idempotent."""
+        """Close the descriptor. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -65,7 +65,7 @@ class EventSignal:
 
 
 class PipeSignal:
-    """A pipe that holds a byte for every time it was set since it was cleared last."""
+    """A pipe with one byte for each `set` since the last `clear`."""
 
     def __init__(self, ends: tuple[Connection, Connection] | None = None) -> None:
         self._read, self._write = ends or multiprocessing.Pipe(duplex=False)
@@ -76,16 +76,16 @@ class PipeSignal:
         return self._read
 
     def set(self) -> None:
-        """Wake whoever waits."""
+        """Wake the waiting process."""
         self._write.send_bytes(b"!")
 
     def clear(self) -> None:
-        """As if it had not been set."""
+        """Reset the signal."""
         while self._read.poll():
             self._read.recv_bytes()
 
     def close(self) -> None:
-        """Let go of it. Idempotent."""
+        """Close the descriptors. Idempotent."""
         self._read.close()
         self._write.close()
 
@@ -94,15 +94,15 @@ class PipeSignal:
 
 
 def new_signal() -> Signal:
-    """The fastest kind that there is here."""
+    """Create the fastest kind of signal that this platform has."""
     return EventSignal() if hasattr(os, "eventfd") else PipeSignal()
 
 
 class Watch:
-    """A wait on several things at once, set up once: it is on the path of every step.
+    """A wait on several descriptors, set up once because it runs in every step.
 
     Args:
-        things: Descriptors of the system, or connections.
+        things: File descriptors or connections.
     """
 
     def __init__(self, things: Sequence[Any]) -> None:
@@ -113,7 +113,7 @@ class Watch:
                 self._poll.register(thing, select.POLLIN)
 
     def wait(self, timeout_s: float) -> set[int]:
-        """The descriptors that are readable now or by then."""
+        """Return the descriptors that are readable now, or become so before the timeout."""
         if self._poll is not None:
             return {fd for fd, _ in self._poll.poll(1000.0 * timeout_s)}
         ready = connection.wait(self._things, timeout_s)
@@ -121,7 +121,7 @@ class Watch:
 
 
 def descriptor(thing: Any) -> int:
-    """What the system calls it."""
+    """Return the file descriptor."""
     return thing if isinstance(thing, int) else int(thing.fileno())
 
 

@@ -1,7 +1,7 @@
-"""Where a worker's stacks go when it crashes, or when the driver asks what it is at.
+"""Stack traces of a worker: written when it crashes, or when the driver asks for them.
 
 driver --SIGUSR2--> worker: a handler in C writes the stacks of all threads, even while the GIL is held
-       <---file---- which has no name, is read by the driver, and so outlives the worker
+       <---file---- an unnamed file that the driver reads, so it outlives the worker
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 
 AVAILABLE = sys.platform != "win32"
 PATIENCE_S = 2.0
-"""How long a stack may take to arrive. It takes a millisecond, or it does not come: the worker is stopped."""
+"""How long to wait for a stack. It arrives within a millisecond, or never if the worker process is stopped."""
 MOST_BYTES = 20_000
-"""Of the end of the file; a loop that crashes again and again must not fill the log."""
+"""Bytes read from the end of the file, so that repeated crashes cannot fill the log."""
 
 
 class StackFile:
-    """A file without a name, written by one worker and read by the driver. Travels with a process that is started."""
+    """An unnamed file, written by one worker and read by the driver. Can be passed to a new process."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     @classmethod
     def create(cls) -> StackFile | None:
-        """A new one; None where there is no such thing."""
+        """Create one; None on platforms without it."""
         if not AVAILABLE:
             return None
         if sys.platform == "linux":
@@ -42,13 +42,13 @@ class StackFile:
         return cls(fd)
 
     def listen(self) -> None:
-        """In the worker: have crashes, and whoever asks, find the stacks here."""
+        """In the worker: write the stacks to this file on a crash and on SIGUSR2."""
         faulthandler.enable(self._fd)
         if sys.platform != "win32":
             faulthandler.register(signal.SIGUSR2, self._fd, all_threads=True)
 
     def ask(self, pid: int) -> str:
-        """In the driver: the stacks of that process as they are now; empty if it does not answer."""
+        """In the driver: return the current stacks of that process; empty if it does not respond."""
         if sys.platform == "win32":
             return ""
         before = self._size()
@@ -58,14 +58,14 @@ class StackFile:
         size = before
         while time.perf_counter() < deadline:
             time.sleep(0.02)
-            # Written piece by piece: it is all there when it has stopped growing.
+            # The handler writes in several pieces: the stack is complete when the file has stopped growing.
             if size > before and self._size() == size:
                 break
             size = self._size()
         return self.read(before)
 
     def read(self, start: int = 0) -> str:
-        """What is in it from byte `start` on, if that is not too much."""
+        """Return the content from byte `start` on, limited in size."""
         if self._fd < 0:
             return ""
         size = self._size()
@@ -73,7 +73,7 @@ class StackFile:
         return os.pread(self._fd, size - start, start).decode(errors="replace").strip()
 
     def close(self) -> None:
-        """Let go of it. Idempotent."""
+        """Close the file. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

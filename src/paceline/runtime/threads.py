@@ -35,7 +35,7 @@ def pinned_cores(cores: Sequence[int]) -> list[int]:
     """
     allowed = affinity()
     if foreign := sorted(set(cores) - set(allowed)):
-        raise ConfigError(f"pin_cores: cores {foreign} may not be used. Allowed here: {allowed}.")
+        raise ConfigError(f"pin_cores: cores {foreign} are outside this process's CPU affinity ({allowed}).")
     return list(cores) or allowed
 
 
@@ -58,7 +58,7 @@ def check_start_method(method: StartMethod) -> None:
     if method != "fork":
         return
     if torch.cuda.is_initialized():
-        raise ConfigError("start_method='fork': CUDA is in use here and does not survive a fork. Use forkserver.")
+        raise ConfigError("start_method='fork': CUDA is initialised here and does not survive a fork. Use forkserver.")
     if threading.active_count() > 1:
         warnings.warn(
             f"start_method='fork' with {threading.active_count()} threads alive: a lock that one of them holds "

@@ -1,10 +1,10 @@
-"""Pieces of work that whoever is free may claim: numbers in a pipe, and numbers back.
+"""Work queue: items that any free process may claim, sent as bytes through a pipe and returned through another.
 
     driver --[0 1 2 3]--> work pipe --(one byte each)--> driver, any worker   reading a byte claims it: no lock
            <------------- done pipe <-(the same byte)--- workers
 
-Whoever the machine has taken off its core claims nothing, so the others do its part instead of waiting. The driver
-claims too, and a worker lingers for the next pieces: while minibatches follow each other, nobody has to be woken.
+A process that the scheduler has taken off its core claims nothing, so the others do its share instead of waiting. The
+driver claims items too. A worker spins for the next items: while minibatches follow each other, no process sleeps.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 from paceline.runtime.home import Waiting
 
 MOST = 127
-"""A ticket is one byte, because reads and writes of one byte cannot be torn; its highest bit tells one round of work
-from the next, so that an answer that comes late is not taken for a newer one."""
+"""An item is one byte, because reads and writes of one byte are atomic. Its highest bit alternates between rounds of
+work, so that a late answer is not taken for one of the next round."""
 
 LINGER_S = 0.001
-"""How long to look out for more before going to sleep. Longer than an optimiser step, so that a worker is awake
-for the next minibatch: waking a process takes about a tenth of a millisecond (benchmarks/round_trip.py)."""
+"""How long to spin for more items before sleeping. Longer than an optimiser step, so that a worker is awake for the
+next minibatch: waking a process takes about a tenth of a millisecond (benchmarks/round_trip.py)."""
 FIRST_LINGER_S = 0.003
-"""The same for the first piece after a command, at home: longer than it takes to prepare a batch of a small network."""
+"""Spin time for the first item after a command: longer than it takes to prepare a batch of a small network."""
 
 AVAILABLE = os.name == "posix"
 """Whether pipes can be polled here."""
@@ -35,14 +35,14 @@ AVAILABLE = os.name == "posix"
 def wait(
     poll: select.poll, at_home: Waiting, *, look_out_s: float = LINGER_S, timeout_s: float | None = None
 ) -> list[tuple[int, int]]:
-    """What is ready: looks out first, and lets others have the core whenever they want it; then sleeps.
+    """Return what is ready: spins first, yielding the core to other processes, then sleeps.
 
     Args:
         poll: What to wait for.
-        at_home: Where to sleep.
-        look_out_s: For how long to look out.
-        timeout_s: How long to sleep at most; empty if nothing is ready by then. None sleeps until something is: only
-            for a worker, which the kernel ends when the driver is gone.
+        at_home: Wait affinity while sleeping.
+        look_out_s: How long to spin.
+        timeout_s: Longest sleep; the result is empty if nothing is ready by then. None sleeps without a timeout: only
+            for a worker, which the kernel kills when the driver is gone.
     """
     end = perf_counter() + look_out_s
     while not (ready := poll.poll(0)) and perf_counter() < end:
@@ -55,7 +55,7 @@ def wait(
 
 @dataclass(frozen=True, slots=True)
 class WorkerTickets:
-    """A worker's ends."""
+    """The worker's side."""
 
     work: Connection
     done: Connection
@@ -68,7 +68,7 @@ class WorkerTickets:
         return poll
 
     def take(self) -> int | None:
-        """Claim a ticket; None if there is none left. Never blocks.
+        """Claim an item; None if none is left. Never blocks.
 
         Raises:
             EOFError: The driver is gone.
@@ -82,12 +82,12 @@ class WorkerTickets:
         return claimed[0]
 
     def finish(self, ticket: int) -> None:
-        """Say that its work is done."""
+        """Report an item as done."""
         os.write(self.done.fileno(), bytes((ticket,)))
 
 
 class Tickets:
-    """The driver's ends. The workers' ends travel to every worker.
+    """The driver's side. The workers' side is passed to every worker.
 
     Args:
         context: The multiprocessing context of the workers.

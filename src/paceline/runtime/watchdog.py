@@ -1,11 +1,11 @@
-"""Watches a job that runs in this very process: nobody can replace it, but somebody can say where it hangs.
+"""Watchdog for a job in this process: it cannot be replaced, but the error can say where it hangs.
 
-    main thread   envs.step, envs.step, ...          moves a counter with every row
-    watchdog      asleep, a look, asleep             at rest for too long: logs the stack, and breaks the step off
+    main thread   envs.step, envs.step, ...          increments a counter with every row
+    watchdog      sleeps, checks, sleeps             counter unchanged for too long: logs the stack, interrupts the step
 
-A hang in Python is broken off by a signal whose handler raises. One in C that keeps the interpreter is not, since
-nothing else gets to run: then a timer in C prints the stack, again and again, and ending the process is up to the user.
-The timer could end it, but it goes on while a process is stopped (Ctrl-Z, a paused container), and would end that, too.
+A hang in Python is interrupted by a signal whose handler raises. A hang in C that holds the GIL cannot be interrupted,
+because no Python code runs. A timer in C then prints the stack repeatedly, and the user must end the process. The timer
+could end it, but it keeps running while a process is stopped (Ctrl-Z, a paused container) and would end that one too.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from paceline.runtime.worker_handle import STARTING
 
 ON_WORKERS = "On workers (--num-workers 1) a hung env is replaced."
 STOPPED_S = 1.0
-"""If the watchdog itself comes so much too late, the whole process was stopped, as by Ctrl-Z."""
+"""If the watchdog itself wakes this much too late, the whole process was stopped, for example by Ctrl-Z."""
 
 _log = logging.getLogger(__name__)
 _on_duty: set[Watchdog] = set()
-"""The process has one timer for all of them."""
+"""All watchdogs of the process share one timer."""
 
 
 class Watchdog:
-    """A thread that looks at the counter now and then.
+    """A thread that checks the counter from time to time.
 
     Args:
-        line: The job's line of shared memory.
-        start_timeout_s: How long an env may take to be reset for the first time.
-        step_timeout_s: How long the counter may rest otherwise.
-        who: Stands still, where the line names no env.
-        remedy: What else to do about it.
+        line: Status line of the job.
+        start_timeout_s: Timeout of making an env and its first reset.
+        step_timeout_s: How long the counter may stay unchanged otherwise.
+        who: Subject of the error if the status line names no env.
+        remedy: Advice that ends the error.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class Watchdog:
 
     @contextmanager
     def over(self, command: str) -> Iterator[None]:
-        """Look after what is done inside.
+        """Watch the code inside the `with` block.
 
         Raises:
-            EnvHung: It stood still for too long; the stack is in the log.
+            EnvHung: The counter did not change for too long; the stack is in the log.
         """
         breakable = hasattr(signal, "SIGUSR2") and threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGUSR2, self._break_off) if breakable else None
@@ -126,7 +126,7 @@ class Watchdog:
         silent_s = now - self._moved
         self._verdict = (
             f"{where or self._who}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
-            f"An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s). {self._remedy}"
+            f"An env may hang; if it is just slow, raise --env-timeout-s (or --start-timeout-s). {self._remedy}"
         )
         frame = sys._current_frames().get(self._watched or threading.main_thread().ident or 0)
         _log.error("%s\nIts stack:\n%s", self._verdict, "".join(traceback.format_stack(frame)))
@@ -134,7 +134,7 @@ class Watchdog:
             signal.pthread_kill(self._watched, signal.SIGUSR2)
 
     def _break_off(self, _number: int, _frame: FrameType | None) -> None:
-        # It may have moved on since the signal was sent.
+        # The job may have continued since the signal was sent.
         if self._verdict and self._command and int(self._line[BEAT]) == self._beat:
             raise EnvHung(self._verdict)
 
@@ -143,17 +143,17 @@ class Watchdog:
 def watched(
     command: str, timeouts_s: tuple[float, float], *, who: str, remedy: str = "", line: NDArray[np.int64] | None = None
 ) -> Iterator[None]:
-    """Look after what is done inside, once.
+    """Watch one `with` block.
 
     Args:
-        command: What is done.
-        timeouts_s: How long a start and a step may take.
-        who: Does it.
-        remedy: What else to do if it hangs.
-        line: Where signs of life appear; without, all of it is a start.
+        command: Name of the operation, for the error.
+        timeouts_s: Timeouts of a start and of a step.
+        who: Subject of the error.
+        remedy: Advice that ends the error.
+        line: Status line with the heartbeat; without one the start timeout covers the whole block.
 
     Raises:
-        EnvHung: It stood still for too long; the stack is in the log.
+        EnvHung: The heartbeat did not change for too long; the stack is in the log.
     """
     dog = Watchdog(spare() if line is None else line, *timeouts_s, who=who, remedy=remedy)
     try:

@@ -1,6 +1,6 @@
-"""What runs inside a worker process: build the job, obey commands, report failures as text.
+"""What runs inside a worker process: build the job, execute calls, report failures as text.
 
-    driver --(command, args)--> worker        one small message each way per command; the data is in the arena
+    driver --(call, args)-----> worker        one small message each way per call; the data is in the arena
            <--(ok, result)-----
            <--(error, text)----    or (exit, text) where it ends because the env says so
            --(ticket)---------> any worker    pieces of work that whoever is free may claim (`tickets`)
@@ -18,9 +18,9 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -36,8 +36,8 @@ from paceline.runtime.bells import WorkerBell
 from paceline.runtime.die_with import die_with
 from paceline.runtime.forkserver import ignore_interrupts
 from paceline.runtime.home import Waiting, home
-from paceline.runtime.messages import hear, packed
-from paceline.runtime.protocol import Share
+from paceline.runtime.messages import Kind, hear_call, packed_result
+from paceline.runtime.protocol import AnsweringJob, AskingJob, GradientJob, Job, Program, Share, serve
 from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.tickets import FIRST_LINGER_S, LINGER_S, MOST, WorkerTickets, wait
@@ -86,12 +86,15 @@ def worker_main(order: WorkerOrder) -> None:
     keep_freed_memory()
     _wait_for_turn()
     wake_on_time()
-    job = None
+    job: Job | None = None
     try:
-        job = cloudpickle.loads(order.program)(order.arena, order.share)
+        program: Program[Job] = cloudpickle.loads(order.program)
+        job = program(order.arena, order.share)
         if order.questions is not None:
+            if not isinstance(job, AskingJob):
+                raise _lacks(job, "connect", "use central inference")
             job.connect(order.questions.open(order.arena, order.share.worker))
-        order.conn.send_bytes(packed("ok", None))
+        order.conn.send_bytes(packed_result("ok", None))
         _obey(order, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # The driver is gone; so are we.
@@ -116,37 +119,53 @@ def _wait_for_turn() -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def _obey(order: WorkerOrder, job: Any) -> None:
-    """Do what comes: a command for this worker, or a piece of work for whoever is free."""
+def _lacks(job: Job, method: str, use: str) -> TypeError:
+    return TypeError(f"{type(job).__name__}: has no `{method}`, and cannot {use}.")
+
+
+def _obey(order: WorkerOrder, job: Job) -> None:
+    """Execute what comes, until told to end: calls for this worker, and items of work that any free worker takes."""
     conn, line, at_home = order.conn, order.arena["heartbeat"][order.share.worker], home(order.home)
+    compute = job.work if isinstance(job, GradientJob) else None
     while True:
         if order.tickets is not None:
-            _work(order, order.tickets, job, line, at_home)
-            command, args = hear(conn)
+            _work(order, order.tickets, compute, line, at_home)
+            message = hear_call(conn)
         else:
             # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
             with at_home:
-                command, args = hear(conn)
-        if command == "close":
+                message = hear_call(conn)
+        if message is None:
             return
-        if command == "serve" and order.bell is not None:
+        call, args, kwargs = message
+        if call is serve and order.bell is not None:
+            if not isinstance(job, AnsweringJob):
+                raise _lacks(job, "answer", "be woken by a bell")
             order.bell.serve(conn, order.arena, order.share.worker, job.answer)
             result = None
         else:
-            result = getattr(job, command)(*args)
+            result = call(job, *args, **kwargs)
         line[MEMORY] = _peak_kb()
-        conn.send_bytes(packed("ok", result))
+        conn.send_bytes(packed_result("ok", result))
 
 
-def _work(order: WorkerOrder, tickets: WorkerTickets, job: Any, line: NDArray[np.int64], at_home: Waiting) -> None:
-    """Do pieces of work until a command is there."""
+def _work(
+    order: WorkerOrder,
+    tickets: WorkerTickets,
+    compute: Callable[[int], None] | None,
+    line: NDArray[np.int64],
+    at_home: Waiting,
+) -> None:
+    """Compute items of work until a call is there."""
     conn = order.conn.fileno()
     poll = tickets.poll_with(conn)
     look_out_s = 0.0 if order.home is None else FIRST_LINGER_S  # only a core of one's own may be kept awake so long
     while all(fd != conn for fd, _ in wait(poll, at_home, look_out_s=look_out_s)):
         while (ticket := tickets.take()) is not None:
             line[CLAIM] = ticket + 1
-            job.work(ticket & MOST)
+            if compute is None:
+                raise TypeError("this job has no `work`, and cannot compute gradients.")
+            compute(ticket & MOST)
             # In this order: of what nobody is at, and nobody has said that it is done, nobody may be about to say so.
             tickets.finish(ticket)
             line[CLAIM] = 0
@@ -161,14 +180,14 @@ def _peak_kb() -> int:
     return peak // 1024 if sys.platform == "darwin" else peak
 
 
-def _send_failure(conn: Connection, error: BaseException, kind: str = "error") -> None:
+def _send_failure(conn: Connection, error: BaseException, kind: Kind = "error") -> None:
     """Send text, never the exception itself: it may not pickle, or may not unpickle."""
     try:
         what = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
     except Exception:
         what = f"{type(error).__name__} (its text could not be made)"
     with contextlib.suppress(OSError):
-        conn.send_bytes(packed(kind, (what, traceback.format_exc())))
+        conn.send_bytes(packed_result(kind, (what, traceback.format_exc())))
 
 
 def set_title(title: str) -> None:

@@ -9,7 +9,7 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from time import perf_counter
@@ -24,7 +24,7 @@ from paceline.memory.lines import MEMORY, envs_of
 from paceline.memory.shared import Arena
 from paceline.runtime import tickets
 from paceline.runtime.bells import WorkerBell
-from paceline.runtime.messages import hear, packed
+from paceline.runtime.messages import hear_result
 from paceline.runtime.protocol import Share
 from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.signals import Watch, descriptor
@@ -108,12 +108,8 @@ class WorkerHandle:
         last = self.share.first_group + self.share.groups - 1
         return f"worker {self.share.worker} (pid {self.process.pid}, {self._unit} {self.share.first_group}-{last})"
 
-    def send(self, command: str, args: tuple[Any, ...]) -> None:
-        """Have it do something; whoever waits for the reply will find out if it is gone, or has heard half of it."""
-        self.send_packed(packed(command, args))
-
-    def send_packed(self, message: bytes) -> None:
-        """The same, where several are told: packed once for all."""
+    def send(self, message: bytes) -> None:
+        """Send it a packed call. Where it is gone or reads only part of it, whoever waits for the reply finds out."""
         with suppress(OSError):
             self.conn.send_bytes(message)
 
@@ -123,7 +119,7 @@ class WorkerHandle:
             # Only what is there: an env's own process may hold a dead worker's end, and it would never be closed.
             if self.handles[0] not in self.heard.wait(0.0):
                 raise EOFError
-            kind, value = hear(self.conn)
+            kind, value = hear_result(self.conn)
         except (EOFError, OSError):
             raise self.died(command) from None
         if kind == "ok":
@@ -221,8 +217,11 @@ class Patience:
         self._moved[worker] = perf_counter()
         self._told[worker] = False
 
-    def check(self, waiting: Sequence[WorkerHandle], command: str) -> None:
-        """Say who is silent for long.
+    def check(self, waiting: Iterable[tuple[WorkerHandle, str]]) -> None:
+        """Log which workers have been silent for long.
+
+        Args:
+            waiting: Workers that are busy, each with the name of what it does.
 
         Raises:
             WorkerHung: One of them has been silent for too long, and was killed.
@@ -231,7 +230,7 @@ class Patience:
         moved = self._heartbeat != self._beat
         self._moved[moved], self._told[moved] = now, False
         self._beat[:] = self._heartbeat
-        for worker in waiting:
+        for worker, command in waiting:
             number = worker.share.worker
             silent_s = now - self._moved[number]
             starting = command in STARTING or not self._beat[number]

@@ -27,14 +27,15 @@ def lag_percentiles(counts: Counter[int]) -> dict[str, float]:
 
 def activity(training: Training, usage: Usage) -> list[WorkerActivity]:
     """What each worker did in the last rollout, and takes."""
+    times = training.rollouts.last.times
     taken = [usage.each.get(pid) for pid in training.runtime.pids()]
     return [
         WorkerActivity(
-            times.env_s,
-            times.inference_s - times.waiting_s,
+            spent.env_s,
+            spent.inference_s - spent.waiting_s,
             None if one is None else one.cpu_percent,
             None if one is None else one.memory_mb,
-            times.learn_s,
+            spent.learn_s,
         )
-        for times, one in zip_longest(training.rollouts.times, taken[: len(training.rollouts.times)])
+        for spent, one in zip_longest(times, taken[: len(times)])
     ]

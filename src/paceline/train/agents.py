@@ -17,6 +17,7 @@ from paceline.train import checkpoint, model
 from paceline.train.checkpoint import Snapshot
 from paceline.train.coerce import duration_s
 from paceline.train.config import TrainConfig
+from paceline.train.dqn_program import DQNParts
 from paceline.train.evaluate import Evaluation
 from paceline.train.replay_batches import ReplayBatches
 from paceline.train.run import Run, all_callbacks, open_folder
@@ -228,6 +229,12 @@ class DQN(Agent):
         episodes = total_episodes if n_episodes is None else n_episodes
         return super().learn(total_timesteps, total_episodes=episodes, duration=duration, callbacks=callbacks)
 
+    def _parts(self) -> DQNParts:
+        parts = self._started().training.dqn
+        if parts is None:
+            raise RuntimeError("dqn: the training has no replay")
+        return parts
+
     def add_trajectory(self, transitions: Sequence[Sequence[Any]]) -> None:
         """Put steps into the replay that were taken elsewhere. They count for no budget.
 
@@ -235,10 +242,10 @@ class DQN(Agent):
             transitions: In order, of one episode or a part of it: (obs, action, reward, next_obs, terminated), and
                 where actions are masked (..., mask, next_mask): the legal ones before and after.
         """
-        rollouts = self._started().training.rollouts
-        if not isinstance(rollouts, ReplayBatches):
+        collector = self._parts().collector
+        if not isinstance(collector, ReplayBatches):
             raise ConfigError("add_trajectory: workers never rest in async mode. Use schedule='batch'.")
-        rollouts.add_trajectory(transitions)
+        collector.add_trajectory(transitions)
 
     def update(self, updates: int = 1) -> dict[str, float]:
         """Learn from what is in the replay, without playing.
@@ -249,10 +256,10 @@ class DQN(Agent):
         Returns:
             Statistics, by the names of the `train/` tags.
         """
-        training = self._started().training
-        if not training.rollouts.stored:
+        training, dqn = self._started().training, self._parts()
+        if not dqn.collector.stored:
             raise ConfigError("update: there is nothing in the replay yet. Use learn or add_trajectory first.")
-        stats: dict[str, float] = training.learner.practise(updates)
+        stats = dqn.learner.practise(updates)
         if self._model is not None:
             self._model.take(training.model_state())
         return stats

@@ -16,7 +16,8 @@ from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.slot_copies import copy_columns
 from paceline.memory.slots import Slots
-from paceline.train.orders import Full, Orders
+from paceline.train.loop import CollectReport
+from paceline.train.orders import Full, Orders, SlotJob
 from paceline.train.restarts import Restarts
 
 OnLag = Literal["stall", "drop", "mask"]
@@ -52,15 +53,10 @@ class AsyncRollouts:
         self._batch: list[Full] = []
         self._drops = 0
         self.learned_steps = 0
-        self.lags: list[int] = []
-        """Of the slots of the last batch that were learned from."""
-        self.times = orders.times()
-        """Where each worker's time went between the last two batches."""
-        self.finished = Episodes.none()
-        """Episodes that ended between the last two batches."""
+        self.last = CollectReport(finished=Episodes.none())
 
     @property
-    def restarts(self) -> Restarts:
+    def restarts(self) -> Restarts[SlotJob]:
         """Of workers."""
         return self._orders.restarts
 
@@ -73,7 +69,7 @@ class AsyncRollouts:
         """Begin the first episodes."""
         self._orders.begin()
 
-    def next_batch(self, version: int) -> Trajectory:
+    def next(self, version: int) -> Trajectory:
         """The slots that are ready first, once there are enough of them; the oldest first.
 
         Args:
@@ -139,7 +135,7 @@ class AsyncRollouts:
         """Copy the oldest slots side by side."""
         by_age = sorted(self._ready, key=lambda full: full.said.version)
         self._batch, self._ready = by_age[: self._batch_slots], by_age[self._batch_slots :]
-        self.lags = []
+        lags = []
         valid, at = self._learning.array("valid"), 0
         for full in self._batch:
             begin, at = at, copy_columns(full.slots, full.columns, into=self._learning, at=at)
@@ -148,11 +144,13 @@ class AsyncRollouts:
                 valid[:, begin:at] = False
             else:
                 self.learned_steps += full.steps if full.said.stats is None else 0
-                self.lags.append(self._lag(full, version))
+                lags.append(self._lag(full, version))
         # Workers may own different numbers of groups: what is left of the room counts for nothing.
         valid[:, at:] = False
         self._learning.array("final_count")[at // self._learning.shape.group_size :] = 0
-        self.times, self.finished = self._orders.times(), self._orders.finished()
+        self.last = CollectReport(
+            times=self._orders.times(), finished=self._orders.finished(), lags=lags, dropped_steps=self.dropped_steps
+        )
         return self._learning.trajectory(min(full.said.version for full in self._batch))
 
     def said(self) -> list[dict[str, float]]:

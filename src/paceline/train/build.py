@@ -20,6 +20,7 @@ from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, WorkersGradients
 from paceline.algos.settings import A3CConfig, AnySettings, ImpalaConfig, PPOConfig
 from paceline.algos.targets import targets_for
+from paceline.batch import Trajectory
 from paceline.collect.history import EpisodeHistory
 from paceline.envs.extras import TAG
 from paceline.errors import ConfigError
@@ -37,7 +38,7 @@ from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.runtime import threads
-from paceline.runtime.protocol import Runtime, shares
+from paceline.runtime.protocol import Job, Runtime, shares
 from paceline.runtime.ray_connection import require_ray
 from paceline.runtime.ray_runtime import RayRuntime
 from paceline.runtime.watchdog import watched
@@ -47,14 +48,15 @@ from paceline.train.a3c_program import A3CProgram
 from paceline.train.async_program import AsyncProgram
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.config import TrainConfig
-from paceline.train.dqn_program import DQNProgram, dqn_parts, dqn_program
+from paceline.train.dqn_program import DQNParts, DQNProgram, dqn_parts, dqn_program
 from paceline.train.evaluate import Predictor
-from paceline.train.league import League, LeagueLearner, bare_game, league_recipe
-from paceline.train.orders import Orders
-from paceline.train.program import WorkerProgram
+from paceline.train.league import League, bare_game, in_league, league_recipe
+from paceline.train.loop import Collector, Driver
+from paceline.train.orders import Orders, SlotJob
+from paceline.train.program import WorkerJob, WorkerProgram
 from paceline.train.recipes import acting_head, env_recipe, policy_recipe, restarts_for, shaper_recipe
 from paceline.train.rollouts import Rollouts
-from paceline.train.training import Training
+from paceline.train.training import AnyDriver, Training
 from paceline.train.workers import AnyProgram, central_for, lay_out, learner_device, room_on_cluster, start_workers
 
 WORKERS_LEARN_ELSEWHERE = (A3CProgram, DQNProgram)
@@ -184,7 +186,7 @@ def _assemble(
     program: AnyProgram,
     layout: layouts.Layout,
     arena: Arena,
-    runtime: Runtime,
+    runtime: Runtime[Any],  # of the jobs that `program` builds: the match below knows which those are
     hand: ShardedGradient | None,
     policy: nn.Module,
     vector: Tensor,
@@ -201,20 +203,23 @@ def _assemble(
     obs_norm = None if isinstance(program, DQNProgram) else base.obs_normaliser(arena.__getitem__)
     rows = base.compiled_rows
     league = None if base.league is None else League(base.league, arena, weights, tracker)
-    rollouts: Any
-    learner: Any
+    driver: AnyDriver
+    dqn: DQNParts | None = None
     match program:
         case DQNProgram():
-            learner, rollouts = dqn_parts(config, program, arena, runtime, policy, vector, tracker, clock)
+            dqn = dqn_parts(config, program, arena, runtime, policy, vector, tracker, clock)
+            driver = Driver(dqn.collector, in_league(dqn.learner, league))
         case A3CProgram():
             rollouts = _async_rollouts(config, program, arena, runtime, tracker, clock)
             optimiser, progress = program.optimiser(arena), arena["progress"]
-            learner = A3CLearner(LiveWeights(arena), weights, optimiser, rollouts.said, progress, clock, obs_norm)
+            a3c = A3CLearner(LiveWeights(arena), weights, optimiser, rollouts.said, progress, clock, obs_norm)
+            driver = Driver(rollouts, in_league(a3c, league))
         case _:
+            collector: Collector[Trajectory]
             if isinstance(program, WorkerProgram):
-                rollouts = _sync_rollouts(config, program, arena, runtime, tracker, clock, reward_norm, league)
+                collector = _sync_rollouts(config, program, arena, runtime, tracker, clock, reward_norm, league)
             else:
-                rollouts = _async_rollouts(config, program, arena, runtime, tracker, clock)
+                collector = _async_rollouts(config, program, arena, runtime, tracker, clock)
             gradients, rows = _gradients(config, program, arena, runtime, hand, policy, vector, obs_norm)
             learner = PPOLearner(
                 vector,
@@ -229,8 +234,7 @@ def _assemble(
                 obs_norm=obs_norm,
                 reward_norm=reward_norm,
             )
-    if league is not None:
-        learner = LeagueLearner(learner, league, alone=not base.pipeline)
+            driver = Driver(collector, in_league(learner, league, alone=not base.pipeline))
     return Training(
         config=config,
         spec=spec,
@@ -241,9 +245,9 @@ def _assemble(
         tracker=tracker,
         arena=arena,
         weights=weights,
-        learner=learner,
+        driver=driver,
         runtime=runtime,
-        rollouts=rollouts,
+        dqn=dqn,
         predictor=Predictor(mirror, spec, obs_norm, seed=config.run.seed, head=acting_head(config, spec)),
         reward_norm=reward_norm,
         obs_norm=obs_norm,
@@ -256,7 +260,7 @@ def _gradients(
     config: TrainConfig,
     program: WorkerProgram | AsyncProgram,
     arena: Arena,
-    runtime: Runtime,
+    runtime: Runtime[Job],
     hand: ShardedGradient | None,
     policy: nn.Module,
     vector: Tensor,
@@ -280,7 +284,7 @@ def _sync_rollouts(
     config: TrainConfig,
     program: WorkerProgram,
     arena: Arena,
-    runtime: Runtime,
+    runtime: Runtime[WorkerJob],
     tracker: EpisodeTracker,
     clock: Clock,
     reward_norm: RewardNormaliser | None,
@@ -315,7 +319,7 @@ def _async_rollouts(
     config: TrainConfig,
     program: AsyncProgram | A3CProgram,
     arena: Arena,
-    runtime: Runtime,
+    runtime: Runtime[SlotJob],
     tracker: EpisodeTracker,
     clock: Clock,
 ) -> AsyncRollouts:

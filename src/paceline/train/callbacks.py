@@ -17,7 +17,6 @@ from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
 
-from paceline.batch import Trajectory
 from paceline.errors import CallbackError, ConfigError, nearest
 from paceline.measure.episodes import WINDOW, Episodes
 from paceline.measure.record import Evaluation
@@ -167,44 +166,6 @@ class Callbacks:
             if answer is False and stopped_by is None:
                 stopped_by = name
         return stopped_by
-
-
-class AnnouncedRollouts:
-    """A collector that says so after each rollout."""
-
-    def __init__(self, collector: Any, announce: Callable[[], None]) -> None:
-        self._collector, self._announce = collector, announce
-
-    def begin(self, version: int) -> None:
-        """As the collector's own."""
-        self._collector.begin(version)
-
-    def next_batch(self, version: int) -> Trajectory:
-        """Take what is ready, then call."""
-        batch: Trajectory = self._collector.next_batch(version)
-        self._announce()
-        return batch
-
-    def release(self) -> None:
-        """As the collector's own."""
-        self._collector.release()
-
-    def first(self, version: int) -> Trajectory:
-        """The batch to begin with, then call."""
-        batch: Trajectory = self._collector.first(version)
-        self._announce()
-        return batch
-
-    def collect(self, version: int) -> Trajectory:
-        """Collect, then call."""
-        self.begin(version)
-        return self.finish()
-
-    def finish(self) -> Trajectory:
-        """Wait, then call."""
-        batch: Trajectory = self._collector.finish()
-        self._announce()
-        return batch
 
 
 def _name(callback: object) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_type_hints
 import yaml
 
 from paceline.algos.dqn_settings import DQNConfig
-from paceline.algos.settings import ASYNC, SETTINGS, A3CConfig, AnySettings, PPOConfig
+from paceline.algos.settings import ASYNC, SETTINGS, A3CConfig, AnySettings, PPOConfig, nearest_algorithm
 from paceline.errors import ConfigError, nearest
 from paceline.train.coerce import coerce
 from paceline.train.plain_yaml import load_file
@@ -28,7 +28,7 @@ DEFAULT_ALGO = "ppo"
 LARGEST_GROUP = 8
 LARGEST_DEFAULT_BATCH = 1024
 SHARD_ROWS, WIDE_SHARD_ROWS, WIDE = 128, 64, 128
-"""The fewest rows of a shard, where the number of shards is not given; and for images and layers of so many units."""
+"""Fewest rows per default shard: SHARD_ROWS, or WIDE_SHARD_ROWS for images and for layers of at least WIDE units."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +54,9 @@ class TrainConfig:
             object.__setattr__(self, "training", replace(self.training, batch_size=self._batch_size()))
         self.check_groups(image=False)
         if self.policy.compile and self.run.algo in ("a3c", "dqn"):
-            raise ConfigError(f"compile: the small batches of {self.run.algo} gain nothing by it. Leave it out.")
+            raise ConfigError(
+                f"compile: unsupported with {self.run.algo}, whose batches are too small to gain from it. Leave it out."
+            )
         if self.run.algo == "dqn":
             self._check_dqn()
         if self.parallel.runtime == "ray" and self.run.algo == "a3c":
@@ -64,24 +66,26 @@ class TrainConfig:
             )
         if self.run.trust_env_state and self.run.algo in ASYNC:
             raise ConfigError(
-                f"trust_env_state: envs of {self.run.algo} are never at rest to be kept; a resumed run begins new "
-                "episodes. Leave it out, or use ppo."
+                f"trust_env_state: unsupported with {self.run.algo}, whose envs never pause to be saved; a resumed run "
+                "starts new episodes. Leave it out, or use ppo."
             )
         if self.env.normalize_reward and self.run.algo in ASYNC:
             raise ConfigError(
-                f"normalize_reward: needs every env's steps in order, and batches of {self.run.algo} are of whatever "
-                "is ready. Scale rewards in a wrapper, or use ppo."
+                f"normalize_reward: needs every env's steps in order, but {self.run.algo} batches slots in the order "
+                "in which they fill. Scale rewards in a wrapper, or use ppo."
             )
 
     def _check_dqn(self) -> None:
         for name in ("normalize_obs", "normalize_reward"):
             if getattr(self.env, name):
                 raise ConfigError(
-                    f"{name}: what is replayed would be scaled by statistics that have moved on. Scale in a wrapper, "
-                    "or use ppo."
+                    f"{name}: unsupported with dqn, replayed data would be scaled by newer statistics. "
+                    "Scale in a wrapper, or use ppo."
                 )
         if self.run.trust_env_state:
-            raise ConfigError("trust_env_state: dqn puts envs back by replaying their episodes. Leave it out.")
+            raise ConfigError(
+                "trust_env_state: unsupported with dqn, which restores envs by replaying their episodes. Leave it out."
+            )
 
     @property
     def n_envs(self) -> int:
@@ -90,7 +94,7 @@ class TrainConfig:
 
     @property
     def env_name(self) -> str:
-        """The env in words: as it was named, or the name of the callable."""
+        """Name of the env: its id or import path, or the name of the callable."""
         return self.env.env if isinstance(self.env.env, str) else _name(self.env.env)
 
     @property
@@ -105,7 +109,7 @@ class TrainConfig:
 
     @property
     def num_workers(self) -> int | Literal["auto"]:
-        """Worker processes asked for. One env leaves nothing to share out: auto is then sequential."""
+        """Worker processes asked for. With one env, auto means sequential (0)."""
         alone = self.parallel.num_workers == "auto" and self.n_envs == 1 and self.parallel.runtime != "ray"
         return 0 if alone else self.parallel.num_workers
 
@@ -124,18 +128,18 @@ class TrainConfig:
         )
 
     def n_groups(self, *, image: bool) -> int:
-        """Groups in all: the most workers that can have something to do."""
+        """Number of groups, which is also the largest useful number of workers."""
         return self.n_envs // self.group_size(image=image)
 
     def grad_shards(self, *, image: bool) -> int:
         """Shards of a minibatch: as given, else by network and minibatch, so that it is the same on every machine.
 
-        A shard of few rows costs more than it shares out (docs/explain/performance.md).
+        Below a minimum number of rows a shard costs more than the parallel work saves (docs/explain/performance.md).
         """
         if self.training.grad_shards is not None:
             return self.training.grad_shards
         if self.run.algo in ASYNC:
-            return 1  # nobody would compute them side by side
+            return 1  # no worker computes gradients of a batch in these modes
         rows = min(self.training.batch_size or self.batch_steps, self.batch_steps)
         wide = image or max(self.policy.hidden_sizes, default=0) >= WIDE
         return max(1, min(8 if image else 2, rows // (WIDE_SHARD_ROWS if wide else SHARD_ROWS)))
@@ -145,7 +149,7 @@ class TrainConfig:
         return -(-min(self._batch_size(), self.batch_steps) // shards)
 
     def check_groups(self, *, image: bool) -> None:
-        """Raise ConfigError where groups do not divide the envs, or some worker would own none.
+        """Raise ConfigError if group_size does not divide n_envs, or if a worker would own no group.
 
         Called on construction for vector observations, and again once the env is known to show images.
         """
@@ -173,7 +177,7 @@ class TrainConfig:
         size, n_steps, total = self.training.batch_size, self.rollout_steps, self.batch_steps
         if self.training.normalize_advantage and total < 2:
             raise ConfigError(
-                "n_steps*n_envs = 1: one advantage has no deviation to normalise by (normalize_advantage=True). "
+                "n_steps*n_envs = 1: one advantage has no standard deviation (normalize_advantage=True). "
                 "Use more steps or envs."
             )
         if size is None:
@@ -208,11 +212,11 @@ class TrainConfig:
 
     @classmethod
     def from_run(cls, folder: Path, **overrides: Any) -> TrainConfig:
-        """Build from the config of an earlier run, to go on with it; overrides win.
+        """Build from the config of an earlier run, to resume it; overrides win.
 
-        How the earlier run itself began (overwritten, resumed, warm-started) is its own affair.
+        `overwrite`, `init_from` and `trust_env_state` of the earlier run are reset: they say how that run started.
         """
-        # Trust is given anew each time, and never by the folder that asks for it.
+        # Unpickling runs code: the user must allow it on each command line, never the folder that is loaded.
         began = {"overwrite": False, "init_from": None, "output_dir": folder, "trust_env_state": False}
         return cls.from_yaml(folder / "config.yaml", **{**began, **overrides})
 
@@ -235,13 +239,13 @@ SECTIONS = ("env", "parallel", "training", "policy", "run")
 
 
 def section_types(algo: str) -> dict[str, type[Any]]:
-    """What each section holds. `training` is what the algorithm defines.
+    """The dataclass of each section; `training` is that of the algorithm.
 
     Raises:
         ConfigError: There is no such algorithm.
     """
     if not isinstance(algo, str) or algo not in SETTINGS:  # from a file it may be anything
-        raise ConfigError(f"algo={algo!r}: no such algorithm. {nearest(str(algo), SETTINGS)}")
+        raise ConfigError(f"algo={algo!r}: no such algorithm. {nearest_algorithm(str(algo))}")
     return dict(zip(SECTIONS, (EnvConfig, ParallelConfig, SETTINGS[algo], PolicyConfig, RunConfig), strict=True))
 
 
@@ -257,7 +261,22 @@ ALIASES = {
     "num_envs": "n_envs",
     "update_steps": "n_steps",
 }
-"""Other names in use for a setting."""
+"""Other accepted names of a setting."""
+
+FAMILIAR = {
+    "lr": "learning_rate",
+    "verbose": "quiet",
+    "epochs": "n_epochs",
+    "steps": "total_timesteps",
+    "timesteps": "total_timesteps",
+    "lam": "gae_lambda",
+    "clip_coef": "clip_range",
+    "entropy_coef": "ent_coef",
+    "value_coef": "vf_coef",
+    "workers": "num_workers",
+    "net_arch": "hidden_sizes",
+}
+"""Names from other libraries. They are not accepted; the error text suggests the setting named here."""
 
 
 def _n_envs(env: EnvConfig, parallel: ParallelConfig) -> int:
@@ -306,7 +325,10 @@ def _sections(flat: Mapping[str, Any], algo: str) -> Sections:
 def _hint(name: str, algo: str, known: Iterable[str]) -> str:
     """Where an unknown setting belongs, or what was probably meant."""
     others = [other for other in SETTINGS if other != algo and name in home(other)]
-    return f"It is a setting of {', '.join(others)}, not of {algo}." if others else nearest(name, list(known))
+    if others:
+        return f"It is a setting of {', '.join(others)}, not of {algo}."
+    names = list(known)
+    return f"Did you mean {FAMILIAR[name]!r}?" if FAMILIAR.get(name) in names else nearest(name, names)
 
 
 def canonical(name: str) -> str:

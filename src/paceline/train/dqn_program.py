@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from paceline.algos.dqn import DQNLearner, Epsilon
 from paceline.algos.dqn_settings import DQNConfig, buffer_room
 from paceline.collect.history import EpisodeHistory
-from paceline.collect.remote import Asking, LaneShare
-from paceline.collect.transitions import Lane, Stint, TransitionCollector, Written
-from paceline.envs.block import History
+from paceline.collect.remote import LaneShare
+from paceline.collect.transitions import Lane, Stint, TransitionCollector
 from paceline.errors import ConfigError
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
@@ -38,6 +37,7 @@ from paceline.ops.exploring import EpsilonGreedy
 from paceline.ops.q_learning import q_values
 from paceline.runtime.protocol import Runtime, Share, shares
 from paceline.train.config import TrainConfig
+from paceline.train.dqn_job import DQNJob
 from paceline.train.intake import Intake
 from paceline.train.pacing import BatchPace, Limiter
 from paceline.train.program import Arrays, WorkerProgram
@@ -47,37 +47,6 @@ from paceline.train.replay_stream import ORDERS, ReplayStream
 
 MOST_MEMORY = 0.9
 """Share of the free memory that a replay may be large enough to take."""
-
-
-@dataclass(frozen=True, slots=True)
-class DQNJob:
-    """What a worker does: it plays, with the weights in place, or with a copy that it renews at every order."""
-
-    collector: TransitionCollector
-    mine: slice
-    """Its groups."""
-    renew: Callable[[], object]
-
-    def connect(self, asker: Asking) -> None:
-        """Whom to ask, where the policy is elsewhere."""
-        self.collector.connect(asker)
-
-    def reset(self, heads: Sequence[int]) -> None:
-        """Begin every env's episode, at these heads, which are those of all groups of the run."""
-        self.collector.reset(heads[self.mine])
-
-    def restore(self, histories: Sequence[History], heads: Sequence[int]) -> list[int]:
-        """Put every env where it was; returns those that began a new episode."""
-        return self.collector.restore(histories, heads[self.mine])
-
-    def collect(self, heads: Sequence[int], stint: Stint) -> Written:
-        """Play, and write rows from these heads on."""
-        self.renew()
-        return self.collector.collect(heads[self.mine], stint)
-
-    def close(self) -> None:
-        """Close the envs."""
-        self.collector.close()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -220,17 +189,24 @@ def dqn_program(config: TrainConfig, base: WorkerProgram) -> DQNProgram:
     return program
 
 
+class DQNParts(NamedTuple):
+    """The two ends of the replay, in the driver."""
+
+    learner: DQNLearner
+    collector: ReplayBatches | ReplayStream
+
+
 def dqn_parts(
     config: TrainConfig,
     program: DQNProgram,
     arena: Arena,
-    runtime: Runtime,
+    runtime: Runtime[DQNJob],
     policy: nn.Module,
     vector: Tensor,
     tracker: EpisodeTracker,
     clock: Clock,
-) -> tuple[DQNLearner, ReplayBatches | ReplayStream]:
-    """The learner, and the driver's end of play.
+) -> DQNParts:
+    """Build the learner and the collector.
 
     Args:
         config: Everything.
@@ -277,7 +253,7 @@ def dqn_parts(
             clock,
             restarts_for(config, runtime),
         )
-        return learner, stream
+        return DQNParts(learner, stream)
     everyone = np.arange(program.shape.n_envs)
     history = EpisodeHistory(spec, arena["episode"], lambda: replay.shown(everyone), program.base.tags(arena))
     stint = Stint(rows=program.longest, episodes=training.episodes_per_batch)
@@ -292,7 +268,7 @@ def dqn_parts(
         clock,
         restarts_for(config, runtime),
     )
-    return learner, batches
+    return DQNParts(learner, batches)
 
 
 def _judge(

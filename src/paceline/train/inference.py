@@ -11,10 +11,11 @@ waits for all of its lanes that are going to ask; in asynchronous ones it goes a
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -29,14 +30,16 @@ from paceline.nets.actor import Actor
 from paceline.nets.features import Leaves, policy_input
 from paceline.nets.flat import bind
 from paceline.nets.normalise import ObsNormaliser
-from paceline.runtime.protocol import Runtime
+from paceline.runtime.protocol import Job, Reply, Runtime
 from paceline.runtime.questions import ACTIVE, ANSWERED, ASKED, Questions
 from paceline.spec import EnvSpec
 from paceline.train.central import Central
 from paceline.train.program import WorkerProgram
 
 CLOSE_TIMEOUT_S = 2.0
-T = TypeVar("T")
+J = TypeVar("J", bound=Job)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +207,7 @@ class InlineAsker:
         """Nothing."""
 
 
-class ServedRuntime:
+class ServedRuntime(Generic[J]):
     """Workers whose policy is here: a runtime with servers beside it.
 
     Args:
@@ -217,7 +220,7 @@ class ServedRuntime:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: Runtime[J],
         questions: Questions,
         servers: Sequence[InferenceServer],
         lanes: Sequence[LaneShare],
@@ -229,33 +232,30 @@ class ServedRuntime:
         for server in servers:
             server.start()
 
-    def run(self, command: str, *args: Any) -> list[Any]:
+    def submit(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> Reply[R]:
         """As the runtime's own."""
+        return self._runtime.submit(worker, call, *args, **kwargs)
+
+    def submit_all(self, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> list[Reply[R]]:
+        """As the runtime's own, with the newest weights."""
         self._renew()
-        return self._checked(lambda: self._runtime.run(command, *args))
+        return self._runtime.submit_all(call, *args, **kwargs)
 
-    def start(self, command: str, *args: Any) -> None:
-        """As the runtime's own."""
-        self._renew()
-        self._runtime.start(command, *args)
-
-    def finish(self) -> list[Any]:
+    def wait(self, replies: Sequence[Reply[R]], *, all: bool, timeout_s: float = math.inf) -> list[Reply[R]]:  # noqa: A002
         """As the runtime's own; raises what the policy raised."""
-        return self._checked(self._runtime.finish)
+        try:
+            done = self._runtime.wait(replies, all=all, timeout_s=timeout_s)
+        except PacelineError:
+            self._raise_failure()  # whatever happened to workers, it began there
+            raise
+        self._raise_failure()
+        return done
 
-    def post(self, worker: int, command: str, *args: Any) -> None:
-        """As the runtime's own."""
-        self._runtime.post(worker, command, *args)
-
-    def take(self, timeout_s: float) -> list[tuple[int, Any]]:
-        """As the runtime's own; raises what the policy raised."""
-        return self._checked(lambda: self._runtime.take(timeout_s))
-
-    def respawn(self, worker: int, command: str, *args: Any) -> Any:
+    def respawn(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """As the runtime's own; what the old one had asked is forgotten."""
         mine = np.array([lane.first_group for lane in self._lanes if lane.worker == worker])
         self._questions.forget(mine, worker)
-        return self._runtime.respawn(worker, command, *args)
+        return self._runtime.respawn(worker, call, *args, **kwargs)
 
     def work(self, count: int) -> None:
         """As the runtime's own."""
@@ -271,15 +271,6 @@ class ServedRuntime:
         for server in self._servers:
             server.close()
         self._questions.close()
-
-    def _checked(self, result: Callable[[], T]) -> T:
-        try:
-            found = result()
-        except PacelineError:
-            self._raise_failure()  # whatever happened to workers, it began there
-            raise
-        self._raise_failure()
-        return found
 
     def _raise_failure(self) -> None:
         for server in self._servers:
@@ -347,10 +338,10 @@ def serve(
     program: Acting,
     central: Central,
     arena: Arena,
-    runtime: Runtime,
+    runtime: Runtime[J],
     questions: Questions,
     lanes: Sequence[LaneShare],
-) -> Runtime:
+) -> Runtime[J]:
     """Have the driver answer what these workers ask."""
     lines = arena["heartbeat"]
     servers, renewals = [], []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -62,7 +63,7 @@ class Keeper:
         self._progress: Progress | None = None
         self._callbacks = Callbacks()
         self._stats: dict[str, float] = {}
-        self._lags: list[int] = []
+        self._lags: Sequence[int] = ()
         self._lag_counts: Counter[int] = Counter()
         self._last_episode: tuple[float, int] | None = None
         self._stopped = False
@@ -97,11 +98,11 @@ class Keeper:
         if self._evaluator is not None:
             self._evaluator.close()
 
-    def __call__(self, stats: dict[str, float]) -> None:
-        """Take in one iteration."""
+    def updated(self, stats: dict[str, float]) -> None:
+        """Log, evaluate and save after an update."""
         self._iterations += 1
         self._stats = stats
-        self._lags = self._training.rollouts.lags or [self._training.learner.lag]
+        self._lags = self._training.rollouts.last.lags or [self._training.learner.lag]
         self._lag_counts.update(self._lags)
         self._tell_faults()
         run = self._training.config.run
@@ -113,8 +114,8 @@ class Keeper:
         if save:
             self.save()
 
-    def on_rollout(self) -> None:
-        """A rollout was collected: tell the callbacks."""
+    def collected(self) -> None:
+        """Call the `on_rollout` callbacks."""
         self._tell("on_rollout", iteration=self._iterations + 1)
 
     def evaluate(self) -> Evaluation | None:
@@ -219,7 +220,7 @@ class Keeper:
                 mean_length=tracker.mean_length,
                 told=tracker.mean_told(),
                 extras=self._extras() if hook in ("on_rollout", "on_update") else {},
-                finished=self._training.rollouts.finished,
+                finished=self._training.rollouts.last.finished,
                 train=self._stats,
                 evaluation=self._final,
                 checkpoint=self.last_checkpoint,
@@ -238,12 +239,13 @@ class Keeper:
         spent = phases.since(self._phases).seconds
         wall_s = clock.elapsed_s
         iteration_s = wall_s - self._wall_s
-        times = training.rollouts.times
+        report = training.rollouts.last
+        times = report.times
         busy_s = sum(one.busy_s for one in times) / max(1, len(times))
         workers, moved = training.layout.num_workers, training.runtime.bytes_up
         usage = self._system.sample()
         self._tell_growth(usage)
-        finished = training.rollouts.finished
+        finished = report.finished
         if len(finished):
             self._last_episode = float(finished.returns[-1]), int(finished.length[-1])
         iteration = Iteration(
@@ -269,7 +271,7 @@ class Keeper:
                 "learner_idle_frac": 1.0 - spent.get("learn", 0.0) / iteration_s,
                 "workers_alive": float(workers),
                 "worker_restarts": float(training.rollouts.restarts.count),
-                "dropped_steps": float(training.rollouts.dropped_steps),
+                "dropped_steps": float(report.dropped_steps),
                 "bytes_per_step": (moved - self._moved) / max(1, tracker.steps - self._steps),
             },
             system=usage.scalars(),
@@ -330,7 +332,7 @@ class Keeper:
             ],
             lag=lag_percentiles(self._lag_counts),
             lag_counts={str(lag): count for lag, count in sorted(self._lag_counts.items())},
-            dropped_steps=training.rollouts.dropped_steps,
+            dropped_steps=training.rollouts.last.dropped_steps,
             restarts=training.rollouts.restarts.count,
             strayed=training.rollouts.restarts.strayed,
             skipped_updates=training.learner.bad.count,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from paceline.algos.bad_updates import BadUpdates
 from paceline.collect.selfplay import GameBlock, Opponents, best_move, sampled_move
 from paceline.envs.games.env import GameEnv
 from paceline.envs.games.players import player, players_of
@@ -32,6 +33,7 @@ from paceline.nets.flat import bind
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec
 from paceline.train.config import TrainConfig
+from paceline.train.loop import BatchIn, Learner, State
 
 SELF = "self"
 RANDOM = "random"
@@ -320,34 +322,55 @@ class League:
         return np.ones(len(slots))
 
 
-class LeagueLearner:
-    """A learner whose league is looked after at every update. In all else it is that learner.
+class LeagueLearner(Generic[BatchIn]):
+    """A learner that also updates its league after every update.
 
     Args:
-        learner: The one.
-        league: Its league.
-        alone: Whether nobody else looks after the league: in a pipeline, workers play while the learner learns, and
-            their driver does it when they rest.
+        learner: Learns from the batches.
+        league: Its opponents.
+        alone: Whether this is the only place that updates the league. In a pipeline workers play while the learner
+            learns, so the collector updates the league instead, before it begins a rollout.
     """
 
-    def __init__(self, learner: Any, league: League, *, alone: bool = True) -> None:
+    def __init__(self, learner: Learner[BatchIn], league: League, *, alone: bool = True) -> None:
         self._learner, self._league, self._alone = learner, league, alone
 
-    def update(self, batch: Any, progress: float) -> dict[str, float]:
-        """Learn, then look after the league."""
-        stats: dict[str, float] = self._learner.update(batch, progress)
+    @property
+    def version(self) -> int:
+        """See `Learner.version`."""
+        return self._learner.version
+
+    @property
+    def lag(self) -> int:
+        """See `Learner.lag`."""
+        return self._learner.lag
+
+    @property
+    def bad(self) -> BadUpdates:
+        """See `Learner.bad`."""
+        return self._learner.bad
+
+    def update(self, batch: BatchIn, progress: float) -> dict[str, float]:
+        """Learn, then update the league; adds Elo and win rates to the statistics."""
+        stats = self._learner.update(batch, progress)
         if self._alone:
             self._league.look_after(stats.get("epsilon", 0.0))
         return {**stats, **self._league.stats()}
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Of both."""
+    def state(self) -> State:
+        """State of the learner, and of the league under `league/`."""
         return {**self._learner.state(), **under("league/", self._league.state())}
 
-    def load(self, state: dict[str, NDArray[Any]]) -> None:
-        """Of both."""
+    def load(self, state: State) -> None:
+        """Continue from `state()`."""
         self._league.load(part(state, "league/"))
         self._learner.load(state)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._learner, name)
+    def load_weights(self, weights: NDArray[np.float32]) -> None:
+        """See `Learner.load_weights`."""
+        self._learner.load_weights(weights)
+
+
+def in_league(learner: Learner[BatchIn], league: League | None, *, alone: bool = True) -> Learner[BatchIn]:
+    """The learner itself without a league, otherwise one that updates the league too; see `LeagueLearner`."""
+    return learner if league is None else LeagueLearner(learner, league, alone=alone)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from paceline.collect.times import CollectTimes
 from paceline.errors import WorkerLost
 from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.slots import Slots
-from paceline.runtime.protocol import Runtime, Share
+from paceline.runtime.protocol import Job, Reply, Runtime, Share
 from paceline.train.restarts import Restarts
 from paceline.train.rollouts import counted
 
@@ -39,6 +39,26 @@ class Collected:
     """Updates since, where the worker has learned from it itself."""
     stats: Mapping[str, float] | None = None
     """What came of that; None where the learner has yet to learn from it."""
+
+
+class SlotJob(Job, Protocol):
+    """A job that fills slots on its own: of IMPALA and APPO, or of A3C."""
+
+    def reset(self) -> None:
+        """Begin the episode of every env."""
+
+    def collect(self, step: int, into: int) -> Collected:
+        """Fill the worker's slot of set `into`, from env step `step` on."""
+
+
+def reset(job: SlotJob) -> None:
+    """The call that begins episodes, whichever class the job has."""
+    job.reset()
+
+
+def collect(job: SlotJob, step: int, into: int) -> Collected:
+    """The call that fills a slot, whichever class the job has."""
+    return job.collect(step, into)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +81,14 @@ class Orders:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: Runtime[SlotJob],
         sets: list[Slots],
         shares: list[Share],
         begun: NDArray[np.int64],
         episode: NDArray[np.int64],
         tracker: EpisodeTracker,
         renew: Callable[[], None],
-        restarts: Restarts | None = None,
+        restarts: Restarts[SlotJob] | None = None,
     ) -> None:
         """Order from these workers.
 
@@ -86,6 +106,7 @@ class Orders:
         self._runtime, self._sets, self._shares = runtime, sets, shares
         self._begun, self._episode, self._tracker = begun, episode, tracker
         self._ordered: set[tuple[int, int]] = set()
+        self._pending: list[Reply[Collected]] = []
         self._steps = [0] * len(shares)
         self._finished: list[Episodes] = []
         self.restarts = restarts or Restarts(runtime)
@@ -94,7 +115,7 @@ class Orders:
     def begin(self) -> None:
         """Begin the first episodes, and order every slot."""
         self._renew()
-        self.restarts.begin("reset")
+        self.restarts.begin(reset)
         for share in self._shares:
             for into in range(len(self._sets)):
                 self._order(share.worker, into)
@@ -106,11 +127,12 @@ class Orders:
     def receive(self) -> list[Full]:
         """Slots that were filled, in the order of their arrival; empty after a while, or if a worker was replaced."""
         try:
-            answers = self._runtime.take(POLL_S)
+            done = self._runtime.wait(self._pending, all=False, timeout_s=POLL_S)
         except WorkerLost as loss:
             self._replace(loss)
             return []
-        return [self._take_in(worker, said) for worker, said in answers]
+        self._pending = [reply for reply in self._pending if not reply.done]
+        return [self._take_in(reply.worker, reply.result()) for reply in done]
 
     def oldest_under_way(self) -> int | None:
         """The oldest version that some slot is being collected with; None if none has been begun."""
@@ -143,7 +165,7 @@ class Orders:
     def _order(self, worker: int, into: int) -> None:
         self._begun[worker, into] = NOT_BEGUN
         self._ordered.add((worker, into))
-        self._runtime.post(worker, "collect", self._steps[worker], into)
+        self._pending.append(self._runtime.submit(worker, collect, self._steps[worker], into))
         self._steps[worker] += self._sets[into].shape.n_steps
 
     def _take_in(self, worker: int, said: Collected) -> Full:
@@ -159,7 +181,8 @@ class Orders:
         columns = self._columns(loss.worker)
         envs = list(range(columns.start, columns.stop))
         self._episode[columns] += 1
-        worker, _ = self.restarts.replace(loss, "reset")
+        worker, _ = self.restarts.replace(loss, reset)
+        self._pending = [reply for reply in self._pending if reply.worker != worker]
         self._tracker.forget(envs)
         self.restarts.began_anew(worker, envs)
         for lost in sorted(into for owner, into in self._ordered if owner == worker):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from paceline.collect.history import EpisodeHistory
-from paceline.envs.block import History
 from paceline.memory.slot_shape import SlotShape
 from paceline.runtime.protocol import Runtime, shares
+from paceline.train.program import WorkerJob
 
 
 class Forgetful(Protocol):
@@ -29,20 +29,25 @@ class RolloutEnvs:
     """
 
     def __init__(
-        self, history: EpisodeHistory, records: Sequence[Forgetful | None], shape: SlotShape, runtime: Runtime
+        self,
+        history: EpisodeHistory,
+        records: Sequence[Forgetful | None],
+        shape: SlotShape,
+        runtime: Runtime[WorkerJob],
     ) -> None:
-        self._history = history
+        self._history, self._runtime = history, runtime
         self._records: list[Forgetful] = [history, *(one for one in records if one is not None)]
         self._envs = [share.envs(shape.group_size) for share in shares(shape.groups, runtime.num_workers)]
 
-    def where(self) -> tuple[list[History]]:
-        """Where all envs were when the workers were started."""
-        return (self._history.marked(),)
+    def put_back(self, worker: int) -> list[int]:
+        """Respawn a worker with its envs where they were when the workers were started; see `restarts.Envs`."""
+        return self._runtime.respawn(worker, WorkerJob.restore, self._history.marked())
 
-    def begin_anew(self, worker: int) -> tuple[list[int], tuple[Any, ...]]:
-        """Have a worker's envs begin new episodes."""
+    def begin_anew(self, worker: int) -> list[int]:
+        """Respawn a worker with its envs at new episodes; see `restarts.Envs`."""
         self._history.begin_anew(self._envs[worker])
-        return self._envs[worker], ()
+        self._runtime.respawn(worker, WorkerJob.reset)
+        return self._envs[worker]
 
     def strayed(self, envs: list[int]) -> None:
         """These could not be put back where they were, and began a new episode."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from paceline.algos.dqn_settings import DQNConfig
 from paceline.envs.make import EnvRecipe
 from paceline.envs.shaping import ShaperRecipe
 from paceline.ops.exploring import EpsilonGreedy
-from paceline.runtime.protocol import Runtime
+from paceline.runtime.protocol import Job, Runtime
 from paceline.spec import EnvSpec
 from paceline.train.config import TrainConfig
 from paceline.train.program import PolicyRecipe
 from paceline.train.restarts import Restarts
+
+J = TypeVar("J", bound=Job)
 
 
 def env_recipe(config: TrainConfig) -> EnvRecipe:
@@ -33,7 +35,7 @@ def shaper_recipe(config: TrainConfig) -> ShaperRecipe | None:
     return None if env.shaper is None else ShaperRecipe(source=env.shaper, kwargs=env.shaper_kwargs)
 
 
-def restarts_for(config: TrainConfig, runtime: Runtime) -> Restarts:
+def restarts_for(config: TrainConfig, runtime: Runtime[J]) -> Restarts[J]:
     """What a config says about workers that are lost."""
     return Restarts(runtime, config.parallel.recovery, config.parallel.max_restarts)
 

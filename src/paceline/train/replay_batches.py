@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect.history import EpisodeHistory
-from paceline.collect.times import CollectTimes
-from paceline.collect.transitions import Stint, Written
+from paceline.collect.transitions import Stint
 from paceline.envs.block import History
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.guests import guest_rows
 from paceline.memory.parts import part, under
 from paceline.runtime.protocol import Runtime, shares
+from paceline.train.dqn_job import DQNJob
 from paceline.train.intake import Intake
+from paceline.train.loop import CollectReport
 from paceline.train.pacing import BatchPace
 from paceline.train.restarts import Restarts
 from paceline.train.rollouts import book
@@ -29,13 +30,13 @@ class ReplayBatches:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: Runtime[DQNJob],
         intake: Intake,
         history: EpisodeHistory,
         stint: Stint,
         pace: BatchPace,
         clock: Clock,
-        restarts: Restarts | None = None,
+        restarts: Restarts[DQNJob] | None = None,
     ) -> None:
         """Play with these workers.
 
@@ -50,39 +51,40 @@ class ReplayBatches:
         """
         self._runtime, self._intake, self._history, self._clock = runtime, intake, history, clock
         self._stint, self._pace = stint, pace
-        self.times: list[CollectTimes] = []
-        """Where each worker's part of the last batch went."""
-        self.finished = Episodes.none()
-        """Episodes that ended in the last batch."""
+        self.last = CollectReport(finished=Episodes.none())
         self.restarts = restarts or Restarts(runtime)
-        self.lags: list[int] = []
-        self.dropped_steps = 0
         self._guests = 0
 
-    def collect(self, version: int) -> int:  # noqa: ARG002 - workers read the newest weights in place
+    def next(self, version: int) -> int:  # noqa: ARG002 - workers read the newest weights in place
         """Have every group play; returns the updates that are due."""
         began = perf_counter()
         self._level()
         self._history.mark()
-        self._runtime.start("collect", self._intake.replay.head.tolist(), self._stint)
-        written: list[Written] = self.restarts.finish(self)
-        self.times = [one.times for one in written]
-        book(self._clock, self.times, perf_counter() - began)
+        started = self.restarts.start(DQNJob.collect, self._intake.replay.head.tolist(), self._stint)
+        written = self.restarts.finish(started, self)
+        times = [one.times for one in written]
+        book(self._clock, times, perf_counter() - began)
         with self._clock.phase("sync"):
             before = self._intake.tracker.steps
-            self.finished = self._intake.take(0, [rows for one in written for rows in one.rows])
+            finished = self._intake.take(0, [rows for one in written for rows in one.rows])
+            self.last = CollectReport(times=times, finished=finished)
             return self._pace.updates(self.stored, self._intake.tracker.steps - before)
 
-    def where(self) -> tuple[list[History], list[int]]:
-        """Where all envs were when the batch began."""
-        return self._history.marked(), self._intake.replay.head.tolist()
+    def release(self) -> None:
+        """Nothing to hand back: the learner samples from the replay."""
 
-    def begin_anew(self, worker: int) -> tuple[list[int], tuple[Any, ...]]:
-        """Have a worker's envs begin new episodes; see `restarts.Envs`."""
+    def put_back(self, worker: int) -> list[int]:
+        """Respawn a worker with its envs where they were when the batch began; see `restarts.Envs`."""
+        heads = self._intake.replay.head.tolist()
+        return self._runtime.respawn(worker, DQNJob.restore, self._history.marked(), heads)
+
+    def begin_anew(self, worker: int) -> list[int]:
+        """Respawn a worker with its envs at new episodes; see `restarts.Envs`."""
         shape = self._intake.replay.shape
         envs = shares(shape.groups, self._runtime.num_workers)[worker].envs(shape.group_size)
         self._history.begin_anew(envs)
-        return envs, (self._intake.replay.head.tolist(),)
+        self._runtime.respawn(worker, DQNJob.reset, self._intake.replay.head.tolist())
+        return envs
 
     def strayed(self, envs: list[int]) -> None:
         """These could not be put back where they were, and began a new episode.
@@ -110,7 +112,7 @@ class ReplayBatches:
 
     def reset(self) -> None:
         """Begin the first episodes."""
-        self.restarts.begin("reset", self._intake.replay.head.tolist())
+        self.restarts.begin(DQNJob.reset, self._intake.replay.head.tolist())
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """Empty: a replay keeps what learning needs."""
@@ -129,6 +131,6 @@ class ReplayBatches:
         self._level()
         histories: list[History] = self._history.load(part(state, "history/"))
         heads = self._intake.replay.head.tolist()
-        restarted = [env for envs in self.restarts.begin("restore", histories, heads) for env in envs]
+        restarted = [env for envs in self.restarts.begin(DQNJob.restore, histories, heads) for env in envs]
         self._intake.strayed(restarted)
         return restarted

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect.times import CollectTimes
-from paceline.collect.transitions import Stint
+from paceline.collect.transitions import Stint, Written
 from paceline.errors import WorkerLost
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.parts import part, under
-from paceline.runtime.protocol import Runtime, Share
+from paceline.runtime.protocol import Reply, Runtime, Share
+from paceline.train.dqn_job import DQNJob
 from paceline.train.intake import Intake
+from paceline.train.loop import CollectReport
 from paceline.train.pacing import Limiter
 from paceline.train.restarts import Restarts
 
@@ -32,7 +34,7 @@ class ReplayStream:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: Runtime[DQNJob],
         intake: Intake,
         shares: list[Share],
         episode: NDArray[np.int64],
@@ -41,7 +43,7 @@ class ReplayStream:
         samples: Callable[[], int],
         renew: Callable[[], None],
         clock: Clock,
-        restarts: Restarts | None = None,
+        restarts: Restarts[DQNJob] | None = None,
     ) -> None:
         """Order from these workers.
 
@@ -61,22 +63,20 @@ class ReplayStream:
         self._stint, self._limiter, self._samples, self._renew = stint, limiter, samples, renew
         self._clock = clock
         self._orders = [0] * len(shares)  # that each worker has
+        self._pending: list[Reply[Written]] = []
         self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
         self._ended: list[Episodes] = []
         self._fewest = 1
-        self.times = self._times
-        self.finished = Episodes.none()
+        self.last = CollectReport(finished=Episodes.none())
         self.restarts = restarts or Restarts(runtime)
-        self.lags: list[int] = []
-        self.dropped_steps = 0
 
     def reset(self) -> None:
         """Begin the first episodes, and the first orders."""
         self._renew()
-        self.restarts.begin("reset", self._intake.replay.head.tolist())
+        self.restarts.begin(DQNJob.reset, self._intake.replay.head.tolist())
         self._order()
 
-    def next_batch(self, version: int) -> int:  # noqa: ARG002 - what is replayed has no age
+    def next(self, version: int) -> int:  # noqa: ARG002 - what is replayed has no age
         """Updates that the learner may make. Blocks until there are some."""
         began, tracker = perf_counter(), self._intake.tracker
         self._receive(0.0)
@@ -84,8 +84,8 @@ class ReplayStream:
             self._order()
             self._receive(POLL_S)
         self._clock.add("wait", perf_counter() - began)
-        self.finished, self._ended = Episodes.joined(self._ended), []
-        self.times, self._times = self._times, [CollectTimes(0.0, 0.0, 0.0) for _ in self._shares]
+        self.last = CollectReport(times=self._times, finished=Episodes.joined(self._ended))
+        self._ended, self._times = [], [CollectTimes(0.0, 0.0, 0.0) for _ in self._shares]
         return min(updates, MOST_UPDATES)
 
     def release(self) -> None:
@@ -125,7 +125,7 @@ class ReplayStream:
     def _post(self, share: Share) -> None:
         heads = (self._intake.replay.head + self._orders[share.worker] * self._stint.rows).tolist()
         self._orders[share.worker] += 1
-        self._runtime.post(share.worker, "collect", heads, self._stint)
+        self._pending.append(self._runtime.submit(share.worker, DQNJob.collect, heads, self._stint))
 
     @property
     def _group_steps(self) -> int:
@@ -137,11 +137,13 @@ class ReplayStream:
 
     def _receive(self, timeout_s: float) -> None:
         try:
-            answers = self._runtime.take(timeout_s)
+            done = self._runtime.wait(self._pending, all=False, timeout_s=timeout_s)
         except WorkerLost as loss:
             self._replace(loss)
             return
-        for worker, written in answers:
+        self._pending = [reply for reply in self._pending if not reply.done]
+        for reply in done:
+            worker, written = reply.worker, reply.result()
             self._orders[worker] -= 1
             self.restarts.collected(worker)
             self._times[worker] = self._times[worker].plus(written.times)
@@ -153,7 +155,8 @@ class ReplayStream:
         envs = list(range(columns.start, columns.stop))
         self._intake.strayed(envs)
         self._episode[columns] += 1
-        worker, _ = self.restarts.replace(loss, "reset", self._intake.replay.head.tolist())
+        worker, _ = self.restarts.replace(loss, DQNJob.reset, self._intake.replay.head.tolist())
+        self._pending = [reply for reply in self._pending if reply.worker != worker]
         self.restarts.began_anew(worker, envs)
         lost, self._orders[worker] = self._orders[worker], 0
         for _ in range(lost):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Concatenate, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from paceline.errors import WorkerLost
-from paceline.runtime.protocol import Runtime
+from paceline.runtime.protocol import Job, Reply, Runtime
 
 Recovery: TypeAlias = Literal["exact", "restart", "fail"]
 
@@ -18,21 +19,43 @@ BACK_OFF_S, LONGEST_BACK_OFF_S = 0.25, 30.0
 """What goes before the second replacement in a row; doubles from then on."""
 POLL_S = 0.5
 
+J_co = TypeVar("J_co", bound=Job, covariant=True)
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 class Envs(Protocol):
-    """Where envs were when workers were started, for those that have to be put back."""
+    """Where the envs of all workers were when a call was submitted, so that a new worker can repeat that call."""
 
-    def where(self) -> tuple[Any, ...]:
-        """What `restore` of a new worker is told."""
+    def put_back(self, worker: int) -> list[int]:
+        """Respawn a worker with its envs where they were; returns the envs where that failed, at new episodes instead.
 
-    def begin_anew(self, worker: int) -> tuple[list[int], tuple[Any, ...]]:
-        """Move a worker's envs on to new episodes; returns the envs, and what `reset` of a new worker is told."""
+        Raises:
+            WorkerLost: The new worker was lost, too.
+        """
+
+    def begin_anew(self, worker: int) -> list[int]:
+        """Respawn a worker with its envs at the start of new episodes; returns all of its envs.
+
+        Raises:
+            WorkerLost: The new worker was lost, too.
+        """
 
     def strayed(self, envs: list[int]) -> None:
-        """These could not be put back, and have begun new episodes."""
+        """Forget the episodes of these envs: they could not be put back, and have begun new ones."""
 
 
-class Restarts:
+@dataclass(frozen=True, slots=True)
+class Started(Generic[R]):
+    """A call that was submitted to all workers."""
+
+    replies: list[Reply[R]]
+    """In worker order. The reply of a worker that is replaced gives way to a new one."""
+    again: Callable[[int], Reply[R]]
+    """Submits the same call to one worker."""
+
+
+class Restarts(Generic[J_co]):
     """Replaces workers, counts, and says so.
 
     Args:
@@ -41,7 +64,7 @@ class Restarts:
         most: How often one worker is replaced with nothing collected in between. At the next loss the run ends.
     """
 
-    def __init__(self, runtime: Runtime, recovery: Recovery = "exact", most: int = MOST_IN_A_ROW) -> None:
+    def __init__(self, runtime: Runtime[J_co], recovery: Recovery = "exact", most: int = MOST_IN_A_ROW) -> None:
         self._runtime, self._recovery, self._most = runtime, recovery, most
         self._in_a_row: Counter[int] = Counter()
         self._of_worker: Counter[int] = Counter()
@@ -52,68 +75,86 @@ class Restarts:
         self.strayed = 0
         """Episodes that were broken off by them."""
 
-    def replace(self, loss: WorkerLost, command: str, *args: Any) -> tuple[int, Any]:
-        """Put a new process in its place.
+    def replace(
+        self, loss: WorkerLost, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> tuple[int, R]:
+        """Put a new process in its place. Blocks until that has executed its first call.
 
         Args:
-            loss: Of whom, and how.
-            command: What the new one does first.
-            *args: Of the command.
+            loss: Which worker was lost, and how.
+            call: What the new one executes first.
+            *args: Of the call.
+            **kwargs: Of the call.
 
         Returns:
-            The worker's number, and the result of the command.
+            The worker's number, and the result of the call.
 
         Raises:
             WorkerLost: It was lost too often.
         """
-        return self._replace(loss, lambda _worker, _attempt: (command, args))
+        return self._replace(loss, lambda worker, _attempt: self._runtime.respawn(worker, call, *args, **kwargs))
 
-    def begin(self, command: str, *args: Any) -> list[Any]:
-        """Have all workers put their envs where they begin. One that is lost is replaced, and does so, too.
+    def begin(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
+        """Have all workers put their envs where they begin, and wait. One that is lost is replaced, and does so, too.
 
         Args:
-            command: What puts them there, the same as if it had been done only once.
-            *args: Of the command.
+            call: What puts them there. A worker may execute it again, with the same effect as once.
+            *args: Of the call.
+            **kwargs: Of the call.
 
         Returns:
-            What they answered, in worker order.
+            The results, in worker order.
 
         Raises:
             WorkerLost: One was lost too often.
         """
-        answers: dict[int, Any] = {}
+        results: dict[int, R] = {}
         workers = range(max(1, self._runtime.num_workers))
-        for worker in workers:
-            self._runtime.post(worker, command, *args)
-        while len(answers) < len(workers):
+        pending = [self._runtime.submit(worker, call, *args, **kwargs) for worker in workers]
+        while len(results) < len(workers):
             try:
-                answers |= dict(self._runtime.take(POLL_S))
+                done = self._runtime.wait(pending, all=False, timeout_s=POLL_S)
             except WorkerLost as loss:
-                worker, answer = self.replace(loss, command, *args)
-                answers[worker] = answer
-        return [answers[worker] for worker in workers]
+                worker, result = self.replace(loss, call, *args, **kwargs)
+                results[worker] = result
+                pending = [reply for reply in pending if reply.worker != worker]
+            else:
+                results |= {reply.worker: reply.result() for reply in done}
+                pending = [reply for reply in pending if not reply.done]
+        return [results[worker] for worker in workers]
 
-    def finish(self, envs: Envs) -> list[Any]:
-        """Wait for all workers to do what was started. One that is lost is replaced, and its envs put back.
+    def start(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> Started[R]:
+        """Submit a call to all workers. Does not wait: `finish` does."""
+        runtime = self._runtime
+        replies = runtime.submit_all(call, *args, **kwargs)
+        return Started(replies, lambda worker: runtime.submit(worker, call, *args, **kwargs))
+
+    def finish(self, started: Started[R], envs: Envs) -> list[R]:
+        """Wait until all workers have executed a call.
+
+        A worker that is lost is replaced, its envs are put back to where they were when the call was submitted, and it
+        executes the call again.
 
         Args:
-            envs: Where they were when they were started.
+            started: The call.
+            envs: Where they were then.
 
         Returns:
-            What they answered, in worker order.
+            The results, in worker order.
 
         Raises:
             WorkerLost: One was lost too often.
         """
         while True:
             try:
-                answers = self._runtime.finish()
+                self._runtime.wait(started.replies, all=True)
             except WorkerLost as loss:
-                self._put_back(loss, envs)
+                worker = self._put_back(loss, envs)
+                started.replies[worker] = started.again(worker)
             else:
-                for worker in range(len(answers)):
-                    self.collected(worker)
-                return answers
+                for reply in started.replies:
+                    self.collected(reply.worker)
+                return [reply.result() for reply in started.replies]
 
     def collected(self, worker: int) -> None:
         """It does its work."""
@@ -131,29 +172,31 @@ class Restarts:
         notes, self._notes = self._notes, []
         return notes
 
-    def _put_back(self, loss: WorkerLost, envs: Envs) -> None:
+    def _put_back(self, loss: WorkerLost, envs: Envs) -> int:
         """Replace it, with its envs where they were; or, where it was lost there again, at new episodes."""
         anew: list[int] = []
 
-        def begin(worker: int, attempt: int) -> tuple[str, tuple[Any, ...]]:
+        def begin(worker: int, attempt: int) -> list[int]:
             nonlocal anew
             # What is lost in one way again and again would be lost once more: the last attempt goes elsewhere.
             same = self._most > 1 and attempt == self._most and len({*self._causes[worker]}) == 1
             if self._recovery == "exact" and not (same and self._causes[worker][0]):
-                return "restore", envs.where()
-            anew, args = envs.begin_anew(worker)
-            return "reset", args
+                return envs.put_back(worker)
+            anew = envs.begin_anew(worker)
+            return []
 
-        worker, answer = self._replace(loss, begin)
+        worker, failed = self._replace(loss, begin)
         if anew:
             envs.strayed(anew)
             self.began_anew(worker, anew)
-        elif answer:
-            envs.strayed(answer)
-            self._notes.append((f"worker {worker}: {_listed(answer)} could not be put back.", ""))
-            self.began_anew(worker, answer)
+        elif failed:
+            envs.strayed(failed)
+            self._notes.append((f"worker {worker}: {_listed(failed)} could not be put back.", ""))
+            self.began_anew(worker, failed)
+        return worker
 
-    def _replace(self, loss: WorkerLost, begin: Callable[[int, int], tuple[str, tuple[Any, ...]]]) -> tuple[int, Any]:
+    def _replace(self, loss: WorkerLost, begin: Callable[[int, int], R]) -> tuple[int, R]:
+        """Respawn a worker by `begin(worker, attempt)`, which returns what its first call did, until that succeeds."""
         while True:
             worker = loss.worker
             attempt = self._in_a_row[worker] + 1
@@ -165,9 +208,8 @@ class Restarts:
             self._notes.append((f"{loss.text} It is replaced, and training goes on.", loss.detail))
             if attempt > 1:
                 time.sleep(min(LONGEST_BACK_OFF_S, BACK_OFF_S * 2 ** (attempt - 2)))
-            command, args = begin(worker, attempt)
             try:
-                return worker, self._runtime.respawn(worker, command, *args)
+                return worker, begin(worker, attempt)
             except WorkerLost as again:
                 loss = again
 

@@ -20,8 +20,10 @@ from paceline.memory.slot_copies import copy_rollout, load_slots, slots_state
 from paceline.memory.slots import Slots
 from paceline.nets.normalise import RewardNormaliser
 from paceline.runtime.protocol import Runtime
+from paceline.train.loop import CollectReport
+from paceline.train.program import WorkerJob
 from paceline.train.put_back import RolloutEnvs
-from paceline.train.restarts import Restarts
+from paceline.train.restarts import Restarts, Started
 
 
 class Rollouts:
@@ -29,7 +31,7 @@ class Rollouts:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: Runtime[WorkerJob],
         slots: Slots,
         tracker: EpisodeTracker,
         history: EpisodeHistory,
@@ -39,7 +41,7 @@ class Rollouts:
         learning: Slots | None = None,
         freeze: Callable[[], None] | None = None,
         trust_env_state: bool = False,
-        restarts: Restarts | None = None,
+        restarts: Restarts[WorkerJob] | None = None,
     ) -> None:
         """Collect with these workers.
 
@@ -56,66 +58,72 @@ class Rollouts:
             restarts: Replaces workers that are lost.
         """
         self._trust_env_state = trust_env_state
-        self._runtime, self._slots, self._clock = runtime, slots, clock
+        self._slots, self._clock = slots, clock
+        self._started: Started[CollectTimes] | None = None  # the rollout under way
         self._tracker, self._history = tracker, history
         self._learning, self._freeze = learning, freeze
         self._version = 0
         self._pending = False
         self.step = 0
         """Rows collected so far: the step each env is at."""
-        self.times: list[CollectTimes] = []
-        """Where each worker's part of the last rollout went."""
-        self.finished = Episodes.none()
-        """Episodes that ended in the last rollout."""
+        self.last = CollectReport(finished=Episodes.none())
         self.restarts = restarts or Restarts(runtime)
         self._envs = RolloutEnvs(history, [tracker, reward_norm], slots.shape, runtime)
-        self.lags: list[int] = []
-        """Empty: all of a batch is equally old, and the learner knows how old."""
-        self.dropped_steps = 0
 
-    def collect(self, version: int) -> Trajectory:
-        """Have every group collect T steps with the weights of `version`."""
-        self.begin(version)
-        return self.finish()
+    def next(self, version: int) -> Trajectory:
+        """Collect T steps of every group with the weights of `version`.
 
-    def first(self, version: int) -> Trajectory:
-        """The batch that a checkpoint kept because it was not learned from, or else a new one."""
-        return self._trajectory() if self._pending else self.collect(version)
+        In a pipeline the batch is the rollout that was finished before, and workers begin the next one. It is
+        complete already except in a new run, or where a checkpoint holds none.
+        """
+        if not self._pending:
+            self.begin(version)
+            self._finish()
+        batch = (self._learning or self._slots).trajectory(self._version)
+        if self._learning is not None:
+            self.begin(version)
+        return batch
+
+    def release(self) -> None:
+        """In a pipeline, wait for the rollout that `next` began: it becomes the pending batch."""
+        if self._learning is not None:
+            self._finish()
 
     def begin(self, version: int) -> None:
-        """The first half of `collect`: returns at once."""
+        """Have workers begin a rollout with the weights of `version`. Does not wait."""
         self._version, self._pending = version, False
         if self._freeze is not None:
             self._freeze()
         self._history.mark()
-        self._runtime.start("collect", self.step)
+        self._started = self.restarts.start(WorkerJob.collect, self.step)
 
-    def finish(self) -> Trajectory:
-        """The second half: waits."""
+    def _finish(self) -> None:
+        """Wait for all workers, and count what they collected."""
         began = perf_counter()
-        self.times = self.restarts.finish(self._envs)
-        book(self._clock, self.times, perf_counter() - began)
+        if self._started is None:
+            raise RuntimeError("rollouts: no rollout was begun, so there is none to wait for.")
+        times, self._started = self.restarts.finish(self._started, self._envs), None
+        book(self._clock, times, perf_counter() - began)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
-            self.finished = counted(self._tracker, self._slots)
+            self.last = CollectReport(times=times, finished=counted(self._tracker, self._slots))
             array = self._slots.array
             self._history.extend(array("action"), array("terminated") | array("truncated"), array("valid"))
             if self._learning is not None:
                 copy_rollout(self._slots, into=self._learning)
                 self._pending = True
-            return self._trajectory()
 
     def reset(self) -> None:
         """Begin the first episodes."""
-        self.restarts.begin("reset")
+        self.restarts.begin(WorkerJob.reset)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Where collection is, for a checkpoint."""
         state = {"step": np.array(self.step), **under("history/", self._history.state())}
         if self._trust_env_state:
-            self._runtime.start("dump")
+            dumping = self.restarts.start(WorkerJob.dump)
             self._history.mark()
-            pickled = [entry for part in self.restarts.finish(self._envs) for entry in part]
+            pickled = [entry for part in self.restarts.finish(dumping, self._envs) for entry in part]
             state["pickled"] = np.frombuffer(b"".join(pickled), np.uint8)
             state["pickled_length"] = np.array([len(entry) for entry in pickled])
         if self._learning is not None and self._pending:
@@ -133,16 +141,13 @@ class Rollouts:
         if self._trust_env_state and "pickled" in state:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
-        restarted = [env for part in self.restarts.begin("restore", histories) for env in part]
+        restarted = [env for part in self.restarts.begin(WorkerJob.restore, histories) for env in part]
         self._envs.strayed(restarted)
         return restarted
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """[T+1, B, ...] what was read beside the observations of the last rollout, by name."""
         return (self._learning or self._slots).extras()
-
-    def _trajectory(self) -> Trajectory:
-        return (self._learning or self._slots).trajectory(self._version)
 
 
 def counted(tracker: EpisodeTracker, slots: Slots, columns: slice = slice(None)) -> Episodes:

@@ -13,10 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
 
-from paceline.algos.dqn_settings import DQNConfig
-from paceline.algos.settings import ASYNC
 from paceline.errors import CheckpointError, ConfigError, PacelineError, nearest
 from paceline.measure.clock import Clock
 from paceline.measure.folder import (
@@ -33,10 +30,10 @@ from paceline.measure.record import Goal, Record, RunInfo, Summary
 from paceline.measure.system import system_info
 from paceline.measure.tracking import Tracking, require_wandb
 from paceline.measure.train_log import TrainLog
-from paceline.train import checkpoint, loops
+from paceline.train import checkpoint
 from paceline.train.budget import RunBudget
 from paceline.train.build import build
-from paceline.train.callbacks import AnnouncedRollouts, Callbacks, StopAtMeans, StopAtScore
+from paceline.train.callbacks import Callbacks, StopAtMeans, StopAtScore
 from paceline.train.config import TrainConfig
 from paceline.train.keeper import Keeper
 from paceline.train.shortage import out_of_memory
@@ -78,14 +75,6 @@ def all_callbacks(config: TrainConfig, callbacks: Iterable[object] = ()) -> Call
     if run.stop_at:
         own.append(StopAtMeans(run.stop_at))
     return Callbacks([*own, *callbacks])
-
-
-def topology(training: Training) -> Callable[..., None]:
-    """The loop that this training runs in."""
-    settings = training.config.training
-    if training.config.run.algo in ASYNC or (isinstance(settings, DQNConfig) and settings.schedule == "async"):
-        return loops.train_async
-    return loops.train_pipeline if training.program.pipeline else loops.train_sync
 
 
 def open_folder(config: TrainConfig) -> RunFolder:
@@ -202,9 +191,6 @@ class Run:
         """
         training, keeper, log = self.training, self._keeper, self._log
         callbacks = all_callbacks(self.config) if callbacks is None else callbacks
-        rollouts: Any = training.rollouts
-        if "on_rollout" in callbacks:
-            rollouts = AnnouncedRollouts(rollouts, keeper.on_rollout)
         tracker, clock, run = training.tracker, training.clock, self.config.run
         clock.restart("startup")
         if steps is episodes is seconds is None:
@@ -224,7 +210,7 @@ class Run:
             self.notes = []
             keeper.begin(budget, progress, callbacks)
             try:
-                topology(training)(rollouts, training.learner, budget, keeper)
+                training.driver.train(budget, keeper)
                 return keeper.finish()
             except PacelineError as error:
                 if log is not None:

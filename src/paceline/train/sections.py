@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from paceline.algos.settings import SETTINGS
+from paceline.algos.settings import SETTINGS, nearest_algorithm
 from paceline.errors import ConfigError, check_range, nearest
 from paceline.train.coerce import core_list, duration_s
 
@@ -24,52 +24,53 @@ DEFAULT_TIMESTEPS = 1_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnvConfig:
-    """What is learned, and how many of it."""
+    """Which env, how many of them, and how their data is preprocessed."""
 
     env: str | Callable[..., Any]
     """Gymnasium id, module:Id-v0 or module:callable; in Python also a callable."""
     env_kwargs: dict[str, Any] = field(default_factory=dict)
-    """Arguments of the env: key=value pairs or JSON."""
+    """Keyword arguments of the env: key=value pairs or JSON."""
     wrappers: tuple[str | Callable[..., Any], ...] = ()
-    """Wrappers put around each env, innermost first: module:Name."""
+    """Wrappers around each env, innermost first: module:Name."""
     frame_stack: int = 1
-    """Observations the policy sees at once."""
+    """Stack this many frames into one observation."""
     n_envs: int | None = None
-    """Envs in all, whatever the number of workers; none means 32."""
+    """Number of envs over all workers. Default: 32."""
     native_vector: Literal["auto", "always", "never"] = "auto"
-    """Whether the env's own vector version steps a whole group."""
+    """Use the env's built-in vector env for each group, if it has one."""
     normalize_obs: bool = False
-    """Scale vector observations by their running mean and deviation."""
+    """Normalise vector observations by their running mean and standard deviation."""
     normalize_reward: bool = False
-    """Scale rewards by the deviation of their running discounted sum."""
+    """Divide rewards by the running standard deviation of the discounted return."""
     opponents: dict[str, Any] = field(default_factory=dict)
-    """In a game of two, who is met how often: random=.25,heuristic=.25,self=.5. Self means earlier snapshots of the
-    agent, and random before the first. Nothing given: the env's own opponent."""
+    """Opponents in a two-player game and their shares: random=.25,heuristic=.25,self=.5. self: snapshots of the agent
+    (random until the first exists). Default: the env's own opponent."""
     snapshot_every: int = 10_000
-    """Episodes between two snapshots of the agent for self-play."""
+    """Episodes between snapshots of the agent."""
     pool_size: int = 10
-    """Snapshots that are kept."""
+    """Snapshots kept in the opponent pool."""
     pool_offered: int | None = None
-    """The newest of them that are met; none takes half."""
+    """Draw opponents from the newest N snapshots only. Default: half of the pool."""
     opponent_sampling: Literal["uniform", "recent", "hardest"] = "uniform"
-    """Which of those: all equally often, newer ones more often, or those more often that beat the agent."""
+    """How snapshots are drawn: uniform, recent (newer ones more often) or hardest (those that beat the agent more
+    often)."""
     opponent_epsilon: float = 0.5
-    """How much a snapshot explores, as a share of what the agent does (dqn)."""
+    """Epsilon of snapshots as a fraction of the agent's epsilon (dqn)."""
     shaper: str | Callable[..., Any] | None = None
-    """What adds to the reward inside the worker: module:Name; in Python also a class. See RewardShaper."""
+    """Reward shaper, run inside the worker: module:Name; in Python also a class. See RewardShaper."""
     shaper_kwargs: dict[str, Any] = field(default_factory=dict)
-    """Arguments of the shaper: key=value pairs or JSON."""
+    """Keyword arguments of the shaper: key=value pairs or JSON."""
     env_timeout_s: float = 60.0
-    """A worker without a sign of life for this long is taken for hung: its stack is logged, and it is replaced."""
+    """Timeout of a step in seconds. A worker that exceeds it counts as hung: its stack is logged and it is replaced."""
     start_timeout_s: float = 120.0
-    """The same for the construction and the first reset of an env."""
+    """Timeout in seconds for making an env and its first reset."""
     on_nan: Literal["raise", "warn", "replace"] = "raise"
-    """What follows when an env gives NaN or an infinity: raise names the env and ends the run, warn goes on,
-    replace puts 0 in its place."""
+    """If an env returns NaN or infinity: raise names the env and ends the run, warn logs and continues, replace uses 0
+    instead."""
 
     @property
     def timeouts_s(self) -> tuple[float, float]:
-        """How long a start and a step may take."""
+        """Timeouts in seconds: making and first resetting an env, and one step."""
         return self.start_timeout_s, self.env_timeout_s
 
     def __post_init__(self) -> None:
@@ -100,44 +101,45 @@ class EnvConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParallelConfig:
-    """Who does the work. Nothing here but group_size changes the result."""
+    """Workers, processes and machines. Of these settings, only group_size changes the weights."""
 
     num_workers: int | Literal["auto"] = "auto"
-    """Worker processes; 0 is sequential, auto measures for about a second and picks."""
+    """Worker processes. 0: sequential; auto: measure for about a second and choose."""
     num_envs_per_worker: int | None = None
-    """Shorthand: n_envs becomes max(num_workers, 1) times this."""
+    """Sets n_envs to max(num_workers, 1) * this."""
     group_size: int | None = None
-    """Envs that share one policy forward; none computes it from n_envs. Part of the result."""
+    """Envs per policy call. Default: computed from n_envs. Changes the weights."""
     env_threads: int | Literal["auto"] = "auto"
-    """Envs that a worker steps at the same time; auto is 1, and all of them where a step waits rather than computes."""
+    """Envs that a worker steps concurrently, in threads. auto: 1, or all of them if a step mostly waits (I/O,
+    sleep)."""
     inference: Literal["auto", "local", "central"] = "auto"
-    """Who runs the policy: local is each worker for its own envs, central the driver for all, on the learner's device;
-    auto is central where that is a GPU."""
+    """Where the policy runs. local: in each worker, for its own envs; central (experimental, never run on a GPU): in
+    the driver, for all envs, on the learner's device; auto: central if that device is a GPU."""
     inference_groups: int | None = None
-    """With central inference, groups that go through the policy at once; none takes a quarter of them."""
+    """Central inference: env groups per policy call. Default: a quarter of all groups."""
     inference_devices: tuple[str, ...] = ()
-    """With central inference, where groups go in turn: cuda:0,cuda:1; nothing given: the learner's device."""
+    """Central inference: devices used in turn, e.g. cuda:0,cuda:1. Default: the learner's device."""
     start_method: Literal["forkserver", "spawn", "fork"] | None = None
-    """How workers start; none takes forkserver on Linux and spawn elsewhere."""
+    """multiprocessing start method. Default: forkserver on Linux, spawn elsewhere."""
     pin_cores: str | None = None
-    """Cores to pin workers to: 0-7, 0,2,4, or auto (also without a value) for all allowed ones."""
+    """Pin workers to CPU cores: 0-7 or 0,2,4; auto (or no value): all cores this process may use."""
     recovery: Literal["exact", "restart", "fail"] = "exact"
-    """What follows when a worker is lost: exact puts its envs back where they were, so that the run is the same as
-    without (in ppo and batched dqn, for envs that replay; else as restart), restart begins new episodes, fail ends
-    the run."""
+    """If a worker dies or hangs. exact: replace it and replay its envs to the same state, so that the weights do not
+    change (ppo and dqn in batch mode, for envs that are deterministic given their seed; else like restart). restart:
+    replace it and start new episodes. fail: end the run."""
     max_restarts: int = 3
-    """How often one worker is replaced with nothing collected in between, after a longer wait each time."""
+    """Give up after this many restarts of a worker in a row without any collected data. The delay grows each time."""
     runtime: Literal["local", "ray"] = "local"
-    """Where workers run: on this machine, or on the nodes of a Ray cluster (needs the extra ray)."""
+    """local: workers on this machine. ray: workers on the nodes of a Ray cluster (needs the extra ray)."""
     ray_address: str | None = None
-    """The Ray cluster: auto for the one that this machine belongs to, or HOST:PORT. None starts one here, that nobody
-    else can reach."""
+    """Address of the Ray cluster: auto (the one this machine belongs to) or HOST:PORT. Default: start a private local
+    cluster."""
     nodes: int | None = None
-    """Nodes of the Ray cluster to use; none takes all that have room."""
+    """Ray nodes to use. Default: all nodes with free CPUs."""
     workers_per_node: int | None = None
-    """Workers on each of them; none takes a CPU each, as many as the smallest node has."""
+    """Workers per Ray node. Default: one per CPU of the smallest node."""
     on_node_loss: Literal["continue", "wait"] = "continue"
-    """When a node is lost: the others take over its envs until a new one joins, or training waits for that."""
+    """If a node is lost. continue: the other nodes run its envs until a new one joins; wait: pause until one joins."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -171,18 +173,18 @@ class ParallelConfig:
         given = [name for name in ("ray_address", "nodes", "workers_per_node") if getattr(self, name) is not None]
         if self.runtime != "ray":
             if given:
-                raise ConfigError(f"{given[0]}: is about a Ray cluster (runtime={self.runtime}). Add --runtime ray.")
+                raise ConfigError(f"{given[0]}: needs a Ray cluster (runtime={self.runtime}). Add --runtime ray.")
             return
         if self.num_workers != "auto":
             raise ConfigError(
-                f"num_workers={self.num_workers}: with --runtime ray workers are counted by node. Use "
+                f"num_workers={self.num_workers}: with runtime=ray the number of workers is set per node. Use "
                 "--workers-per-node, and --nodes."
             )
         if self.pin_cores is not None:
-            raise ConfigError("pin_cores: cores of which node? Leave it out with --runtime ray.")
+            raise ConfigError("pin_cores: unsupported with runtime=ray, cores differ between nodes. Leave it out.")
         if self.ray_address is None and (self.nodes or 1) > 1:
             raise ConfigError(
-                f"nodes={self.nodes}: without --ray-address a Ray of this machine is started, which is one node. Use "
+                f"nodes={self.nodes}: without --ray-address a local Ray cluster of one node is started. Use "
                 "--ray-address auto on a node of your cluster."
             )
         if self.ray_address is not None and not re.fullmatch(r"auto|[^\s/]+:\d{1,5}", self.ray_address):
@@ -193,7 +195,7 @@ class ParallelConfig:
 
     @property
     def known_workers(self) -> int | None:
-        """Workers, where that is known before anything is started."""
+        """Number of workers, or None if it is only known after the start (auto, or nodes not given)."""
         if self.runtime == "ray":
             return None if self.nodes is None or self.workers_per_node is None else self.nodes * self.workers_per_node
         return None if self.num_workers == "auto" else self.num_workers
@@ -206,17 +208,17 @@ class ParallelConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyConfig:
-    """The net that acts and is trained."""
+    """The network."""
 
     policy: str | type[Any] = "auto"
-    """auto, mlp, nature_cnn, impala_cnn or module:Class; in Python also a class."""
+    """Network: auto, mlp, nature_cnn, impala_cnn or module:Class; in Python also a class."""
     hidden_sizes: tuple[int, ...] = (64, 64)
-    """Widths of the hidden layers."""
+    """Units of each hidden layer."""
     activation: Literal["tanh", "relu", "elu"] = "tanh"
-    """Nonlinearity between layers."""
+    """Activation function."""
     compile: bool = False
-    """Compile the gradient of networks other than mlp (torch.compile): needs a C++ compiler and, the first time, ten
-    seconds or more. Measure whether it pays. Part of the result: fused kernels round differently."""
+    """Compile the gradient with torch.compile (not for mlp). Needs a C++ compiler and at first 10 s or more; measure
+    whether it is faster. Changes the weights (floating-point rounding)."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -226,54 +228,54 @@ class PolicyConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
-    """How long, where to, and what is kept. Of several budgets the first one spent ends the run."""
+    """Budget, output, checkpoints and evaluation. Of several budgets, the first one used up ends the run."""
 
     algo: str = "ppo"
-    """The algorithm."""
+    """Algorithm."""
     seed: int = 0
-    """Same seed, same run."""
+    """Random seed."""
     device: str = "cpu"
-    """Where the learner computes: cpu, cuda, cuda:N, mps or auto."""
+    """Device of the learner: cpu, cuda, cuda:N, mps or auto."""
     total_timesteps: int | None = None
-    """Budget in steps of all envs together; 1,000,000 where no budget is given."""
+    """Budget in env steps, summed over all envs. Default: 1,000,000 if no other budget is given."""
     total_episodes: int | None = None
     """Budget in finished episodes."""
     duration: float | str | None = None
-    """Budget of time: 90s, 15m or 2h; a bare number is hours."""
+    """Budget in wall-clock time: 90s, 15m or 2h; a number without a unit is in hours."""
     output_dir: Path | None = None
-    """The run's folder; none makes one under runs/."""
+    """Run folder. Default: a new folder under runs/."""
     checkpoint_dir: Path | None = None
-    """Where checkpoints go; none puts them into the run's folder."""
+    """Checkpoint folder. Default: inside the run folder."""
     resume: bool | Path = False
-    """Go on from the newest checkpoint of output_dir, or from the one named."""
+    """Resume from the newest checkpoint in output_dir, or from the run or checkpoint at PATH."""
     trust_env_state: bool = False
-    """Keep pickled envs in checkpoints and resume from them, for envs that cannot be replayed from their seed. Loading
-    runs code from the file: for your own checkpoints only."""
+    """Pickle envs into checkpoints and unpickle them on resume, for envs that cannot be replayed from their seed.
+    Unpickling runs code from the file: use it with your own checkpoints only."""
     init_from: Path | None = None
-    """Start from the weights of this run, and nothing else of it."""
+    """Start with the weights of this run (nothing else is loaded from it)."""
     overwrite: bool = False
-    """Replace an earlier run in output_dir."""
+    """Replace an existing run in output_dir."""
     eval_freq: int = 0
-    """Steps between evaluations; 0 evaluates once, at the end."""
+    """Steps between evaluations. 0: evaluate once, at the end."""
     n_eval_episodes: int = 10
-    """Episodes of an evaluation; 0 evaluates never."""
+    """Episodes per evaluation. 0: never evaluate."""
     save_freq: int = 100_000
-    """Steps between checkpoints; 0 saves once, at the end."""
+    """Steps between checkpoints. 0: save once, at the end."""
     keep_checkpoints: int = 3
-    """Newest checkpoints kept."""
+    """Number of newest checkpoints to keep."""
     stop_at_score: float | None = None
-    """Stop once the last 100 episodes (with eval_freq: an evaluation) have this mean return."""
+    """Stop when the mean return reaches this, over the last 100 episodes (with eval_freq: in an evaluation)."""
     stop_at: dict[str, Any] = field(default_factory=dict)
-    """Stop once the last 100 episodes have at least these means of what a shaper tells of them: compliance=.95."""
+    """Stop when the measures of the reward shaper reach these means over the last 100 episodes, e.g. compliance=.95."""
     track: bool = False
-    """Log to Weights & Biases too; needs the extra wandb."""
+    """Also log to Weights & Biases (needs the extra wandb)."""
     quiet: bool = False
-    """Show no progress."""
+    """No progress display."""
 
     def __post_init__(self) -> None:
         """Check the ranges, and settings that contradict each other."""
         if self.algo not in SETTINGS:
-            raise ConfigError(f"algo={self.algo!r}: no such algorithm. {nearest(self.algo, SETTINGS)}")
+            raise ConfigError(f"algo={self.algo!r}: no such algorithm. {nearest_algorithm(self.algo)}")
         check_range("seed", self.seed, "Try 0.", at_least=0, at_most=2**63 - 1)
         if not re.fullmatch(r"cpu|mps|auto|cuda(:\d+)?", self.device):
             hint = nearest(self.device, ["cpu", "cuda", "cuda:0", "mps", "auto"])
@@ -292,7 +294,7 @@ class RunConfig:
             raise ConfigError(f"stop_at_score={self.stop_at_score!r}: must be a finite number. Try 475, say.")
         if self.stop_at_score is not None and self.eval_freq and not self.n_eval_episodes:
             raise ConfigError(
-                "stop_at_score: with eval_freq it goes by evaluations, and n_eval_episodes=0 has none. Try 10."
+                "stop_at_score: with eval_freq it compares evaluations, and n_eval_episodes=0 disables them. Try 10."
             )
         for name, goal in self.stop_at.items():
             if isinstance(goal, bool) or not isinstance(goal, int | float) or not math.isfinite(goal):
@@ -301,11 +303,13 @@ class RunConfig:
             other = "overwrite" if self.overwrite else "init_from"
             raise ConfigError(f"resume with {other}: resuming keeps and restores everything. Give one of the two.")
         if self.resume is True and self.output_dir is None:
-            raise ConfigError("resume: needs the run to go on with. Use --resume RUN, or --output-dir RUN --resume.")
+            raise ConfigError(
+                "resume: needs a run to resume (no output_dir given). Use --resume RUN, or --output-dir RUN --resume."
+            )
 
     @property
     def resume_from(self) -> Path | None:
-        """The run or checkpoint to go on from."""
+        """The run or checkpoint to resume from."""
         if isinstance(self.resume, Path):
             return self.resume
         return self.output_dir if self.resume else None

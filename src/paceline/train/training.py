@@ -10,20 +10,27 @@ import torch
 
 from paceline.algos.dqn import STATS
 from paceline.algos.dqn_settings import DQNConfig
+from paceline.batch import Trajectory
 from paceline.envs.make import EnvRecipe
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
+from paceline.memory.parts import under
 from paceline.memory.shared import Arena
 from paceline.memory.weights import Weights
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
-from paceline.runtime.protocol import Runtime
+from paceline.runtime.protocol import Job, Runtime
 from paceline.spec import EnvSpec
 from paceline.train.checkpoint import Arrays, Snapshot
 from paceline.train.config import TrainConfig
+from paceline.train.dqn_program import DQNParts
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.layout import Layout
+from paceline.train.loop import Collector, Driver, Learner
 from paceline.train.program import WorkerProgram
 from paceline.train.recipes import identity
+
+AnyDriver = Driver[Trajectory] | Driver[int]
+"""Algorithms that learn from rollouts take trajectories; DQN takes the number of updates that are due."""
 
 
 @dataclass(slots=True)
@@ -39,10 +46,11 @@ class Training:
     tracker: EpisodeTracker
     arena: Arena
     weights: Weights
-    learner: Any
-    runtime: Runtime
-    rollouts: Any
-    """`Rollouts`, or in async modes `AsyncRollouts`: what the loop of the topology asks for batches."""
+    driver: AnyDriver
+    """Collector and learner: `driver.train` is the loop."""
+    runtime: Runtime[Job]
+    dqn: DQNParts | None
+    """With DQN, the learner and the collector of its replay: agents read and write the replay through them."""
     predictor: Predictor
     reward_norm: RewardNormaliser | None
     obs_norm: ObsNormaliser | None
@@ -51,6 +59,16 @@ class Training:
     """Whether gradients are compiled: asked for, and possible here."""
     resumed_meta: dict[str, Any] = field(default_factory=dict)
     """The manifest of the checkpoint this training goes on from."""
+
+    @property
+    def rollouts(self) -> Collector[Trajectory] | Collector[int]:
+        """The collector."""
+        return self.driver.collector
+
+    @property
+    def learner(self) -> Learner[Trajectory] | Learner[int]:
+        """The learner."""
+        return self.driver.learner
 
     def identity(self) -> dict[str, Any]:
         """What a snapshot must agree on for its weights to be of use here."""
@@ -94,12 +112,10 @@ class Training:
 
     def state(self) -> Arrays:
         """All that a bit-exact resume needs."""
-        parts = {"learner": self.learner, "rollouts": self.rollouts, "tracker": self.tracker}
+        state = self.model_state() | under("learner/", self.learner.state())
+        state |= under("rollouts/", self.rollouts.state()) | under("tracker/", self.tracker.state())
         if self.reward_norm is not None:
-            parts["reward_norm"] = self.reward_norm
-        state = self.model_state()
-        for prefix, part in parts.items():
-            state |= {f"{prefix}/{key}": value for key, value in part.state().items()}
+            state |= under("reward_norm/", self.reward_norm.state())
         return state
 
     def load_model(self, snapshot: Snapshot) -> None:
@@ -117,8 +133,7 @@ class Training:
         self.tracker.load(snapshot.part("tracker"))
         if self.reward_norm is not None:
             self.reward_norm.load(snapshot.part("reward_norm"))
-        restarted: list[int] = self.rollouts.load(snapshot.part("rollouts"))
-        return restarted
+        return self.rollouts.load(snapshot.part("rollouts"))
 
     def evaluator(self) -> Evaluator:
         """An env of its own for the newest weights."""

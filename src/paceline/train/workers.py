@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,7 +18,7 @@ from paceline.runtime.forkserver import StartMethod, default_start_method
 from paceline.runtime.freight import Freight
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Program, Runtime, shares
+from paceline.runtime.protocol import Job, Program, Runtime, shares
 from paceline.runtime.questions import Questions
 from paceline.runtime.ray_cluster import RayCluster
 from paceline.runtime.ray_runtime import RayRuntime
@@ -33,6 +33,7 @@ from paceline.train.inference import InlineAsker, chunks_of, serve
 from paceline.train.program import PRELOAD, WorkerProgram
 from paceline.train.replay_freight import ReplayFreight
 
+J = TypeVar("J", bound=Job)
 AnyProgram = WorkerProgram | AsyncProgram | A3CProgram | DQNProgram
 """What workers may be handed, by algorithm."""
 
@@ -142,7 +143,7 @@ def start_workers(
     hand: ShardedGradient | None,
     cluster: RayCluster | None,
     weights: int,
-) -> Runtime:
+) -> Runtime[Job]:
     """The workers, on this machine or on a cluster; with central inference, and whoever answers them."""
     if cluster is not None:
         return RayRuntime(
@@ -176,25 +177,25 @@ def start_workers(
     return served
 
 
-def _freight(program: AnyProgram, weights: int) -> Freight:
+def _freight(program: AnyProgram, weights: int) -> Freight[Job]:
     """What nodes of a cluster are handed, told, and bring."""
     if isinstance(program, A3CProgram):
         raise TypeError("workers of a3c change shared weights in place, which needs one machine")
     return ReplayFreight(program, weights) if isinstance(program, DQNProgram) else SlotFreight(program, weights)
 
 
-def _inline(config: TrainConfig, program: Program, arena: Arena, layout: layouts.Layout) -> InlineRuntime:
+def _inline(config: TrainConfig, program: Program[J], arena: Arena, layout: layouts.Layout) -> InlineRuntime[J]:
     return InlineRuntime(program, arena, layout.groups, config.env.timeouts_s)
 
 
 def _workers(
     config: TrainConfig,
-    program: Program,
+    program: Program[J],
     arena: Arena,
     layout: layouts.Layout,
     hand: ShardedGradient | None,
     questions: Questions | None = None,
-) -> Runtime:
+) -> Runtime[J]:
     if layout.num_workers == 0:
         return _inline(config, program, arena, layout)
     method: StartMethod = config.parallel.start_method or default_start_method()

@@ -1,4 +1,4 @@
-"""What a vector env asks of a single env now and then. Called where the env is."""
+"""Occasional operations on a single env (methods, attributes), called in the process that owns the env."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from paceline.envs.make import Env
 
 
 def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], env: Env, number: int) -> Any:  # noqa: ARG001
-    """A method's result, or an attribute; wrappers are looked through."""
+    """Call a method, or get an attribute that is not callable; searches through wrappers."""
     found = env.get_wrapper_attr(name)
     return found(*args, **kwargs) if callable(found) else found
 
 
 def get_attr(name: str, env: Env, number: int) -> Any:  # noqa: ARG001
-    """An attribute, callable or not; wrappers are looked through."""
+    """Get an attribute, callable or not; searches through wrappers."""
     return env.get_wrapper_attr(name)
 
 
 def set_attr(name: str, values: Sequence[Any], env: Env, number: int) -> None:
-    """Set an attribute where it is, or on the outermost wrapper."""
+    """Set an attribute on the wrapper or env that has it; on the outermost wrapper if none has."""
     env.set_wrapper_attr(name, values[number])
 
 
@@ -36,10 +36,10 @@ def is_wrapped(wrapper: type[Any], env: Env, number: int) -> bool:  # noqa: ARG0
 
 
 def has_attr(name: str, env: Env, number: int) -> bool:  # noqa: ARG001
-    """Whether it has an attribute; wrappers are looked through."""
+    """Whether the env or one of its wrappers has an attribute."""
     return env.has_wrapper_attr(name)
 
 
 def put_attr(name: str, value: Any, env: Env, number: int) -> None:  # noqa: ARG001
-    """Set an attribute of the outermost wrapper, which hides one of the same name further in."""
+    """Set an attribute on the outermost wrapper; it hides an inner attribute of the same name."""
     setattr(env, name, value)

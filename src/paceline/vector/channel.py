@@ -1,6 +1,6 @@
-"""The way to the envs: in worker processes, or in this one.
+"""Transport between a vector env and its envs, which live in worker processes or in this process.
 
-begin(worker, order) ... wait(workers) ... news(worker)      one ring per worker and step
+begin(worker, order) ... wait(workers) ... news(worker)      one doorbell wake-up per worker and step
 ask(do, envs)                                                 anything else: attributes, methods, rendering
 """
 
@@ -21,33 +21,33 @@ from paceline.memory.shared import Arena, Arrays
 from paceline.runtime.bells import bell_fields
 from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Share, shares
+from paceline.runtime.protocol import Reply, Share, run_all, serve, shares
 from paceline.vector.server import PRELOAD, EnvServer, News, Order, VectorProgram
 
 Packed: TypeAlias = Any
-"""What `Channel.pack` made of an order; None for a plain step."""
+"""Result of `Channel.pack`; None for a plain step."""
 
 
 class Channel(Protocol):
-    """One or more processes with envs. Not to be used from several threads."""
+    """Connects to one or more processes with envs. Not thread-safe."""
 
     num_workers: int
-    """Processes; 0 where the envs are in this one."""
+    """Worker processes; 0 if the envs are in this process."""
     memory: Arrays
     """Holds the program's fields."""
     shares: list[Share]
-    """Which envs each worker has: a group is one env."""
+    """The envs of each worker; here a group is one env."""
     rings: list[int]
-    """How often each worker was woken to step or reset envs."""
+    """Wake-ups of each worker to step or reset envs."""
 
     def pack(self, order: Order) -> Packed:
-        """An order as `begin` takes it; what cannot be sent is found here, before anything has begun."""
+        """Serialise an order for `begin`. An order that cannot be pickled raises here, before any worker has begun."""
 
     def begin(self, worker: int, order: Packed) -> None:
-        """Have a worker step or reset those of its envs that are due. It must not be at it already."""
+        """Tell an idle worker to step or reset those of its envs that are marked in `due`. Does not block."""
 
     def wait(self, workers: Collection[int], *, at_least: int, doing: str) -> list[int]:
-        """Those that are done, when so many are.
+        """Block until at least `at_least` of these workers are done; returns all that are done.
 
         Raises:
             WorkerError: A worker failed, died or missed its deadline.
@@ -55,10 +55,10 @@ class Channel(Protocol):
         """
 
     def news(self, worker: int) -> list[News]:
-        """What a worker that is done has to tell beside the arrays; to be read once."""
+        """Infos and variable-size observations of a worker that is done. Call it once per step."""
 
     def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> dict[int, Outcome]:
-        """Call a function with each of these envs and its index. No worker may be at anything else."""
+        """Call `do(env, index)` for each of these envs, in its process. All workers must be idle. Blocks."""
 
     def pids(self) -> list[int]:
         """The workers' process ids."""
@@ -69,7 +69,7 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Processes:
-    """How workers are started and how patient one is with them."""
+    """How workers are started, and their timeouts."""
 
     start_method: StartMethod | None
     cores: list[int] | None
@@ -78,12 +78,12 @@ class Processes:
 
 
 class ProcessChannel:
-    """Envs in worker processes, rung by bells.
+    """Envs in worker processes, which a doorbell wakes for every step.
 
     Args:
-        program: What they run.
-        num_workers: How many.
-        how: The rest.
+        program: The program that workers run.
+        num_workers: Number of workers.
+        how: Start method, cores and timeouts.
     """
 
     def __init__(self, program: VectorProgram, num_workers: int, how: Processes) -> None:
@@ -110,37 +110,36 @@ class ProcessChannel:
         self._bells = self._runtime.bells
         self.rings = self._bells.rings
         self.memory: Arrays = self._arena
-        self._serving = False
+        self._serving: list[Reply[None]] = []  # empty while workers wait for calls
 
     def pack(self, order: Order) -> Packed:
-        """A letter."""
+        """Pickle the order as the doorbell's payload."""
         return None if order is None else cloudpickle.dumps(order)
 
     def begin(self, worker: int, order: Packed) -> None:
-        """Ring its bell."""
+        """Notify the worker by its doorbell; the first call puts all workers into the `serve` loop."""
         if not self._serving:
-            self._runtime.start("serve")
-            self._serving = True
+            self._serving = self._runtime.submit_all(serve)
         self._bells.ring(worker, order or b"")
 
     def wait(self, workers: Collection[int], *, at_least: int, doing: str) -> list[int]:
-        """Those that have answered."""
+        """Block until at least `at_least` workers have replied."""
         return self._bells.wait(workers, at_least=at_least, timeout_s=math.inf, doing=doing)
 
     def news(self, worker: int) -> list[News]:
-        """The letter that came with the answer."""
+        """Unpickle the payload of the worker's reply."""
         letter = self._bells.letter(worker)
         news: list[News] = pickle.loads(letter) if letter else []
         return news
 
     def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> dict[int, Outcome]:
-        """By command, between two servings."""
+        """Leave the `serve` loop, then run a normal command; the next `begin` enters the loop again."""
         packed = cloudpickle.dumps((do, envs))
         if self._serving:
             self._bells.rest()
-            self._runtime.finish()
-            self._serving = False
-        answers = self._runtime.run("apply", packed)
+            self._runtime.wait(self._serving, all=True)
+            self._serving = []
+        answers = run_all(self._runtime, EnvServer.apply, packed)
         return {number: outcome for answer in answers for number, outcome in pickle.loads(answer)}
 
     def pids(self) -> list[int]:
@@ -154,10 +153,10 @@ class ProcessChannel:
 
 
 class InlineChannel:
-    """Envs in this process: what is begun is done when somebody waits for it.
+    """Envs in this process: `begin` stores the order, `wait` executes it.
 
     Args:
-        program: What to make.
+        program: The program that makes and steps the envs.
     """
 
     def __init__(self, program: VectorProgram) -> None:
@@ -172,32 +171,32 @@ class InlineChannel:
         self._news: list[News] = []
 
     def pack(self, order: Order) -> Packed:
-        """As it is."""
+        """Nothing to serialise in the same process."""
         return order
 
     def begin(self, worker: int, order: Packed) -> None:
-        """Remember it."""
+        """Store the order for `wait`."""
         self.rings[worker] += 1
         self._order, self._begun = order, True
 
     def wait(self, workers: Collection[int], *, at_least: int, doing: str) -> list[int]:  # noqa: ARG002 - there is one
-        """Do it."""
+        """Execute the stored order. Blocks while the envs step."""
         if self._begun:
             self._begun = False
             self._news = self._server.act(self._order)
         return list(workers)
 
     def news(self, worker: int) -> list[News]:  # noqa: ARG002 - there is one
-        """What the envs had to tell."""
+        """Infos and variable-size observations of the last step."""
         news, self._news = self._news, []
         return news
 
     def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> dict[int, Outcome]:
-        """Right here."""
+        """Call the function in this process."""
         return dict(self._server.ask(do, envs))
 
     def pids(self) -> list[int]:
-        """None."""
+        """Empty: there are no workers."""
         return []
 
     def close(self) -> None:

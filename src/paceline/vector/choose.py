@@ -1,9 +1,9 @@
-"""How many worker processes a vector env gets: as many as are predicted to pay, or none.
+"""Choose the number of worker processes of a vector env by predicting the time of a step.
 
-in this process   all n envs, one after another (or in threads, where they wait)
-W workers         the busiest worker's envs, and what it costs to wake W workers and to be woken by them
+in this process   all n envs, one after another (or in threads, if their steps wait)
+W workers         the envs of the busiest worker, plus the overhead of waking W workers and waiting for their replies
 
-The first comes from a trial of one env; the last is measured on the workers themselves, once they are there.
+A trial of one env measures the cost of a step; the wake-up overhead is measured on the workers after they have started.
 """
 
 from __future__ import annotations
@@ -21,62 +21,64 @@ from paceline.vector.server import Pretend
 from paceline.vector.trial import StepCost
 
 HAND_OVER_S = 4e-5
-"""The least that a step costs with workers: actions out, everyone woken, results in. Where that is enough for workers
-to look good, it is measured."""
+"""Lower bound of the overhead of a step with workers: write actions, wake all, collect replies. If workers still look
+faster with it, the real overhead is measured."""
 PER_WORKER_S = 1e-5
-"""What each of them is reckoned to add to that."""
+"""Estimated overhead per worker."""
 PER_ENV_S = 1.5e-6
-"""What our own Python adds to an env's step."""
+"""Overhead of Paceline's Python code per env step."""
 PER_THREAD_S = 3.5e-5
-"""What an env that is stepped in a thread of its own adds to a step (docs/adr/0011-threads-for-waiting-envs.md)."""
+"""Overhead per env that is stepped in a thread of its own (docs/adr/0011-threads-for-waiting-envs.md)."""
 COLD_S = 1e-4
-"""How much less CPU time an env that waits takes there than in a trial, where it finds its core asleep each time."""
+"""CPU time to subtract from a waiting env's step as measured in a trial, where the core goes idle in every wait."""
 MARGIN = 0.95
-"""Workers must be predicted to take at most this share of one process's time."""
+"""Use workers only if the predicted step takes at most this fraction of one process's time."""
 OWN_S = 2e-5
-"""What the main process does itself in a step with workers, while they rest."""
+"""Work of the main process in a step with workers, while they are idle."""
 FEWEST_ROUNDS, ROUNDS_S = 50, 0.1
+"""Measure the overhead for at least this many rounds and seconds."""
 PRETEND_S = 2e-3
-"""Longer steps are not acted out: to be woken takes no longer after them."""
+"""Longest simulated step when measuring the overhead: waking a worker takes no longer after longer steps."""
 WAITING_PER_CORE = 4
-"""Workers per core worth considering where envs wait."""
+"""Most workers per core to consider for envs that wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who steps the envs."""
+    """Number of workers and threads, with the prediction behind it."""
 
     num_workers: int
     env_threads: EnvThreads
     why: str
+    """The reason, for the user."""
     inline_s: float = float("inf")
-    """What a step would take in this process."""
+    """Predicted seconds of a step in this process."""
     workers_s: float = 0.0
-    """What it would take with workers, if handing over cost nothing."""
+    """Predicted seconds of a step with workers, without the wake-up overhead."""
     waits: bool = False
-    """Whether that is mostly waiting."""
+    """Whether the envs mostly wait instead of computing."""
 
     def pays(self, hand_over_s: float) -> bool:
-        """Whether workers are still worth it, now that it is known what handing over costs."""
+        """Whether workers are still faster with the measured overhead."""
         return self.workers_s + hand_over_s < MARGIN * self.inline_s
 
     def without_workers(self, hand_over_s: float) -> Choice:
-        """The same in this process."""
+        """The choice of stepping in this process, after the measured overhead turned out too large."""
         why = (
-            f"one process: a step takes {_ms(self.inline_s)}, and would take {_ms(self.workers_s)} on "
-            f"{self.num_workers} workers and {_ms(hand_over_s)} to hand over"
+            f"one process: a step takes {_ms(self.inline_s)}; {self.num_workers} workers would take "
+            f"{_ms(self.workers_s)} plus {_ms(hand_over_s)} of wake-up overhead"
         )
         return Choice(0, self.env_threads, why)
 
 
 def choose(cost: StepCost, num_envs: int, env_threads: EnvThreads, cores: int) -> Choice:
-    """Pick the number of workers.
+    """Choose the number of workers.
 
     Args:
-        cost: What a step costs.
-        num_envs: How many envs.
-        env_threads: What was asked for.
-        cores: That may be used.
+        cost: Measured cost of an env step.
+        num_envs: Number of envs.
+        env_threads: The user's setting.
+        cores: Cores that may be used.
     """
     threads: EnvThreads = env_threads
     if threads == "auto":
@@ -88,16 +90,16 @@ def choose(cost: StepCost, num_envs: int, env_threads: EnvThreads, cores: int) -
     best = min(predicted, key=lambda workers: predicted[workers] + workers * PER_WORKER_S)
     best = best if predicted[best] + HAND_OVER_S < MARGIN * predicted[0] else 0
     if best:
-        why = f"{best} workers: a step should take {_ms(predicted[best])} instead of {_ms(predicted[0])}"
+        why = f"{best} workers: predicted {_ms(predicted[best])} per step instead of {_ms(predicted[0])} without"
     else:
-        why = f"one process: no number of workers is predicted to beat its {_ms(predicted[0])} a step"
+        why = f"one process: no number of workers is predicted to be faster than {_ms(predicted[0])} per step"
     return Choice(best, threads, f"{why} ({num_envs} envs, {cores} cores)", predicted[0], predicted[best], cost.waits)
 
 
 def hand_over_s(channel: Channel, choice: Choice) -> float:
-    """What it costs to wake all workers and hear back, if they are busy in between for as long as a step takes.
+    """Measure the overhead of waking all workers and waiting for their replies, with simulated steps in between.
 
-    With nothing to do for them all would still be awake, their code and data at hand: half of what it costs in earnest.
+    The simulated steps matter: without them all cores stay awake and caches warm, and the overhead looks half as large.
     """
     workers, pretend = range(len(channel.shares)), Pretend(min(choice.workers_s, PRETEND_S), choice.waits)
 
@@ -106,7 +108,7 @@ def hand_over_s(channel: Channel, choice: Choice) -> float:
             channel.begin(worker, channel.pack(pretend))
         channel.wait(workers, at_least=len(workers), doing="start")
 
-    # One sleeps longer than one means to.
+    # Subtract the measured duration of the simulated step, not the nominal one: sleep() overshoots.
     return max(0.0, _median_s(acted_out) - _median_s(pretend)) + OWN_S
 
 
@@ -121,14 +123,14 @@ def _median_s(do: Callable[[], None]) -> float:
 
 
 def predict(cost: StepCost, num_envs: int, workers: int, threads: int, cores: int) -> float:
-    """Seconds of a step of all envs with so many workers (0: in this process), if handing over cost nothing."""
+    """Predict the seconds of a step of all envs, without wake-up overhead; `workers=0` means in this process."""
     busiest = -(-num_envs // max(1, workers))
-    # Threads that are kept on a core take turns there, whichever worker they belong to.
+    # Threads bound to one core take turns there, whichever worker they belong to.
     in_turn = -(-num_envs // min(cores, max(1, workers))) if CAN_BIND else busiest
     wall = _row(cost, busiest, threads, in_turn)
     if workers == 0:
         return wall
-    # More workers than cores share them: no step can be faster than its arithmetic.
+    # With more workers than cores, the total CPU time divided by the cores is a lower bound.
     cpu = num_envs * (_warm_s(cost) + PER_ENV_S) / min(cores, workers)
     return max(wall, cpu)
 
@@ -138,7 +140,7 @@ def _ms(seconds: float) -> str:
 
 
 def _row(cost: StepCost, envs: int, threads: int, in_turn: int) -> float:
-    """Seconds of one process for a step of its envs, where so many threads take turns."""
+    """Seconds that one process needs for a step of its envs; `in_turn` env threads share one core."""
     together = min(threads, envs)
     if together == 1:
         return envs * (cost.wall_s + PER_ENV_S)
@@ -147,5 +149,5 @@ def _row(cost: StepCost, envs: int, threads: int, in_turn: int) -> float:
 
 
 def _warm_s(cost: StepCost) -> float:
-    """CPU time of a step on a core that is awake."""
+    """CPU time of a step on a core that has not gone idle."""
     return max(0.0, cost.cpu_s - COLD_S) if cost.waits else cost.cpu_s

@@ -1,6 +1,6 @@
-"""Who steps a process's envs: the process itself, or, where envs wait rather than compute, several threads of it.
+"""Threads of one process that step its envs: just the calling thread, or several if env steps wait.
 
-An env meets one thread only, from its construction to its end (docs/adr/0011-threads-for-waiting-envs.md).
+Each env is made, stepped and closed by the same thread (docs/adr/0011-threads-for-waiting-envs.md).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Do: TypeAlias = Callable[[Seat, Any], None]
 
 
 class Crew:
-    """Owners of n envs, each of a contiguous range. The last one is the caller.
+    """Threads that own n envs, a contiguous range each. The last thread is the caller's.
 
     Args:
-        n: Envs.
-        threads: At most this many at once.
-        first: The first of them in the vector env.
+        n: Number of envs.
+        threads: Most threads, including the caller's.
+        first: Index of the first env in the vector env.
     """
 
     def __init__(self, n: int, threads: int, first: int) -> None:
@@ -32,14 +32,14 @@ class Crew:
         self._for_all: dict[Do, list[Job | None]] = {}
 
     def ask(self, at: int, job: Callable[[], Any]) -> Outcome:
-        """Have the owner of an env do something, and wait."""
+        """Run a function in the thread that owns env `at`. Blocks until it is done."""
         return self._team.ask(self._owner[at], job)
 
     def each(self, do: Do, seats: Sequence[Seat], given: Sequence[Any]) -> None:
-        """Have every owner do something with its seats, at the same time; blocks until the slowest is done.
+        """Call `do(seat, given)` for each env, in parallel over the threads. Blocks until the slowest is done.
 
         Raises:
-            Exception: What the first seat raised that did; later seats of the same owner are left as they were.
+            Exception: The error of the failed env with the lowest index. The later envs of its thread are not called.
         """
         if self._team.count == 1:
             for seat, own in zip(seats, given, strict=True):
@@ -53,7 +53,7 @@ class Crew:
             raise failures[min(failures)]
 
     def _jobs(self, do: Do, seats: Sequence[Seat]) -> list[Job | None]:
-        """What each owner has to do; kept for when all seats do something, so that nobody waits."""
+        """The job of each thread; cached for the usual case that all envs are called, to keep it off the hot path."""
         everyone = len(seats) == len(self._owner)
         if everyone and do in self._for_all:
             return self._for_all[do]

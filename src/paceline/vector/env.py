@@ -1,9 +1,9 @@
 """`ParallelVectorEnv`: a Gymnasium vector env whose envs live in worker processes, several in each.
 
-    step(actions)              all envs, one wake-up per worker; what SyncVectorEnv would return, step for step
-    send(actions, ids), recv   only some envs, and whoever is ready first
+    step(actions)              all envs, one wake-up per worker; returns the same as SyncVectorEnv, step for step
+    send(actions, ids), recv   some envs; recv returns those that are ready first
 
-Observations, actions, rewards and flags are in shared memory; infos are sent where there are any.
+Observations, actions, rewards and flags are in shared memory; infos are pickled, if there are any.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ Batch = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], di
 
 
 class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
-    """Steps many envs in worker processes. Made by `make_vec`; to be used from one thread.
+    """Steps many envs in worker processes. Made by `make_vec`; not thread-safe.
 
-    An env that raises, or a worker that dies or hangs, raises `WorkerError` (`EnvError` with `num_workers=0`), and the
-    vector env is closed.
+    If an env raises, or a worker dies or hangs, the vector env closes and raises `WorkerError` (`EnvError` with
+    `num_workers=0`).
 
     Args:
-        program: What the workers run.
-        channel: The way to them.
+        program: The program that workers run.
+        channel: The transport to the workers.
         like: The metadata, render mode and spec of a single env.
-        copy: Whether observations are copies. Otherwise they are views of shared memory, which the next step changes.
-        why: How the number of workers came about.
+        copy: Return copies of observations. Otherwise they are views of shared memory, which the next step overwrites.
+        why: Reason for the number of workers, for the user.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode in every env, or in those that `options["reset_mask"]` names.
+        """Reset every env, or those selected by `options["reset_mask"]`.
 
         Args:
-            seed: Of the first env, the others count on from it; or one for each; or None.
-            options: For every env's `reset`; `reset_mask`, a bool array [num_envs], is not handed on.
+            seed: Seed of the first env (env i gets `seed + i`), a list with one per env, or None.
+            options: Passed to every env's `reset`, without `reset_mask`, a bool array [num_envs].
 
         Returns:
             Observations of all envs, and the infos of those that were reset.
@@ -118,68 +118,69 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         )
 
     def extras(self) -> dict[str, NDArray[Any]]:
-        """[num_envs, ...] by name: what the envs name beside their observations, as read with the last step or reset.
+        """The envs' extras as of the last step or reset, [num_envs, ...] by name.
 
-        It costs no message. Of an episode that ended in a SAME_STEP reset, the last reading is in `final_info`.
+        They are read from shared memory, without a message. When SAME_STEP autoreset ends an episode, its last extras
+        are in `final_info`.
         """
         return {name: values.copy() if self.copy else values for name, values in self._extras.items()}
 
     def render(self) -> tuple[Any, ...]:
-        """Every env's frame."""
+        """Render every env; one frame per env."""
         return self._ask(partial(asks.call, "render", (), {}))
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Every env's result of a method, or its attribute of that name."""
+        """Call a method of every env, or get an attribute; one result per env."""
         if name in ("reset", "step", "close"):
             raise ValueError(f"call: `{name}` must not be called on single envs. Use `{name}` of the vector env.")
         return self._ask(partial(asks.call, name, args, kwargs))
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
-        """An attribute of every env."""
+        """Get an attribute of every env."""
         return self.call(name)
 
     def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute of every env: to one of a list or tuple of values each, or all to the same value."""
+        """Set an attribute of every env: a list or tuple has one value per env, any other value goes to all envs."""
         each = list(values) if isinstance(values, list | tuple) else [values] * self.num_envs
         if len(each) != self.num_envs:
-            raise ValueError(f"set_attr: a list must have a value for each env ({self.num_envs}; got {len(each)}).")
+            raise ValueError(f"set_attr: a list must have one value per env ({self.num_envs}; got {len(each)}).")
         self._ask(partial(asks.set_attr, name, each))
 
     @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """Copies of the envs' own generators."""
+        """Copies of the envs' random generators."""
         return self.get_attr("np_random")
 
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The envs' own seeds."""
+        """The envs' seeds."""
         return self.get_attr("np_random_seed")
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - Gymnasium's
-        """Close the envs and end the workers, whatever they are at; returns within seconds."""
+        """Close the envs and end the workers, even in the middle of a step; returns within seconds."""
         if hasattr(self, "_channel"):
             self._channel.close()
 
-    # -- whoever is ready first -----------------------------------------------------------------------------------
+    # -- asynchronous: send and recv ------------------------------------------------------------------------------
 
     def async_reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> None:
-        """Have every env begin an episode, and do not wait: `recv` has the observations. Arguments as for `reset`."""
+        """Start a reset of every env without waiting; `recv` returns the observations. Arguments as for `reset`."""
         self._rest("async_reset")
         envs, own = masked(options, self.num_envs)
         seeds = seeds_of(seed, self.num_envs)
         self._send_reset(envs, [seeds[env] for env in envs], [own] * len(envs))
 
     def send(self, actions: Any, ids: ArrayLike | None = None) -> None:
-        """Have some envs take an action, and do not wait.
+        """Start a step of some envs without waiting.
 
-        A worker steps all that it was sent at once, and its envs are ready when all of them are. What is sent to a
-        worker that is busy waits until it is not and somebody is in `recv`.
+        A worker steps all envs of one `send` together, and they become ready together. For a busy worker the actions
+        are queued; they start during a later `recv`, once the worker is idle.
 
         Args:
             actions: A batch with one action for each of `ids`.
-            ids: Env indices, in any order, none of them under way; None for all.
+            ids: Env indices in any order, without envs that have a step pending; None for all.
         """
         self._require_open()
         envs = checked_ids(ids, self.num_envs, self._flights.out)
@@ -197,10 +198,10 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             self._flights.send(worker, [ascending[place] for place in places], None)
 
     def recv(self, min_ready: int = 1) -> Batch:
-        """Wait until so many envs are ready; all that are by then.
+        """Block until at least `min_ready` envs are ready; returns all that are ready then.
 
         Args:
-            min_ready: At most as many as are under way.
+            min_ready: From 1 to the number of envs with a pending step.
 
         Returns:
             Observations, rewards, terminations, truncations, infos and ids, in ascending order of ids: the first row
@@ -216,29 +217,29 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     def reset_each(
         self, seeds: Sequence[int | None], options: Sequence[dict[str, Any] | None]
     ) -> tuple[Any, list[Infos]]:
-        """As `reset`, with options for each env; the infos as they came, env by env."""
+        """Like `reset`, with options per env; returns the infos per env, not batched."""
         self._rest("reset")
         self._send_reset(list(range(self.num_envs)), list(seeds), list(options))
         self._take(self.num_envs, "reset")
         return self._show(slice(None)), self._infos_each()
 
     def recv_each(self) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], list[Infos]]:
-        """As `recv` of all envs, the infos as they came, env by env."""
+        """Like `recv` of all envs; returns the infos per env, not batched."""
         self._recv(self.num_envs)
         arrays = (self._reward, self._terminated, self._truncated)
         reward, terminated, truncated = (array.copy() for array in arrays)
         return self._show(slice(None)), reward, terminated, truncated, self._infos_each()
 
     def ask(self, do: Callable[[Env, int], Any], ids: Sequence[int] | None = None) -> tuple[Any, ...]:
-        """Call a function with each of some envs and its index, where the env is; what it returned.
+        """Call `do(env, index)` for each of `ids` (None: all), in the process that owns the env; returns the results.
 
-        It travels by cloudpickle, and so does what it returns.
+        cloudpickle serialises the function and its results.
         """
         return self._ask(do, ids)
 
     @property
     def wake_ups(self) -> list[int]:
-        """How often each worker was woken to step or reset envs."""
+        """Wake-ups of each worker to step or reset envs."""
         return list(self._channel.rings)
 
     @property
@@ -252,9 +253,11 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self._require_open()
         out = len(self._flights.out)
         if out == 0:
-            raise gym_error.NoAsyncCallError("recv: no env is under way. Call `send` or `async_reset` before.", "recv")
+            raise gym_error.NoAsyncCallError("recv: no step is pending. Call `send` or `async_reset` first.", "recv")
         if not 1 <= min_ready <= out:
-            raise ValueError(f"min_ready={min_ready}: must be between 1 and the number of envs under way ({out}).")
+            raise ValueError(
+                f"min_ready={min_ready}: must be from 1 to the number of envs with a pending step ({out})."
+            )
         ids = self._take(min_ready, "step")
         whole = ids[-1] - ids[0] + 1 == len(ids)
         return ids, slice(ids[0], ids[-1] + 1) if whole else ids
@@ -282,48 +285,49 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         )
 
     def _send_each(self, envs: list[int], orders: Mapping[int, Order]) -> None:
-        """Send each worker its order; if one cannot be packed, none."""
+        """Send each worker its order. All are pickled first, so that a failure sends none."""
         packed = {worker: self._channel.pack(order) for worker, order in orders.items()}
         for worker, places in by_worker(self._flights.worker_of, envs).items():
             self._flights.send(worker, [envs[place] for place in places], packed[worker])
 
     def _take(self, at_least: int | None, doing: str) -> list[int]:
-        """Wait for so many envs, or for all where all were sent at once; which have come."""
+        """Block until `at_least` envs are ready and return them; None (after `send_all`) waits for all, returns []."""
         try:
             if at_least is not None:
                 return self._flights.take(at_least, doing)
             self._flights.take_all(doing)
             return []
         except BaseException as error:
-            # Workers finish what they were sent after an interrupt, too, and `recv` has it; here some envs never will.
+            # After Ctrl-C workers still finish their steps, and a later `recv` returns them. In this process
+            # (num_workers=0) the interrupt cuts a step off, so the envs are in an unknown state: close.
             if isinstance(error, PacelineError) or (self.num_workers == 0 and not isinstance(error, Exception)):
                 self._fail(error, doing)
             raise
 
     def _fail(self, error: BaseException, doing: str) -> None:
-        """Close: nobody knows what the envs are at."""
+        """Close the vector env and keep the reason for later calls: the state of the envs is unknown."""
         what = str(error).splitlines()[0] if isinstance(error, PacelineError) else f"{type(error).__name__} in {doing}"
         self._failure = f" It was closed because of: {what}"
         self.close()
 
     def _show(self, at: Any) -> Any:
-        """The observations of some envs."""
+        """The observations of the envs `at`, as a batch."""
         arrays, loose = self._obs_arrays, self._flights.loose
 
         def leaf(path: Path) -> Any:
             if path in arrays:
-                # An index list makes a copy anyway.
+                # Indexing with a list copies already.
                 return arrays[path][at].copy() if self.copy and isinstance(at, slice) else arrays[path][at]
             number = self._obs.loose.index(path)
             envs = range(self.num_envs)[at] if isinstance(at, slice) else at
             parts = tuple(loose[env][number] if env in loose else None for env in envs)
-            # From workers they are copies already.
+            # Values from workers were unpickled, so they are copies already.
             return deepcopy(parts) if self.copy and self.num_workers == 0 else parts
 
         return self._obs.batch(leaf)
 
     def _infos(self, ids: list[int] | None) -> dict[str, Any]:
-        """The infos as Gymnasium batches them: of all envs, or of some."""
+        """The infos of `ids` (None: all envs), batched as Gymnasium does."""
         told = self._flights.infos
         if not told:
             return {}
@@ -347,7 +351,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         try:
             outcomes = self._channel.ask(do, envs)
         except BaseException as error:
-            # An interrupt leaves answers on the way, which the next call would take for its own.
+            # Ctrl-C leaves replies in the pipes, and the next call would read them as its own.
             if isinstance(error, PacelineError) or not isinstance(error, Exception):
                 self._fail(error, "call")
             raise
@@ -365,11 +369,11 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
                 )
 
     def _rest(self, what: str) -> None:
-        """Nothing may be under way."""
+        """Raise unless the vector env is open and no step is pending."""
         self._require_open()
         if self._flights.out:
             raise gym_error.AlreadyPendingCallError(
-                f"{what}: {len(self._flights.out)} envs are under way. Take them with `recv` before.", what
+                f"{what}: {len(self._flights.out)} envs have a pending step. Call `recv` first.", what
             )
 
     def _require_open(self) -> None:

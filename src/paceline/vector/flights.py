@@ -1,10 +1,10 @@
-"""Which envs are under way: sent to a worker, waiting for it, or back and not yet taken.
+"""Tracks pending env steps: running in a worker, queued for a busy worker, or done and not yet returned by `recv`.
 
-    send(ids) --> worker idle: rung at once        --> back, when the worker is done with all it was sent
-                  worker busy: rung when it is back
+    send(ids) --> worker idle: notified at once         --> done, when the worker has finished all envs it was sent
+                  worker busy: queued until it is done
 
-A worker does what it was sent in one ring and says so when all of that is done; what is sent to it meanwhile makes the
-next ring.
+One wake-up makes a worker step all the envs sent to it, and it replies once, when all are done. Steps that are sent
+meanwhile go into its next wake-up.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from paceline.vector.seat import Infos
 
 
 class Flights:
-    """Sends envs out and takes them in.
+    """Starts env steps and collects the finished ones.
 
     Args:
-        channel: The way to them.
-        num_envs: How many there are.
+        channel: The transport to the workers.
+        num_envs: Number of envs.
     """
 
     def __init__(self, channel: Channel, num_envs: int) -> None:
@@ -30,11 +30,11 @@ class Flights:
         self._everyone = [list(range(s.first_group, s.first_group + s.groups)) for s in channel.shares]
         self.worker_of = [worker for worker, envs in enumerate(self._everyone) for _ in envs]
         self.out: frozenset[int] = frozenset()
-        """Envs sent and not yet taken."""
+        """Envs with a pending step: sent and not yet taken."""
         self.infos: dict[int, Infos] = {}
-        """What those taken last had to say; only those that had."""
+        """Infos of the envs taken last; only non-empty ones."""
         self.loose: dict[int, tuple[Any, ...]] = {}
-        """The newest parts of observations without fixed size, of every env that has such."""
+        """Latest variable-size parts of the observations, by env."""
         self._back: list[int] = []
         self._flying: dict[int, list[int]] = {}
         self._queued: list[deque[tuple[list[int], Packed]]] = [deque() for _ in channel.shares]
@@ -43,13 +43,13 @@ class Flights:
         self._whole = [False] * len(channel.shares)  # whether all envs of a worker are marked as due
 
     def send_all(self) -> None:
-        """Have every env step with its action in shared memory; none of them may be out."""
+        """Step every env with its action in shared memory. No env may have a pending step."""
         self.out = self._all
         for worker, envs in enumerate(self._everyone):
             self._launch(worker, envs, None)
 
     def take_all(self, doing: str) -> None:
-        """`take` after `send_all`."""
+        """Block until all envs are done; the fast path for use after `send_all`."""
         workers = self._workers
         self._channel.wait(workers, at_least=len(workers), doing=doing)
         for worker in workers:
@@ -59,12 +59,12 @@ class Flights:
         self.out = frozenset()
 
     def send(self, worker: int, envs: list[int], order: Packed) -> None:
-        """Have envs of one worker do something.
+        """Step or reset envs of one worker: at once if it is idle, otherwise when it is done.
 
         Args:
-            worker: Whose.
-            envs: Ascending; none of them may be out.
-            order: What to do, as the channel packed it.
+            worker: The worker.
+            envs: Its envs, ascending; none may have a pending step.
+            order: What to do, packed by the channel.
         """
         self.out |= set(envs)
         queue = self._queued[worker]
@@ -76,7 +76,7 @@ class Flights:
             queue.append((envs, order))
 
     def take(self, at_least: int, doing: str) -> list[int]:
-        """Wait until so many envs are back; all that are, ascending.
+        """Block until at least `at_least` envs are done; returns all that are, ascending.
 
         Raises:
             WorkerError: A worker failed, died or missed its deadline.
@@ -86,7 +86,7 @@ class Flights:
         everyone = at_least >= len(self.out)
         while len(self._back) < at_least:
             flying = list(self._flying)
-            # Where all are wanted there is nothing to do for the first that come.
+            # If the caller wants all envs and nothing is queued, one wait for all workers is enough.
             need = len(flying) if everyone and not any(self._queued) else 1
             for worker in channel.wait(flying, at_least=need, doing=doing):
                 self._land(worker)
@@ -118,7 +118,7 @@ class Flights:
 
 
 def by_worker(worker_of: Sequence[int], envs: Sequence[int]) -> dict[int, list[int]]:
-    """Positions in `envs`, which ascend, by the worker that has them."""
+    """Positions in `envs` (ascending) by the worker that owns the env."""
     found: dict[int, list[int]] = {}
     for position, env in enumerate(envs):
         found.setdefault(worker_of[env], []).append(position)

@@ -1,8 +1,8 @@
-"""Spaces as leaves: those of fixed size live in shared memory, the rest (text, graphs, sequences) travels pickled.
+"""Spaces as leaves: fixed-size leaves live in shared memory, others (Text, Graph, Sequence) are pickled.
 
     Dict(a: Box, b: Tuple(Discrete, Text))  ->  fixed ("a",), ("b", 0)   loose ("b", 1)
 
-A batch is what Gymnasium makes of it: one array per fixed leaf, a tuple of objects per loose one.
+Batches have Gymnasium's format: one array per fixed leaf, a tuple of objects per loose (variable-size) leaf.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _FIXED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 @dataclass(frozen=True, slots=True)
 class FixedLeaf:
-    """One array."""
+    """A leaf of fixed shape and dtype: one array in shared memory."""
 
     path: Path
     name: str
-    """Of its field in shared memory."""
+    """Name of its field in shared memory."""
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
@@ -46,11 +46,11 @@ class Leaves:
 
     @classmethod
     def of(cls, space: AnySpace, prefix: str) -> Leaves:
-        """Read a space.
+        """Find the leaves of a space.
 
         Args:
-            space: Of a single env.
-            prefix: What the names of its fields begin with.
+            space: Space of a single env.
+            prefix: Prefix of the field names in shared memory.
         """
         fixed, loose = [], []
         for number, (path, leaf) in enumerate(_walk(space, ())):
@@ -61,29 +61,29 @@ class Leaves:
         return cls(space, tuple(fixed), tuple(loose))
 
     def fields(self, n: int) -> list[Field]:
-        """What n envs need of the arena."""
+        """The arena fields for n envs."""
         return [Field.of(leaf.name, (n, *leaf.shape), leaf.dtype) for leaf in self.fixed]
 
     def arrays(self, memory: Arrays, first: int, n: int) -> dict[Path, NDArray[Any]]:
-        """The fixed leaves of some envs, as views."""
+        """Views of the fixed leaves of n envs from `first` on."""
         return {leaf.path: memory[leaf.name][first : first + n] for leaf in self.fixed}
 
     def batch(self, leaf: Callable[[Path], Any]) -> Any:
-        """A batch, from what `leaf` has for every path."""
+        """Assemble a batch from the values that `leaf` returns for each path."""
         return _batch(self.space, leaf, ())
 
     def each(self, columns: Mapping[Path, Sequence[Any]], n: int) -> list[Any]:
-        """The elements of a batch of n, from one sequence per leaf."""
+        """Split a batch of n into its elements, from one sequence per leaf."""
         return _each(self.space, columns, (), n)
 
 
 def obs_writer(leaves: Leaves, arrays: Mapping[Path, NDArray[Any]]) -> ObsWriter:
-    """What puts an env's observation into position `at` of the arrays and returns its loose leaves.
+    """Make a function that writes an observation to position `at` of the arrays and returns its loose leaves.
 
-    It raises EnvError if the observation is not what its space promises.
+    The function raises EnvError if the observation does not match its space.
 
     Args:
-        leaves: The observation's.
+        leaves: Leaves of the observation space.
         arrays: [n, *leaf] by path.
     """
     if not leaves.loose and len(leaves.fixed) == 1 and leaves.fixed[0].path == ():
@@ -97,7 +97,7 @@ def obs_writer(leaves: Leaves, arrays: Mapping[Path, NDArray[Any]]) -> ObsWriter
             return tuple(_get(obs, path) for path in leaves.loose)
         except (KeyError, IndexError, TypeError) as error:
             raise EnvError(
-                f"observation lacks a part that its space promises ({type(error).__name__}: {error}). "
+                f"observation: a part of its observation_space is missing ({type(error).__name__}: {error}). "
                 "Make the env's observation_space and its observations agree."
             ) from error
 
@@ -105,8 +105,8 @@ def obs_writer(leaves: Leaves, arrays: Mapping[Path, NDArray[Any]]) -> ObsWriter
 
 
 def _plain_writer(leaf: FixedLeaf, array: NDArray[Any]) -> ObsWriter:
-    """The usual case, one array, without anything that can be left out: it is on the path of every env step."""
-    # Types that were pickled are equal to numpy's own and not the same, and comparing takes longer.
+    """Fast path for the usual case of one array: it runs in every env step."""
+    # An unpickled dtype is equal to numpy's built-in object but not identical, and `is` is faster than `==`.
     dtype, shape, ndarray = np.dtype(leaf.dtype.str), leaf.shape, np.ndarray
 
     def write(at: int, obs: Any) -> tuple[Any, ...]:
@@ -125,7 +125,7 @@ def write_batch(
     """Copy a batch of actions to the envs `ids` (None: all of them); returns the loose leaves.
 
     Raises:
-        ValueError: It is no batch of n actions of that space.
+        ValueError: `actions` is not a batch of n actions of the space.
     """
     at = slice(None) if ids is None else ids
     loose: dict[Path, list[Any]] = {}
@@ -135,11 +135,11 @@ def write_batch(
         for path in leaves.loose:
             loose[path] = list(_get(actions, path))
             if len(loose[path]) != n:
-                raise ValueError(f"actions{_where(path)}: must be {n}, one per env (got {len(loose[path])}).")
+                raise ValueError(f"actions{_where(path)}: must have {n} entries, one per env (got {len(loose[path])}).")
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(
-            f"actions: no batch of {n} actions of {leaves.space} ({type(error).__name__}: {error}). "
-            "Take `action_space.sample()` for an example."
+            f"actions: must be a batch of {n} actions of {leaves.space} ({type(error).__name__}: {error}). "
+            "See `action_space.sample()` for an example."
         ) from error
     return loose
 

@@ -1,4 +1,4 @@
-"""`make_vec`: from what the user names to a vector env."""
+"""`make_vec`: makes a parallel vector env from an env id or a function."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ def make_vec(
 ) -> ParallelVectorEnv:
     """Make a Gymnasium vector env whose envs live in worker processes, several in each.
 
-    One env is made here first, to read its spaces; with `num_workers="auto"` it also takes random steps for a moment,
-    to see what they cost.
+    It first makes one env in this process to read its spaces. With `num_workers="auto"` that env also takes random
+    steps for half a second, to measure their cost.
 
     Args:
         env: A Gymnasium id, `module:Id-v0`, `module:callable`, a callable that makes a new env each time, or a list of
             such callables, one for each env.
-        num_envs: How many; may be left out with a list.
-        num_workers: Processes; 0 steps the envs in this one, and `auto` takes what is predicted to be fastest.
-        start_method: How they are started: `forkserver`, `spawn` or `fork`; None for the platform's best.
+        num_envs: Number of envs; optional with a list.
+        num_workers: Worker processes; 0 steps the envs in this process, `auto` uses the number predicted to be fastest.
+        start_method: How workers start: `forkserver`, `spawn` or `fork`; None for the platform's default.
         env_kwargs: Arguments for the env.
         wrappers: Applied to every env, innermost first: callables, or `module:Name`.
-        autoreset_mode: What follows an episode's end, as in Gymnasium.
-        copy: Whether observations are copies; otherwise views of shared memory, which the next step changes.
-        env_threads: How many envs a worker steps at once; `auto` means all of them where a step waits rather than
-            computes, and one otherwise.
-        env_timeout_s: How long a step or reset of one env may take.
-        start_timeout_s: How long making a worker's envs, and its first reset, may take.
-        pin_cores: Cores to keep workers on, in turn; an empty list means all.
+        autoreset_mode: Gymnasium's autoreset mode.
+        copy: Return copies of observations; otherwise views of shared memory, which the next step overwrites.
+        env_threads: Envs that a worker steps at the same time, in threads; `auto` means all if a step mostly waits,
+            one if it computes.
+        env_timeout_s: Timeout of a step or reset of one env.
+        start_timeout_s: Timeout for making a worker's envs and for their first reset.
+        pin_cores: Pin workers to these cores, in turn; an empty list means all cores.
 
     Raises:
-        ConfigError: Something of this is wrong; no process has been started.
+        ConfigError: An argument is invalid; no process has been started.
         EnvError: An env could not be made.
         WorkerError: A worker could not make its envs.
     """
@@ -77,7 +77,7 @@ def make_vec(
         if num_workers == "auto":
             choice = choose(trial(first), n, env_threads, threads.core_budget())
         else:
-            choice = Choice(num_workers, env_threads, f"{num_workers} workers, as asked for")
+            choice = Choice(num_workers, env_threads, f"{num_workers} workers, as requested")
     finally:
         first.close()
     program = VectorProgram(
@@ -110,19 +110,19 @@ def _recipes(
     kwargs: dict[str, Any],
     wrappers: tuple[EnvWrapper, ...],
 ) -> tuple[tuple[EnvRecipe, ...], int]:
-    """One recipe for all envs or one for each, and how many envs."""
+    """One recipe for all envs or one per env, and the number of envs."""
     if isinstance(env, str) or callable(env):
         if num_envs is None:
-            raise ConfigError("num_envs: is needed unless `env` is a list of functions. Say how many envs to make.")
+            raise ConfigError("num_envs: required unless `env` is a list of functions. Pass the number of envs.")
         return (EnvRecipe(source=env, kwargs=kwargs, wrappers=wrappers),), num_envs
     if not isinstance(env, Sequence):
         raise ConfigError(
-            "env: must be an id, an import path, a function that makes envs or a list of such "
+            "env: must be an id, an import path, a function that makes an env, or a list of such functions "
             f"(got {type(env).__name__})."
         )
     recipes = tuple(EnvRecipe(source=source, kwargs=kwargs, wrappers=wrappers) for source in env)
     if not recipes or num_envs not in (None, len(recipes)):
-        raise ConfigError(f"env: a list must have one function for each env ({num_envs}; got {len(recipes)}).")
+        raise ConfigError(f"env: a list must have one function per env ({num_envs}; got {len(recipes)}).")
     return recipes, len(recipes)
 
 

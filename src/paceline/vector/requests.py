@@ -1,4 +1,4 @@
-"""What callers may ask of a vector env, and what they are told when they may not."""
+"""Validates the arguments of a vector env's methods."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def checked_ids(ids: ArrayLike | None, n: int, out: frozenset[int]) -> NDArray[n
     """Env indices as an array; None for all.
 
     Args:
-        ids: What the caller said.
-        n: How many envs there are.
-        out: Those that are under way.
+        ids: The caller's argument.
+        n: Number of envs.
+        out: Envs with a pending step.
 
     Raises:
-        ValueError: These are no indices of envs, or some repeat.
-        AlreadyPendingCallError: Some are under way.
+        ValueError: An entry is not an env index, or repeats.
+        AlreadyPendingCallError: An env has a pending step.
     """
     envs = np.arange(n) if ids is None else np.asarray(ids)
     if envs.ndim != 1 or envs.dtype.kind not in "iu" or not len(envs):
@@ -31,16 +31,16 @@ def checked_ids(ids: ArrayLike | None, n: int, out: frozenset[int]) -> NDArray[n
         raise ValueError(f"ids: must not repeat (got {envs.tolist()}).")
     if busy := sorted(out.intersection(envs.tolist())):
         raise gym_error.AlreadyPendingCallError(
-            f"send: envs {busy[:8]} are under way already. `recv` them before.", "send"
+            f"send: envs {busy[:8]} have a pending step. Call `recv` for them first.", "send"
         )
     return envs.astype(np.intp)
 
 
 def seeds_of(seed: int | Sequence[int | None] | None, n: int) -> list[int | None]:
-    """The seed of each env: counted on from one, or given one by one.
+    """The seed of each env: `seed + i` for an integer, or the given list.
 
     Raises:
-        ValueError: A list of another length.
+        ValueError: The list has another length than n.
     """
     if seed is None:
         return [None] * n
@@ -48,16 +48,16 @@ def seeds_of(seed: int | Sequence[int | None] | None, n: int) -> list[int | None
         return [int(seed) + i for i in range(n)]
     seeds = list(seed)
     if len(seeds) != n:
-        raise ValueError(f"seed: a list must have one for each env ({n}; got {len(seeds)}).")
+        raise ValueError(f"seed: a list must have one seed per env ({n}; got {len(seeds)}).")
     return seeds
 
 
 def masked(options: dict[str, Any] | None, n: int) -> tuple[list[int], dict[str, Any] | None]:
-    """Which envs to reset, and the options that are for them.
+    """Split `options` into the envs to reset and the options for their `reset`.
 
     Raises:
-        TypeError: The mask is no array of bool.
-        ValueError: It has another shape, or names no env.
+        TypeError: The mask is not a bool array.
+        ValueError: The mask has another shape than (n,), or selects no env.
     """
     if options is None or "reset_mask" not in options:
         return list(range(n)), options
@@ -65,5 +65,5 @@ def masked(options: dict[str, Any] | None, n: int) -> tuple[list[int], dict[str,
     if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
         raise TypeError(f"reset_mask: must be a numpy array of bool (got {getattr(mask, 'dtype', type(mask))}).")
     if mask.shape != (n,) or not mask.any():
-        raise ValueError(f"reset_mask: must have shape ({n},) and be true somewhere (got {mask}).")
+        raise ValueError(f"reset_mask: must have shape ({n},) and select at least one env (got {mask}).")
     return np.flatnonzero(mask).tolist(), {key: value for key, value in options.items() if key != "reset_mask"}

@@ -1,7 +1,7 @@
-"""One env of a vector env: it is stepped or reset, and what came of it is written to its place in shared memory.
+"""One env of a vector env: steps or resets it and writes the results to its position in shared memory.
 
-The three ways of going on after an episode's end are Gymnasium's: the next step resets (NEXT_STEP), the same step does
-(SAME_STEP, with the last observation in the infos), or the caller (DISABLED).
+It implements Gymnasium's three autoreset modes: the next step resets an ended env (NEXT_STEP), the same step does, with
+the final observation in the infos (SAME_STEP), or the caller does (DISABLED).
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ from paceline.errors import EnvError
 from paceline.vector.leaves import ObsWriter
 
 Infos: TypeAlias = tuple[dict[str, Any], ...]
-"""What an env said in one step, in the order in which Gymnasium adds it to the batch's infos. Mostly nothing."""
+"""The infos of one step, in the order in which Gymnasium adds them to the batch's infos. Usually empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where n envs of one process put their results."""
+    """Where the n envs of one process write their results."""
 
     obs: ObsWriter
-    reward: Any  # [n] float64        memoryviews: faster than numpy's own, one number at a time
+    reward: Any  # [n] float64        memoryviews: faster than numpy for writing single numbers
     terminated: Any  # [n] bool
     truncated: Any  # [n] bool
     extras: Mapping[str, NDArray[Any]]  # [n, *extra] by name
     beat: Any
-    """[1] moved on with every step: proof of life."""
+    """[1] heartbeat counter, incremented with every step."""
     news: list[Seat]
-    """Those that have more to tell, in no order."""
+    """Envs with infos or variable-size observations to send, in no particular order."""
 
 
 class Seat:
-    """An env and its place.
+    """An env and its position in shared memory.
 
     Args:
-        env: The env. Whoever calls the methods must be the thread that made it.
+        env: The env. Only the thread that made it may call the methods.
         number: Its index in the vector env.
         at: Its position in `places`.
         places: Where results go.
-        mode: What follows an episode's end.
+        mode: The autoreset mode.
     """
 
     def __init__(self, env: Env, number: int, at: int, places: Places, mode: AutoresetMode) -> None:
         self.env, self.number, self.at = env, number, at
         self.infos: Infos = ()
         self.given: Any = None
-        """What its owner is to do it with."""
+        """Argument of the next call by the owning thread: an action, or arguments of `reset`."""
         self.loose: tuple[Any, ...] = ()
-        """The parts of the observation that have no place in shared memory."""
+        """The variable-size parts of the observation, which are not in shared memory."""
         self._step, self._write, self._tell = env.step, places.obs, places.news.append
         self._reward, self._terminated, self._truncated = places.reward, places.terminated, places.truncated
         self._extras, self._beat = places.extras, places.beat
         self._next_step, self._same_step = mode is AutoresetMode.NEXT_STEP, mode is AutoresetMode.SAME_STEP
         self._ended, self._steps = False, 0
-        self._flagged = False  # whether the flags in shared memory may be set
+        self._flagged = False  # whether a flag in shared memory may be True and needs clearing
 
     def step(self, action: Any) -> None:
-        """Take an action, or begin the next episode where that is due.
+        """Take an action; in NEXT_STEP mode, reset instead if the episode has ended.
 
         Raises:
-            EnvError: The env raised, or returned what its spaces do not allow; names the env, step and action.
+            EnvError: The env raised, or its result does not match its spaces; names the env, step and action.
         """
         if self._ended and self._next_step:
             self.reset({})
@@ -85,7 +85,7 @@ class Seat:
                 if self._ended:
                     self._steps = 0
                 if self._ended and self._same_step:
-                    # The env may write its next observation into the same array.
+                    # Copy: the env may write the reset's observation into the same array.
                     final = {"final_obs": copy.deepcopy(obs), "final_info": info}
                     obs, info = roaming(self.env.reset)
                     info = self._put_extras(info) if self._extras else info
@@ -99,13 +99,13 @@ class Seat:
         self._beat[0] += 1
 
     def reset(self, how: dict[str, Any]) -> None:
-        """Begin an episode.
+        """Reset the env.
 
         Args:
-            how: Arguments for the env's own `reset`: none, or `seed` and `options`.
+            how: Keyword arguments of the env's `reset`: none, or `seed` and `options`.
 
         Raises:
-            EnvError: As `step`.
+            EnvError: As for `step`.
         """
         at = self.at
         try:
@@ -120,7 +120,7 @@ class Seat:
         self._beat[0] += 1
 
     def _note(self, info: dict[str, Any], loose: tuple[Any, ...]) -> None:
-        """Keep what has to be told beside the arrays."""
+        """Keep infos and variable-size observations until `take_news`."""
         if info and not self.infos:
             self.infos = (info,)
         self.loose = loose
@@ -128,13 +128,17 @@ class Seat:
             self._tell(self)
 
     def take_news(self) -> tuple[Infos, tuple[Any, ...]]:
-        """What has to be told beside the arrays; told once."""
+        """Return and clear the infos and variable-size observations."""
         news = self.infos, self.loose
         self.infos = self.loose = ()
         return news
 
     def _put_extras(self, info: dict[str, Any], *, ended: bool = False) -> dict[str, Any]:
-        """Write what was read to its place; returns the env's own info, at an episode's end with the readings."""
+        """Write the extras to shared memory and return the env's info without them.
+
+        At an episode's end in SAME_STEP mode the info keeps the extras, because the reset overwrites them in shared
+        memory.
+        """
         read = info.pop(READ)
         for name, value in read.items():
             self._extras[name][self.at] = value
@@ -145,7 +149,7 @@ class Seat:
     def _failure(self, where: str, error: Exception) -> EnvError:
         if isinstance(error, EnvError):
             return EnvError(f"env {self.number} in {where}: {error}")
-        return EnvError(f"env {self.number} raised in {where}: {describe(error)}. Step it by hand to see more.")
+        return EnvError(f"env {self.number} raised in {where}: {describe(error)}. Step the env alone to debug it.")
 
 
 def _short(action: Any) -> str:

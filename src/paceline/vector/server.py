@@ -1,9 +1,9 @@
-"""The envs of one process: what a worker does each time its bell rings.
+"""The envs of one process, and what a worker does at each doorbell wake-up.
 
     due, actions --> Seat.step / Seat.reset, one after another or in threads --> obs, reward, terminated, truncated
-                     infos, and observations of no fixed size --> a letter, empty in most steps
+                     infos and variable-size observations --> pickled payload, empty in most steps
 
-Everything that has a fixed size is read from and written to shared memory.
+Everything of fixed size is read from and written to shared memory.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from paceline.vector.seat import Infos, Places, Seat
 from paceline.vector.trial import GLANCE_S, trial
 
 News: TypeAlias = tuple[int, Infos, tuple[Any, ...]]
-"""What has to be told of an env beside the arrays: its index, its infos, and observations of no fixed size."""
+"""Data of an env that does not go through shared memory: its index, infos and variable-size observations."""
 
 PRELOAD = (__name__,)
-"""What the fork server imports before the first worker starts."""
+"""Modules that the fork server imports before the first worker starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """An order to reset the envs that are due; in their order."""
+    """Order: reset the envs marked as due. The lists are in the order of those envs."""
 
     seeds: list[int | None]
     options: list[dict[str, Any] | None]
@@ -54,14 +54,14 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Pretend:
-    """An order to take time, and to touch no env: for whoever wants to know what handing over costs."""
+    """Order: simulate a step without touching an env, to measure the wake-up overhead (`choose.hand_over_s`)."""
 
     seconds: float
     waits: bool
-    """Whether to wait instead of computing."""
+    """Sleep instead of computing."""
 
     def __call__(self) -> None:
-        """Take it."""
+        """Sleep or busy-wait for `seconds`."""
         if self.waits:
             sleep(self.seconds)
         end = perf_counter() + (0.0 if self.waits else self.seconds)
@@ -71,21 +71,21 @@ class Pretend:
 
 @dataclass(frozen=True, slots=True)
 class LooseActions:
-    """The parts of the actions of the envs due that have no fixed size; in their order."""
+    """Order: step the envs marked as due, with these variable-size parts of their actions, in the order of the envs."""
 
     columns: dict[Path, list[Any]]
 
 
 Order: TypeAlias = Reset | LooseActions | Pretend | None
-"""What a ring says beside the arrays. None: step, with the actions in shared memory."""
+"""The payload of a wake-up. None: step with the actions in shared memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VectorProgram:
-    """All that a worker needs to make and serve its envs. Survives cloudpickle."""
+    """All that a worker needs to make and step its envs. Can be pickled with cloudpickle."""
 
     recipes: tuple[EnvRecipe, ...]
-    """One for all envs, or one for each."""
+    """One for all envs, or one per env."""
     num_envs: int
     obs: Leaves
     action: Leaves
@@ -94,7 +94,7 @@ class VectorProgram:
     extras: Mapping[str, Extra]
 
     def fields(self, workers: int) -> list[Field]:
-        """What it needs of shared memory."""
+        """The shared-memory fields."""
         n = self.num_envs
         return [
             *self.obs.fields(n),
@@ -115,7 +115,7 @@ class VectorProgram:
         return self.recipes[env if len(self.recipes) > 1 else 0]
 
     def __call__(self, memory: Arrays, share: Share) -> EnvServer:
-        """Make the envs of a share, in which every group is one env."""
+        """Make the envs of a share; here every group is one env."""
         return EnvServer(self, memory, share)
 
 
@@ -123,9 +123,9 @@ class EnvServer:
     """The envs of one process.
 
     Args:
-        program: What to make.
+        program: Describes the envs.
         memory: Holds `program.fields()`.
-        share: Which envs.
+        share: The envs of this process.
     """
 
     def __init__(self, program: VectorProgram, memory: Arrays, share: Share) -> None:
@@ -161,15 +161,15 @@ class EnvServer:
             raise
 
     def answer(self, letter: bytes) -> bytes:
-        """`act`, with order and news as letters."""
+        """`act` with pickled order and result: the doorbell handler."""
         news = self.act(pickle.loads(letter) if letter else None)
         return _packed(news) if news else b""
 
     def act(self, order: Order) -> list[News]:
-        """Step or reset the envs that are due.
+        """Step or reset the envs marked in `due`; returns their infos and variable-size observations.
 
         Raises:
-            EnvError: An env raised, or returned what its spaces do not allow.
+            EnvError: An env raised, or its result does not match its spaces.
         """
         if isinstance(order, Pretend):
             order()
@@ -190,11 +190,11 @@ class EnvServer:
         return [(seat.number, *seat.take_news()) for seat in told]
 
     def apply(self, packed: bytes) -> bytes:
-        """`ask`, with question and outcomes pickled."""
+        """`ask` with pickled arguments and results: the command handler."""
         return _packed_outcomes(self.ask(*cloudpickle.loads(packed)))
 
     def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> list[tuple[int, Outcome]]:
-        """Call a function with each of those envs that live here, and its index; what it returned or raised."""
+        """Call `do(env, index)` for those of `envs` that this process owns; returns results or exceptions."""
         wanted = set(envs)
         seats = [seat for seat in self._seats if seat.number in wanted]
         outcomes = []
@@ -208,7 +208,7 @@ class EnvServer:
         self._crew.close(self._seats)
 
     def _take(self, at: Any, loose: dict[Path, list[Any]], n: int) -> list[Any]:
-        """The actions of some envs: copies, which they may keep."""
+        """The actions of some envs, as copies that the envs may keep."""
         if self._only is not None:
             return list(self._only[at].copy())
         columns = {path: list(array[at].copy()) for path, array in self._actions.items()}
@@ -216,7 +216,7 @@ class EnvServer:
 
 
 def _threads(program: VectorProgram, first: int, n: int) -> int:
-    """How many envs are stepped at once; `auto` tries an env made for the purpose."""
+    """Number of env threads; `auto` measures a temporary env."""
     if program.env_threads != "auto":
         return program.env_threads
     if n == 1:
@@ -229,23 +229,25 @@ def _threads(program: VectorProgram, first: int, n: int) -> int:
 
 
 def _require_spaces(env: Env, number: int, program: VectorProgram) -> None:
-    """Refuse an env whose spaces are not the first one's."""
+    """Raise EnvError if the env's spaces or extras differ from the first env's."""
     pairs: list[tuple[str, AnySpace, AnySpace]] = [
         ("observation_space", env.observation_space, program.obs.space),
         ("action_space", env.action_space, program.action.space),
     ]
     if named_extras(env) != program.extras:
-        raise EnvError(f"env {number}: its extras differ from the first env's. All must name the same.")
+        raise EnvError(f"env {number}: its extras differ from the first env's. All envs must declare the same extras.")
     for name, own, first in pairs:
         if own != first:
-            raise EnvError(f"env {number}: its {name} ({own}) differs from the first env's ({first}). All must agree.")
+            raise EnvError(
+                f"env {number}: its {name} ({own}) differs from the first env's ({first}). All envs must have the same."
+            )
 
 
 def _packed(news: list[News]) -> bytes:
     try:
         return pickle.dumps(news, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:
-        pass  # something of the user's own script, perhaps: cloudpickle carries that by value
+        pass  # perhaps a class of the user's script: cloudpickle serialises that by value
     for one in news:
         try:
             cloudpickle.dumps(one)

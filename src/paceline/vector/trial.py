@@ -1,4 +1,4 @@
-"""What a step of an env costs: random steps of one env, for a fraction of a second."""
+"""Measures the cost of an env step by taking random steps for a fraction of a second."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from paceline.measure.clock import waits_so_far
 from paceline.spec import MASK_KEY
 
 TRIAL_S = 0.5
-"""Enough for the cost of a step."""
+"""Duration that measures the cost of a step."""
 GLANCE_S = 0.02
-"""Enough to see whether it waits."""
+"""Duration that shows whether a step waits."""
 FEWEST_STEPS = 8
 MOST_S = 4.0
-"""For an env that takes long for its `FEWEST_STEPS`."""
+"""Time limit for slow envs, even if `FEWEST_STEPS` are not done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +30,22 @@ class StepCost:
     wall_s: float = 0.0
     cpu_s: float = 0.0
     waits: bool = False
-    """Whether it mostly waits instead of computing."""
+    """Whether the step mostly waits (I/O, sleep) instead of computing."""
 
 
 def trial(env: Env, seconds: float = TRIAL_S) -> StepCost:
-    """Reset an env and take random steps.
+    """Reset an env and time random steps.
 
-    An env that fails here says nothing: those that count will, under their names.
+    Errors of the env are ignored and give a cost of zero: the real envs will raise the same error with their index.
 
     Args:
-        env: Made for the purpose; it is not closed.
-        seconds: For how long; at least `FEWEST_STEPS` steps are taken, for `MOST_S` at most.
+        env: A temporary env; the caller closes it.
+        seconds: Duration; extended to `FEWEST_STEPS` steps, but not beyond `MOST_S`.
     """
     try:
         _, info = env.reset()
         env.action_space.seed(0)
-        env.step(_action(env, info))  # the first may load things
+        env.step(_action(env, info))  # warm-up: the first step may load files
         _, info = env.reset()
         steps: list[float] = []
         ended = False
@@ -61,16 +61,16 @@ def trial(env: Env, seconds: float = TRIAL_S) -> StepCost:
     except Exception:
         return StepCost()
     wall_s, cpu_s, count = perf_counter() - began, thread_time() - cpu_began, len(steps)
-    # Time off the CPU is the env's own only if it gave the CPU up itself; otherwise somebody took it.
+    # Time off the CPU counts as waiting only with voluntary context switches; otherwise another process preempted us.
     gave_up = waits_so_far() - waits_began >= count
     waits = gave_up and cpu_s < WAITING * wall_s and wall_s - cpu_s > count * SHORTEST_WAIT_S
-    # The lower quartile: what lies above it was mostly taken by other processes.
+    # The lower quartile: slower steps were mostly delayed by other processes.
     usual_s = float(np.percentile(steps, 25))
     return StepCost(usual_s, min(usual_s, cpu_s / count) if waits else usual_s, waits)
 
 
 def _action(env: Env, info: dict[str, Any]) -> Any:
-    """A random action, legal where the env says which are."""
+    """A random action; a legal one if the env has an action mask."""
     space = env.action_space
     legal = isinstance(space, spaces.Discrete) and MASK_KEY in info
     return space.sample(np.asarray(info[MASK_KEY], np.int8)) if legal else space.sample()

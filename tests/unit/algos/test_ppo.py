@@ -1,4 +1,4 @@
-"""The PPO learner on batches made by hand: what it computes, what it leaves out, when it stops."""
+"""The PPO learner on hand-made batches: updates, skipped updates and early stopping."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_minibatches_are_every_step_once_in_an_order_of_seed_version_and_epoch(m
     first, second = orders(make(), batch())
     assert sorted(first) == list(range(T * B))
     assert orders(make(), batch(seed=5)) == [first, second], "what is in the batch does not matter"
-    assert orders(make(), batch(version=-1)) == [first, second], "nor by whom it was collected"
+    assert orders(make(), batch(version=-1)) == [first, second], "nor on the version that collected it"
     twice = make()
     orders(twice, batch())
     for other in (second, orders(twice, batch())[0], orders(make(seed=2), batch())[0]):
@@ -249,7 +249,7 @@ def test_minibatches_are_every_step_once_in_an_order_of_seed_version_and_epoch(m
 
 
 @pytest.mark.parametrize("workers", [2, 3, 5])
-def test_who_computes_which_shard_does_not_matter_to_the_bit(workers: int, make: Make) -> None:
+def test_gradient_bits_do_not_depend_on_which_worker_computes_a_shard(workers: int, make: Make) -> None:
     settings: dict[str, Any] = {"grad_shards": 3, "obs_norm": True}
     alone, shared = make(**settings), make(workers=workers, **settings)
     for version in range(3):
@@ -389,7 +389,7 @@ def test_too_many_in_a_row_are_an_error(make: Make) -> None:
     learner.update(batch(), 0.0)  # one good update in between
     learner.update(batch(reward=reward), 0.0)
     assert learner.bad.count == 2 * (MAX_BAD_UPDATES - 1)
-    with pytest.raises(LearnerError, match=rf"not finite {MAX_BAD_UPDATES} times in a row.*--learning-rate"):
+    with pytest.raises(LearnerError, match=rf"NaN or infinite {MAX_BAD_UPDATES} times in a row.*--learning-rate"):
         learner.update(batch(reward=reward), 0.0)
 
 
@@ -432,7 +432,7 @@ def test_parameters_stay_views_of_the_published_vector(make: Make) -> None:
     assert all(0 <= p.data_ptr() - start < end for p in learner.policy.parameters())
 
 
-def test_long_gradients_are_shortened(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_norm_is_clipped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[float] = []
     step = FlatAdam.step
 
@@ -467,7 +467,7 @@ def test_rewards_and_observations_are_normalised_by_what_was_known_while_acting(
     np.testing.assert_allclose(learner._obs_norm.arrays[PLAIN][0], rows.mean(0), atol=1e-5)
 
 
-def test_the_time_is_booked(make: Make) -> None:
+def test_learner_time_is_recorded_by_phase(make: Make) -> None:
     learner = make()
     learner.update(batch(), 0.0)
     assert {"learn", "sync"} <= set(learner._clock.snapshot().seconds)

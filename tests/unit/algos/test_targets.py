@@ -1,4 +1,4 @@
-"""How batches are judged: V-trace of data that is not old is what GAE says of returns."""
+"""Advantages and value targets: V-trace on fresh data equals GAE's returns."""
 
 from __future__ import annotations
 

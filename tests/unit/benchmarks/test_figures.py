@@ -40,6 +40,14 @@ def test_a_picture_is_linked_from_where_the_page_lies(tmp_path: Path) -> None:
     assert "![speed](../../speed.png)" in text
 
 
+def test_a_result_without_a_fragment_is_its_page_without_the_title(tmp_path: Path) -> None:
+    (tmp_path / "speed.json").write_text("{}")
+    (tmp_path / "speed.md").write_text(f"# Speed\n\n## One env\n\n| a | 2 |\n\n`{COMMAND}`\n")
+    text = filled(PAGE, tmp_path, tmp_path)
+    assert f"<!-- figures: speed -->\n\n### One env\n\n| a | 2 |\n\n`{COMMAND}`\n\n<!-- end -->" in text
+    assert "# Speed" not in text
+
+
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_figures_of_the_docs_are_those_of_the_results(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

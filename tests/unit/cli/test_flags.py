@@ -111,6 +111,8 @@ def test_pin_cores_with_and_without_a_value(argv: tuple[str, ...], cores: tuple[
         (("--n-step", "5"), "--n-step: no such flag. Did you mean '--n-steps'?"),
         (("--learning_rat=5",), "--learning_rat: no such flag. Did you mean '--learning-rate'?"),
         (("--num-eposides", "5"), "--num-eposides: no such flag. Did you mean '--num-episodes'?"),
+        (("--lr", "1e-3"), "--lr: no such flag. Did you mean '--learning-rate'?"),
+        (("--verbose", "1"), "--verbose: no such flag. Did you mean '--quiet'?"),
         (("--algo", "ppo"), "--algo: no such flag."),
         (("stray",), "stray: not expected here."),
         (("--n-envs", "0"), "n_envs=0: must be at least 1."),

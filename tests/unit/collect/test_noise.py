@@ -1,4 +1,4 @@
-"""Noise of actions: a function of seed, group and step, whoever draws it."""
+"""Action noise depends on seed, group and step only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def noise(space: spaces.Space[Any], first: int, groups: int, *, seed: int = 3, s
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_a_group_draws_the_same_noise_whoever_owns_it(space: spaces.Space[Any]) -> None:
+def test_noise_of_a_group_does_not_depend_on_its_worker(space: spaces.Space[Any]) -> None:
     together = noise(space, 0, 6)
     assert np.isfinite(together).all()
     for cuts in [(0, 1, 6), (0, 3, 6), (0, 2, 3, 6)]:

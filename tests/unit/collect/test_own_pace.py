@@ -1,4 +1,4 @@
-"""Envs at their own pace: whoever is ahead of whom, the rows are those of envs that are stepped together."""
+"""Free-running envs collect the same rows as lockstep envs, in any order of threads."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ SOURCES: dict[str, Callable[[], gym.Env[Any, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_every_field_has_the_bits_of_envs_that_are_stepped_together(name: str) -> None:
+def test_free_running_rows_equal_lockstep_rows_bit_for_bit(name: str) -> None:
     with bed(SOURCES[name], together=True) as it:
         expected = it.rollouts()
         assert name != "numbers as actions, truncated" or it.slots.array("final_count").all()
@@ -125,7 +125,7 @@ def test_every_field_has_the_bits_of_envs_that_are_stepped_together(name: str) -
             assert a[field] == b[field], f"{field} of rollout {number}"
 
 
-def test_nobody_waits_for_anybody() -> None:
+def test_free_running_envs_do_not_wait_for_each_other() -> None:
     done: list[int] = []
     last_row = threading.Event()
 
@@ -170,7 +170,7 @@ class Fails(SpaceEnv):
         return super().step(action)
 
 
-def test_the_failure_that_comes_first_in_time_steps_is_told_whoever_was_first(
+def test_free_running_raises_the_failure_of_the_lowest_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Fails, "failed", threading.Event())
@@ -257,7 +257,7 @@ def test_an_interrupt_has_all_break_off(monkeypatch: pytest.MonkeyPatch) -> None
         assert max(taken) < STEPS
 
 
-def test_a_long_rollout_shows_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_rollout_moves_the_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "LOOK_S", 0.01)
     beats: list[int] = []
     line: list[Any] = []
@@ -274,7 +274,7 @@ def test_a_long_rollout_shows_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(set(beats)) > 2, "not only when it is complete"
 
 
-def test_it_pays_where_all_that_threads_do_fits_into_a_wait() -> None:
+def test_free_running_pays_if_thread_work_fits_into_one_wait() -> None:
     spec = EnvSpec.of(spaces.Box(-1, 1, (4,)), spaces.Discrete(3))
     small, large = (
         actor_for(build_policy("mlp", spec, hidden_sizes=sizes), spec, 1, 8) for sizes in ((8, 8), (2048, 2048))
@@ -282,6 +282,6 @@ def test_it_pays_where_all_that_threads_do_fits_into_a_wait() -> None:
     assert isinstance(small, PatientActor)
     assert isinstance(large, PatientActor)
     assert pays(small, spec, 8, 10.0)
-    assert not pays(small, spec, 8, 0.0), "nobody knows how long they wait"
+    assert not pays(small, spec, 8, 0.0), "a wait of 0 means unknown"
     assert not pays(small, spec, 100, 99 * STEP_S)
     assert not pays(large, spec, 64, 65 * STEP_S), "acting for one env costs as much as for its group"

@@ -1,4 +1,4 @@
-"""Waiting for somebody else's policy is no work of the worker's."""
+"""Waiting for central inference counts as idle time of the worker."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Asks:
         return 0.0
 
 
-def test_a_worker_tells_how_long_it_only_waited() -> None:
+def test_worker_reports_its_idle_time() -> None:
     spec = EnvRecipe(source="CartPole-v1").probe()
     arena = Arena.create(mailbox_fields(spec, 2))
     mailboxes = [Mailbox(arena, spec, slice(lane, lane + 1)) for lane in range(2)]

@@ -1,4 +1,4 @@
-"""The collector: what is stored at t is what was seen, done and paid at t."""
+"""The rollout collector: row t holds the observation, action and reward of step t."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_the_stored_observation_is_what_the_action_was_chosen_from(reuse: bool) 
     [(2048, 1024, [8]), (12, 1024, [2, 2, 2, 2]), (2048, 0.22, [3, 3, 2]), (1, 0.001, [1] * 8)],
     ids=["all at once", "few steps", "few bytes", "a row at least"],
 )
-def test_values_that_wait_are_computed_for_as_many_rows_as_are_near(
+def test_deferred_values_are_computed_in_chunks_of_rows(
     steps: int, kilobytes: float, pieces: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 6 envs that show 3 numbers each: a row is 72 bytes.
@@ -275,7 +275,7 @@ def test_the_result_does_not_depend_on_who_collects_which_group() -> None:
     assert fields((0, 3)) == fields((0, 1, 3)) == fields((0, 1, 2, 3))
 
 
-def test_a_wish_to_stop_breaks_a_rollout_off() -> None:
+def test_stop_flag_ends_a_rollout_early() -> None:
     with bed(counter()) as it:
         it.reset()
         it.arena["heartbeat"][0, STOP] = 1
@@ -284,7 +284,7 @@ def test_a_wish_to_stop_breaks_a_rollout_off() -> None:
         assert it.arena["heartbeat"][0, BEAT] == before + 1
 
 
-def test_every_row_is_a_sign_of_life() -> None:
+def test_every_row_moves_the_heartbeat() -> None:
     with bed(counter()) as it:
         assert it.arena["heartbeat"][0, BEAT] == 0
         it.reset()
@@ -329,8 +329,8 @@ def took(history: EpisodeHistory, slots: Slots) -> None:
 
 @pytest.mark.parametrize("n_steps", [1, 4, 7])
 @pytest.mark.parametrize("rollouts", [1, 2, 3])
-def test_histories_put_every_env_back_exactly(n_steps: int, rollouts: int) -> None:
-    """A snapshot after some rollouts, restored into fresh envs, goes on as the original does."""
+def test_histories_restore_every_env_exactly(n_steps: int, rollouts: int) -> None:
+    """Fresh envs restored from a snapshot continue exactly as the original envs do."""
 
     def source() -> gym.Env[Any, Any]:
         return Reset(Counter(length=5))
@@ -370,7 +370,7 @@ class Reset(gym.Wrapper[Any, Any, Any, Any]):
         return (obs * [1, 0, 1], *rest)
 
 
-def test_an_env_that_cannot_be_put_back_begins_a_new_episode_and_is_named() -> None:
+def test_env_that_cannot_be_restored_starts_a_new_episode_and_is_named() -> None:
     with bed(SeedlessCounter) as it:
         history = EpisodeHistory(it.slots.shape.spec, it.arena["episode"], it.slots.shown)
         it.reset()

@@ -1,4 +1,4 @@
-"""Games as envs: whose move is whose, who is met, and how an episode is put back."""
+"""Self-play envs: turn order, opponent sampling and restoring an episode."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def test_every_step_is_a_move_of_the_learner_and_results_are_counted_where_they_
         assert not said.truncated.any()
         assert (said.reward[~said.terminated] == 0).all()
     np.testing.assert_array_equal(bed.pool.results.sum(0), total)
-    assert total[1, WIN] == 0, "nobody beats minimax"
+    assert total[1, WIN] == 0, "minimax never loses"
     assert total[0, WIN] > total[0, LOSS] * 0.5
     assert bed.episode.sum() == total.sum()
 
 
-def test_opponents_are_met_as_often_as_the_odds_say() -> None:
+def test_opponents_are_sampled_by_their_odds() -> None:
     bed, rng = Bed([0.5, 0.0, 0.25, 0.25], groups=16), np.random.default_rng(0)
     bed.block.reset(bed.row)
     for _ in range(150):
@@ -95,13 +95,13 @@ def test_opponents_are_met_as_often_as_the_odds_say() -> None:
     np.testing.assert_allclose(games / games.sum(), [0.5, 0.0, 0.25, 0.25], atol=0.05)
 
 
-def test_those_who_have_the_same_opponent_share_a_forward_of_a_whole_group() -> None:
+def test_boards_with_the_same_opponent_share_one_forward_pass() -> None:
     bed, rng = Bed([0.0, 0.0, 0.0, 1.0], groups=2), np.random.default_rng(0)
     bed.block.reset(bed.row)
     bed.calls.clear()
     bed.step(bed.legal(rng))
     assert bed.calls
-    assert len(bed.calls) <= 2 * 3, "at most one a group for the answers, and one or two where games began anew"
+    assert len(bed.calls) <= 2 * 3, "at most one per group for the replies, and one or two for games that restarted"
     assert set(bed.calls) == {(1, 4)}
 
 
@@ -123,7 +123,7 @@ def test_what_a_group_lives_through_does_not_depend_on_who_is_beside_it(epsilon:
     assert story(both, slice(4, 8)) == story(alone, slice(0, 4))
 
 
-def test_a_game_is_put_back_against_the_opponent_it_was_begun_with() -> None:
+def test_game_is_restored_against_its_original_opponent() -> None:
     bed, rng = Bed([0.3, 0.1, 0.3, 0.3], epsilon=0.3), np.random.default_rng(0)
     bed.block.reset(bed.row)
     actions: list[list[int]] = [[] for _ in range(8)]
@@ -160,7 +160,7 @@ def test_a_game_is_put_back_against_the_opponent_it_was_begun_with() -> None:
 
 
 class Rush:
-    """Whoever moves first has won: the other has nothing to decide, as may happen in Ludo."""
+    """The first player wins at once, so the other has no decision, as can happen in Ludo."""
 
     name, actions, obs_size = "rush", 9, 18
 
@@ -189,7 +189,7 @@ class Rush:
         return ""
 
 
-def test_games_that_are_lost_before_there_was_anything_to_decide_are_counted_and_passed_over() -> None:
+def test_games_lost_without_a_decision_are_counted_and_skipped() -> None:
     bed = Bed([1.0, 0.0, 0.0, 0.0])
     game = Rush(8)
     opponents = bed.block._opponents

@@ -1,4 +1,4 @@
-"""The collector of a replay: what it writes, how long it plays, and what it says of surprise."""
+"""The off-policy collector: replay rows, collect budgets and initial priorities."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ class Bed:
         self.collector.close()
 
 
-def test_a_stint_is_a_number_of_rows_or_of_episodes() -> None:
+def test_collect_budget_counts_rows_or_episodes() -> None:
     bed = Bed(lanes=3)
     assert bed.collect(Stint(rows=7)) == [7, 7, 7]
     # Two envs a group, episodes of five steps: both end in the third row from here, which makes two.
     assert bed.collect(Stint(rows=50, episodes=2)) == [3, 3, 3]
     assert bed.collect(Stint(rows=50, episodes=3)) == [10, 10, 10]
-    assert bed.collect(Stint(rows=4, episodes=3)) == [4, 4, 4], "at most so many rows"
+    assert bed.collect(Stint(rows=4, episodes=3)) == [4, 4, 4], "rows is the upper limit"
     bed.close()
 
 
@@ -96,7 +96,7 @@ def test_it_does_not_matter_whether_groups_are_stepped_together(epsilon: float) 
     apart.close()
 
 
-def test_surprise_is_how_far_values_were_from_what_followed() -> None:
+def test_initial_priority_is_the_absolute_td_error() -> None:
     bed = Bed(lanes=1)
     for rows in (6, 9):
         bed.collect(Stint(rows=rows))

@@ -224,13 +224,13 @@ def test_a_shaper_that_leaves_out_a_part_is_named() -> None:
     envs = ShapedEnvs(block, Quiet(2), spec, 2)
     rows = Row.blank(spec, 2), Row.blank(spec, 2)
     envs.reset(rows[0])
-    with pytest.raises(EnvError, match="shaper Quiet: must give 2 numbers for each of bonus"):
+    with pytest.raises(EnvError, match="shaper Quiet: must return 2 numbers for each of bonus"):
         envs.step(np.zeros(2, np.int64), *rows)
 
 
 @pytest.mark.parametrize(
     ("source", "words"),
-    [("tests.simulator:Travels", "has no callable"), (lambda: None, "called with the number of envs"), (int, "parts")],
+    [("tests.simulator:Travels", "has no callable"), (lambda: None, "must be the number of envs"), (int, "parts")],
 )
 def test_what_is_no_shaper_is_refused(source: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):

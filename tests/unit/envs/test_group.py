@@ -350,7 +350,7 @@ def test_a_reward_that_is_no_number_names_the_env() -> None:
             return obs, None, terminated, truncated, info
 
     block, spec, _ = single(Pays, n=2)
-    with pytest.raises(EnvError, match=r"env 0 .*reward must be one number \(got None\)"):
+    with pytest.raises(EnvError, match=r"env 0 .*reward must be a single number \(got None\)"):
         play(block, spec, 2, 1)
 
 

@@ -204,7 +204,7 @@ def broken(where: str) -> str:
         ("constructor", EnvError, r"group 4 .*constructor: RuntimeError: gears"),
         ("shape", EnvError, r"group 4 .*'obs' must be float32 of shape \(3, 2\)"),
         ("finals", EnvError, r"group \d .*final_obs"),
-        ("count", EnvError, r"asked for 3 envs and got 4"),
+        ("count", EnvError, r"must have 3 envs \(num_envs=4\)"),
         ("mode", ConfigError, r"autoreset_mode.*whenever"),
     ],
 )

@@ -75,7 +75,7 @@ def test_by_default_there_are_no_more_workers_than_groups_and_envs_that_wait_hav
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [("--num-workers 0", "needs workers"), ("--rounds 0", "rounds=0"), ("--window-s -1", "window_s=-1")],
+    [("--num-workers 0", "needs at least 1 worker"), ("--rounds 0", "rounds=0"), ("--window-s -1", "window_s=-1")],
 )
 def test_what_makes_no_sense_is_refused(words: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -66,9 +66,9 @@ def test_an_illegal_move_is_an_error() -> None:
 
 
 def test_only_our_games_become_aec_envs() -> None:
-    with pytest.raises(ConfigError, match=r"no game of ours\. Did you mean 'paceline/Ludo-v0'"):
+    with pytest.raises(ConfigError, match=r"not a Paceline game\. Did you mean 'paceline/Ludo-v0'"):
         aec_env("paceline/Lugo-v0")
-    with pytest.raises(ConfigError, match="no game of ours"):
+    with pytest.raises(ConfigError, match="not a Paceline game"):
         aec_env("CartPole-v1")
 
 

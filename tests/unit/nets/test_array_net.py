@@ -116,7 +116,9 @@ def test_it_takes_what_ppo_hands_it() -> None:
 def test_categories_that_a_space_does_not_have_are_refused(wrong: int) -> None:
     net = NumpyMLP(network(SPECS["dict"], "tanh", (8,)), learns=True, both=True)
     obs = {"a": np.array([0, wrong]), "b": np.zeros((2, 2), np.float32)}
-    with pytest.raises(EnvError, match=rf"observation 'a': must be categories from 0, \[4\] of them \(got {wrong}\)"):
+    with pytest.raises(
+        EnvError, match=rf"observation 'a': categories must start at 0, with counts \[4\] \(got {wrong}\)"
+    ):
         net(obs)
 
 

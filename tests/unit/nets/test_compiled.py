@@ -59,14 +59,14 @@ def test_without_a_compiler_nothing_is_tried(compiler: str | None, monkeypatch: 
 
 
 def test_a_failing_compiler_is_quoted_in_one_line() -> None:
-    with pytest.warns(RuntimeWarning, match="RuntimeError: no such instruction. Training goes on") as caught:
+    with pytest.warns(RuntimeWarning, match="RuntimeError: no such instruction. Training continues") as caught:
         assert usable_rows(Small(), 7, fail) is None
     assert len(caught) == 1
 
 
 def test_a_gradient_written_by_hand_is_left_alone() -> None:
     mlp = MLPPolicy(VECTOR)
-    with pytest.warns(RuntimeWarning, match="MLPPolicy has its gradient written by hand"):
+    with pytest.warns(RuntimeWarning, match="MLPPolicy has a hand-written gradient"):
         assert usable_rows(mlp, 7, refuse) is None
 
 
@@ -106,7 +106,7 @@ def test_full_and_short_batches_give_the_gradient_of_eager(compiler: str, as_dic
         for one, other in zip(results(compiled, gradient, obs, rows), expected, strict=True):
             assert not one.requires_grad
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-    with pytest.raises(LearnerError, match=r"made for 6 rows at most \(got 7\)"):
+    with pytest.raises(LearnerError, match=r"supports at most 6 rows \(got 7\)"):
         compiled(torch.randn(7, 4))
 
 

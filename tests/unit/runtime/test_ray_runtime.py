@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.golden import test_dqn as dqn
 from tests.golden import test_same_weights as ppo
+from tests.inside import inside
 from tests.unit.runtime.loopback import LoopbackCluster
 
 from paceline.errors import WorkerError
@@ -50,7 +51,7 @@ def of_ppo(case: str, **more: Any) -> TrainConfig:
 def train(it: TrainConfig, clusters: list[LoopbackCluster], events: dict[int, Event]) -> Summary:
     """Run to the end; something happens after a rollout has begun."""
     with Run(it) as run:
-        rollouts, begin, count = run.training.rollouts, run.training.rollouts.begin, 0
+        rollouts, begin, count = inside(run).rollouts, inside(run).rollouts.begin, 0
 
         def beginning(version: int) -> None:
             nonlocal count
@@ -166,7 +167,7 @@ def test_asynchronous_modes_go_on_after_deaths_and_losses(algo: str, made: list[
         settings |= {"schedule": "async", "learning_starts": 100, "buffer_size": 3000}
     it = TrainConfig.from_flat(**settings, **on(2, 2), n_eval_episodes=0, quiet=True, total_timesteps=4000)
     with Run(it) as run:
-        rollouts, next_batch, count = run.training.rollouts, run.training.rollouts.next_batch, 0
+        rollouts, next_batch, count = inside(run).rollouts, inside(run).rollouts.next, 0
 
         def batch(version: int) -> Any:
             nonlocal count
@@ -179,11 +180,11 @@ def test_asynchronous_modes_go_on_after_deaths_and_losses(algo: str, made: list[
                 fleet(run).crews[-1].node.actor.kill()
             return next_batch(version)
 
-        rollouts.next_batch = batch
+        rollouts.next = batch
         summary = run.go()
         assert summary.finished
         while rollouts.restarts.count < 3:  # it may be over before all of it was noticed
-            next_batch(run.training.learner.version)
+            next_batch(inside(run).learner.version)
             rollouts.release()
         if algo == "impala":
             assert summary.lag["max"] <= it.training.max_lag  # type: ignore[union-attr]

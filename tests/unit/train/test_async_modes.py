@@ -194,7 +194,7 @@ def test_both_optimisers_of_a3c_move_the_weights_of_all_workers(optimizer: str) 
         ("impala", {"on_lag": "wait"}, "on_lag"),
         ("impala", {"batch_slots": 5}, "batch_slots=5: 2 worker(s) with slots_per_worker=2 can fill 4"),
         ("impala", {"num_workers": 0, "batch_slots": 3}, "batch_slots=3: 1 worker(s)"),
-        ("appo", {"trust_env_state": True}, "trust_env_state: envs of appo are never at rest"),
+        ("appo", {"trust_env_state": True}, "trust_env_state: unsupported with appo, whose envs never pause"),
         ("a3c", {"batch_size": 32}, "It is a setting of ppo, impala, appo, dqn, not of a3c"),
         ("a3c", {"compile": True}, "compile: "),
         ("a3c", {"device": "cuda"}, "device='cuda': in a3c the workers learn"),

@@ -14,7 +14,7 @@ from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
-from paceline.runtime.protocol import shares
+from paceline.runtime.protocol import Reply, shares
 from paceline.spec import EnvSpec
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.orders import Collected, Orders
@@ -28,16 +28,19 @@ class Puppets:
     def __init__(self, workers: int, begun: Any, fill: Any) -> None:
         self.num_workers, self._begun, self._fill = workers, begun, fill
         self.orders: list[deque[tuple[int, int]]] = [deque() for _ in range(workers)]
-        self.answers: deque[Any] = deque()
+        self._replies: list[deque[Reply[Any]]] = [deque() for _ in range(workers)]
         self.script: deque[Any] = deque()
         self.respawned: list[int] = []
 
-    def post(self, worker: int, command: str, *args: int) -> None:
-        if command == "reset":
-            self.answers.append((worker, None))
+    def submit(self, worker: int, call: Any, *args: int) -> Reply[Any]:
+        reply: Reply[Any] = Reply(worker, call.__name__)
+        if reply.name == "reset":
+            reply.put(None)
         else:
             step, into = args
             self.orders[worker].append((step, into))
+            self._replies[worker].append(reply)
+        return reply
 
     def begin(self, worker: int, version: int) -> None:
         """The worker begins its next slot."""
@@ -47,19 +50,20 @@ class Puppets:
         """The worker has filled its next slot."""
         _, into = self.orders[worker].popleft()
         self._fill(worker, into)
-        self.answers.append((worker, Collected(into=into, version=version, times=CollectTimes(1.0, 1.0, 2.0))))
+        collected = Collected(into=into, version=version, times=CollectTimes(1.0, 1.0, 2.0))
+        self._replies[worker].popleft().put(collected)
 
-    def take(self, timeout_s: float) -> list[Any]:
+    def wait(self, replies: list[Reply[Any]], *, all: bool, timeout_s: float) -> list[Reply[Any]]:  # noqa: A002
         if self.script:
             self.script.popleft()()
-        found = list(self.answers)
-        self.answers.clear()
+        found = [reply for reply in replies if reply.done]
         assert found, "waits for ever"
         return found
 
-    def respawn(self, worker: int, command: str) -> None:
+    def respawn(self, worker: int, call: Any) -> None:
         self.respawned.append(worker)
         self.orders[worker].clear()
+        self._replies[worker].clear()
 
 
 class Stage:
@@ -106,7 +110,7 @@ def test_every_worker_has_all_its_slots_ordered_and_steps_go_on(spec: EnvSpec) -
     assert [list(orders) for orders in stage.workers.orders] == [[(0, 0), (STEPS, 1)]] * 2
     stage.workers.done(0, 0)
     stage.workers.done(0, 0)
-    batch = stage.rollouts.next_batch(0)
+    batch = stage.rollouts.next(0)
     assert batch.reward[0].tolist() == [1, 1, 2, 2]
     assert not stage.workers.orders[0], "slots are ordered anew after they were learned from"
     stage.rollouts.release()
@@ -120,7 +124,7 @@ def test_first_ready_is_first_learned_and_a_slow_worker_delays_nobody(spec: EnvS
     for version in range(5):
         stage.workers.begin(0, version)
         stage.workers.done(0, version)
-        assert stage.rollouts.next_batch(version).version == version
+        assert stage.rollouts.next(version).version == version
         stage.rollouts.release()
     assert stage.rollouts.learned_steps == 5 * STEPS * SIZE
 
@@ -130,15 +134,15 @@ def test_stalling_waits_for_the_slot_that_would_become_too_old(spec: EnvSpec) ->
     stage.workers.begin(1, 0)
     for version in range(2):
         stage.workers.done(0, version)
-        stage.rollouts.next_batch(version)
+        stage.rollouts.next(version)
         stage.rollouts.release()
     stage.workers.done(0, 2)
     # After this batch version 3 is next, and the slot of worker 1 would be 3 updates old.
     stage.workers.script.append(lambda: None)
     stage.workers.script.append(lambda: stage.workers.done(1, 0))
-    batch = stage.rollouts.next_batch(2)
+    batch = stage.rollouts.next(2)
     assert batch.version == 0, "the oldest first"
-    assert stage.rollouts.lags == [2]
+    assert stage.rollouts.last.lags == [2]
     stage.check()
 
 
@@ -147,8 +151,8 @@ def test_what_is_too_old_all_the_same_is_left_out_counted_and_ordered_anew(spec:
     stage = Stage(spec, batch_slots=1, max_lag=2, on_lag=on_lag)
     stage.workers.done(1, 0)
     stage.workers.done(0, 5)
-    batch = stage.rollouts.next_batch(5)
-    assert (batch.version, stage.rollouts.lags) == (5, [0])
+    batch = stage.rollouts.next(5)
+    assert (batch.version, stage.rollouts.last.lags) == (5, [0])
     assert stage.rollouts.dropped_steps == STEPS * SIZE
     assert [into for _, into in stage.workers.orders[1]] == [1, 0]
     stage.check()
@@ -158,9 +162,9 @@ def test_masked_slots_take_their_place_and_count_for_nothing(spec: EnvSpec) -> N
     stage = Stage(spec, batch_slots=2, max_lag=2, on_lag="mask")
     stage.workers.done(1, 0)
     stage.workers.done(0, 5)
-    batch = stage.rollouts.next_batch(5)
+    batch = stage.rollouts.next(5)
     assert batch.valid.sum(0).tolist() == [0, 0, STEPS, STEPS]
-    assert (stage.rollouts.lags, stage.rollouts.dropped_steps) == ([0], STEPS * SIZE)
+    assert (stage.rollouts.last.lags, stage.rollouts.dropped_steps) == ([0], STEPS * SIZE)
     stage.check()
 
 
@@ -168,7 +172,7 @@ def test_a_batch_of_masked_slots_alone_is_never_made(spec: EnvSpec) -> None:
     stage = Stage(spec, batch_slots=1, max_lag=2, on_lag="mask")
     stage.workers.done(1, 0)
     stage.workers.script.append(lambda: stage.workers.done(0, 5))
-    assert stage.rollouts.next_batch(5).version == 5
+    assert stage.rollouts.next(5).version == 5
     stage.check()
 
 
@@ -176,7 +180,7 @@ def test_workers_with_fewer_groups_leave_the_room_that_is_left_invalid(spec: Env
     stage = Stage(spec, workers=2, groups=3, batch_slots=2, max_lag=9)
     stage.workers.done(1, 0)
     stage.workers.done(0, 0)
-    batch = stage.rollouts.next_batch(0)
+    batch = stage.rollouts.next(0)
     assert batch.valid.sum(0).tolist() == [STEPS] * 6 + [0] * 2
     stage.check()
 
@@ -190,7 +194,7 @@ def test_a_dead_worker_is_replaced_and_its_orders_are_given_again(spec: EnvSpec)
     stage.workers.begin(1, 0)
     stage.workers.script.append(die)
     stage.workers.script.append(lambda: stage.workers.done(1, 0))
-    assert stage.rollouts.next_batch(0).version == 0
+    assert stage.rollouts.next(0).version == 0
     assert stage.workers.respawned == [1]
     assert [into for _, into in stage.workers.orders[1]] == [1]
     assert stage.episode.tolist() == [0, 0, 1, 1], "its envs begin new episodes"
@@ -207,6 +211,6 @@ def test_times_and_episodes_are_of_all_slots_since_the_last_batch(spec: EnvSpec)
     stage = Stage(spec, batch_slots=2, max_lag=9)
     stage.workers.done(0, 0)
     stage.workers.done(0, 0)
-    stage.rollouts.next_batch(0)
-    assert [times.total_s for times in stage.rollouts.times] == [4.0, 0.0]
-    assert len(stage.rollouts.finished) == 0
+    stage.rollouts.next(0)
+    assert [times.total_s for times in stage.rollouts.last.times] == [4.0, 0.0]
+    assert len(stage.rollouts.last.finished) == 0

@@ -9,7 +9,7 @@ from paceline import PPO
 from paceline.errors import CallbackError, ConfigError
 from paceline.measure.episodes import Episodes
 from paceline.measure.record import Evaluation
-from paceline.train.callbacks import HOOKS, AnnouncedRollouts, Callbacks, Moment, StopAtMeans, StopAtScore
+from paceline.train.callbacks import HOOKS, Callbacks, Moment, StopAtMeans, StopAtScore
 from paceline.train.sections import RunConfig
 
 STEPS = 16 * 8
@@ -175,32 +175,6 @@ def test_what_could_never_be_called_is_refused_before_anything_starts(callback: 
     assert agent._run is None
 
 
-def test_rollouts_are_announced_after_they_were_collected() -> None:
-    order: list[Any] = []
-
-    class Collector:
-        def first(self, version: int) -> Any:
-            order.append(("first", version))
-            return "batch 0"
-
-        def begin(self, version: int) -> None:
-            order.append(("begin", version))
-
-        def finish(self) -> Any:
-            order.append("finish")
-            return "batch"
-
-        def collect(self, version: int) -> Any:
-            raise AssertionError(version)
-
-    rollouts: Any = AnnouncedRollouts(Collector(), lambda: order.append("told"))
-    assert rollouts.collect(7) == "batch"
-    assert order == [("begin", 7), "finish", "told"]
-    order.clear()
-    assert rollouts.first(3) == "batch 0"
-    assert order == [("first", 3), "told"]
-
-
 def test_score_by_episodes_waits_for_a_hundred_of_them() -> None:
     stop = StopAtScore(5.0)
     assert stop.on_update(moment(mean_return=5.0)) is False
@@ -224,7 +198,7 @@ def test_bad_scores_are_refused() -> None:
         StopAtScore(1.0, by="luck")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="stop_at_score=inf"):
         RunConfig(stop_at_score=float("inf"))
-    with pytest.raises(ConfigError, match="n_eval_episodes=0 has none"):
+    with pytest.raises(ConfigError, match="n_eval_episodes=0 disables them"):
         small(stop_at_score=1, eval_freq=100, n_eval_episodes=0)
 
 

@@ -251,7 +251,7 @@ def test_resume_says_where_from() -> None:
     assert flat(resume="runs/a").run.resume_from == Path("runs/a")
     assert flat(resume=True, output_dir="runs/b").run.resume_from == Path("runs/b")
     assert flat().run.resume_from is None
-    assert "resume: needs the run" in refused(resume="true")
+    assert "resume: needs a run" in refused(resume="true")
 
 
 @pytest.mark.parametrize("other", [{"overwrite": True}, {"init_from": "runs/x"}])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paceline.batch import Trajectory
 from paceline.collect.rollout import RolloutCollector
 from paceline.envs.apart import EnvsApart
 from paceline.envs.busy import Busy
@@ -284,6 +285,8 @@ def test_few_envs_that_wait_do_so_at_the_same_time(envs: int) -> None:
     )
     try:
         made.rollouts.reset()
-        assert made.rollouts.collect(0).reward.shape == (4, envs)
+        batch = made.rollouts.next(0)
+        assert isinstance(batch, Trajectory)
+        assert batch.reward.shape == (4, envs)
     finally:
         made.close()

@@ -24,12 +24,12 @@ def nodes_with(*cpus: float) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"env": "CartPole-v1", "nodes": 2}, "nodes: is about a Ray cluster (runtime=local). Add --runtime ray."),
-        ({"env": "CartPole-v1", "ray_address": "auto"}, "ray_address: is about a Ray cluster"),
-        ({**CLUSTER, "num_workers": 4}, "num_workers=4: with --runtime ray workers are counted by node"),
-        ({**CLUSTER, "num_workers": 0}, "num_workers=0: with --runtime ray workers are counted by node"),
-        ({**CLUSTER, "pin_cores": "0"}, "pin_cores: cores of which node?"),
-        ({**RAY, "nodes": 2}, "nodes=2: without --ray-address a Ray of this machine is started, which is one node"),
+        ({"env": "CartPole-v1", "nodes": 2}, "nodes: needs a Ray cluster (runtime=local). Add --runtime ray."),
+        ({"env": "CartPole-v1", "ray_address": "auto"}, "ray_address: needs a Ray cluster"),
+        ({**CLUSTER, "num_workers": 4}, "num_workers=4: with runtime=ray the number of workers is set per node"),
+        ({**CLUSTER, "num_workers": 0}, "num_workers=0: with runtime=ray the number of workers is set per node"),
+        ({**CLUSTER, "pin_cores": "0"}, "pin_cores: unsupported with runtime=ray"),
+        ({**RAY, "nodes": 2}, "nodes=2: without --ray-address a local Ray cluster of one node is started"),
         ({**CLUSTER, "nodes": 0}, "nodes=0: must be at least 1"),
         ({**CLUSTER, "workers_per_node": -1}, "workers_per_node=-1: must be at least 1"),
         ({**RAY, "ray_address": "ray://head:10001"}, "must be auto or HOST:PORT"),
@@ -83,7 +83,7 @@ def test_as_much_as_there_is_room_for(
         ((8, 8), 3, None, r"nodes=3: the Ray cluster has 2 with 1 CPU\(s\) or more \(its nodes have \[8, 8\]\)"),
         ((8, 8), None, 9, r"nodes=1: the Ray cluster has 0 with 9 CPU"),
         ((0,), None, None, r"has 0 with 1 CPU"),
-        ((8, 8), 2, 8, r"nodes\*workers_per_node = 2\*8 = 16: .*there are 8"),
+        ((8, 8), 2, 8, r"nodes\*workers_per_node = 2\*8 = 16: .*groups \(8\)"),
     ],
 )
 def test_no_more_than_that(cpus: tuple[int, ...], nodes: int | None, workers: int | None, text: str) -> None:

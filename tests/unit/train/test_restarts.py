@@ -5,6 +5,7 @@ from typing import Any, cast
 import pytest
 
 from paceline.errors import WorkerDied, WorkerHung
+from paceline.runtime.protocol import Reply
 from paceline.train.restarts import MOST_IN_A_ROW, Recovery, Restarts
 
 
@@ -16,22 +17,46 @@ class Grave:
     def __init__(self, deaths: int = 0, losses: int = 0) -> None:
         self.deaths, self.losses, self.commands = deaths, losses, list[str]()
         self.causes: list[str] = []
+        self.submitted: list[tuple[int, str, tuple[Any, ...]]] = []
 
-    def finish(self) -> list[str]:
+    def submit(self, worker: int, call: Any, *args: Any) -> Reply[Any]:
+        self.submitted.append((worker, call.__name__, args))
+        reply: Reply[Any] = Reply(worker, call.__name__)
+        reply.put("ab"[worker])
+        return reply
+
+    def submit_all(self, call: Any, *args: Any) -> list[Reply[Any]]:
+        return [self.submit(worker, call, *args) for worker in range(2)]
+
+    def wait(self, replies: list[Reply[Any]], *, all: bool) -> list[Reply[Any]]:  # noqa: A002
         if self.losses:
             self.losses -= 1
             raise WorkerDied("gone.", 1, cause=self.causes.pop() if self.causes else "")
-        return ["a", "b"]
+        return replies
 
-    def respawn(self, worker: int, command: str, *args: Any) -> Any:
-        self.commands.append(command)
+    def respawn(self, worker: int, call: Any, *args: Any) -> Any:
+        self.commands.append(call.__name__)
         if self.deaths:
             self.deaths -= 1
             raise WorkerDied("again.", worker)
-        return [] if command == "restore" and self.losses == 0 and not args[0] else (command, args)
+        return call(self, *args)
 
 
-def grave(deaths: int = 0) -> Restarts:
+def reset(job: Any) -> None:
+    """Begin."""
+
+
+def restore(job: Any, histories: list[int]) -> list[int]:
+    """Where these could not be put back."""
+    return histories
+
+
+def collect(job: Any, step: int) -> str:
+    """Never executed: `Grave` has the results."""
+    raise NotImplementedError
+
+
+def grave(deaths: int = 0) -> Restarts[Any]:
     runtime: Any = Grave(deaths)
     return Restarts(runtime)
 
@@ -39,14 +64,17 @@ def grave(deaths: int = 0) -> Restarts:
 class Somewhere:
     """Envs 4 to 7 of worker 1, which replay."""
 
-    def __init__(self) -> None:
+    def __init__(self, runtime: Grave) -> None:
         self.told: list[int] = []
+        self._runtime = runtime
 
-    def where(self) -> tuple[Any, ...]:
-        return ([],)
+    def put_back(self, worker: int) -> list[int]:
+        failed: list[int] = self._runtime.respawn(worker, restore, [])
+        return failed
 
-    def begin_anew(self, worker: int) -> tuple[list[int], tuple[Any, ...]]:
-        return [4, 5, 6, 7], ()
+    def begin_anew(self, worker: int) -> list[int]:
+        self._runtime.respawn(worker, reset)
+        return [4, 5, 6, 7]
 
     def strayed(self, envs: list[int]) -> None:
         self.told += envs
@@ -62,13 +90,13 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_a_new_worker_does_its_first_command() -> None:
     restarts = grave()
-    assert restarts.replace(WorkerDied("gone.", 1), "restore", [3]) == (1, ("restore", ([3],)))
+    assert restarts.replace(WorkerDied("gone.", 1), restore, [3]) == (1, [3])
     assert restarts.count == 1
 
 
 def test_one_that_dies_while_it_starts_is_replaced_too() -> None:
     restarts = grave(deaths=2)
-    assert restarts.replace(WorkerDied("gone.", 1), "reset")[0] == 1
+    assert restarts.replace(WorkerDied("gone.", 1), reset)[0] == 1
     assert restarts.count == 3
     assert len(restarts.notes()) == 3
 
@@ -76,38 +104,40 @@ def test_one_that_dies_while_it_starts_is_replaced_too() -> None:
 def test_too_many_deaths_in_a_row_are_the_end_and_work_in_between_forgives_them() -> None:
     restarts = grave()
     for _ in range(3 * MOST_IN_A_ROW):
-        restarts.replace(WorkerDied("gone.", 0), "reset")
+        restarts.replace(WorkerDied("gone.", 0), reset)
         restarts.collected(0)
     for _ in range(MOST_IN_A_ROW):
-        restarts.replace(WorkerDied("gone.", 0), "reset")
-    restarts.replace(WorkerDied("gone.", 1), "reset")  # another one
+        restarts.replace(WorkerDied("gone.", 0), reset)
+    restarts.replace(WorkerDied("gone.", 1), reset)  # another one
     with pytest.raises(WorkerDied, match=f"gone.\nIt was replaced {MOST_IN_A_ROW} times in a row"):
-        restarts.replace(WorkerDied("gone.", 0), "reset")
+        restarts.replace(WorkerDied("gone.", 0), reset)
 
 
-def finish(recovery: Recovery, losses: int, most: int = 3) -> tuple[Restarts, Grave, Somewhere]:
-    runtime, envs = Grave(losses=losses), Somewhere()
-    restarts = Restarts(cast(Any, runtime), recovery, most)
-    assert restarts.finish(envs) == ["a", "b"]
+def finish(recovery: Recovery, losses: int, most: int = 3) -> tuple[Restarts[Any], Grave, Somewhere]:
+    runtime = Grave(losses=losses)
+    envs = Somewhere(runtime)
+    restarts: Restarts[Any] = Restarts(cast(Any, runtime), recovery, most)
+    assert restarts.finish(restarts.start(collect, 8), envs) == ["a", "b"]
     return restarts, runtime, envs
 
 
 @pytest.mark.parametrize("causes", [["", "", ""], ["hung, at env 6", "", "hung, at env 6"], ["7", "7", "-11"]])
 def test_envs_are_put_back(causes: list[str]) -> None:
-    runtime, envs = Grave(losses=3), Somewhere()
-    runtime.respawn = lambda worker, command, *args: runtime.commands.append(command)  # type: ignore[method-assign]
+    runtime = Grave(losses=3)
     runtime.causes = causes
-    restarts = Restarts(cast(Any, runtime))
-    restarts.finish(envs)
+    envs = Somewhere(runtime)
+    restarts: Restarts[Any] = Restarts(cast(Any, runtime))
+    restarts.finish(restarts.start(collect, 8), envs)
     assert (runtime.commands, envs.told, restarts.strayed) == (["restore"] * 3, [], 0)
+    assert runtime.submitted[2:] == [(1, "collect", (8,))] * 3, "each new worker executes the call again"
 
 
 def test_what_is_lost_in_one_way_again_and_again_begins_anew_in_the_end(waits: list[float]) -> None:
-    runtime, envs = Grave(losses=3), Somewhere()
+    runtime = Grave(losses=3)
     runtime.causes = ["-11, at env 6"] * 3
-    runtime.respawn = lambda worker, command, *args: runtime.commands.append(command)  # type: ignore[method-assign]
-    restarts = Restarts(cast(Any, runtime))
-    restarts.finish(envs)
+    envs = Somewhere(runtime)
+    restarts: Restarts[Any] = Restarts(cast(Any, runtime))
+    restarts.finish(restarts.start(collect, 8), envs)
     assert (runtime.commands, envs.told) == (["restore", "restore", "reset"], [4, 5, 6, 7])
     assert (restarts.count, restarts.strayed) == (3, 4)
     assert waits == [0.25, 0.5]
@@ -123,18 +153,18 @@ def test_by_restart_nothing_is_put_back_and_by_fail_nothing_is_replaced() -> Non
 
 def test_waits_grow_and_the_end_has_the_counts(waits: list[float]) -> None:
     runtime: Any = Grave()
-    restarts = Restarts(runtime, "exact", 9)
+    restarts: Restarts[Any] = Restarts(runtime, "exact", 9)
     for _ in range(9):
-        restarts.replace(WorkerDied("gone.", 0), "reset")
+        restarts.replace(WorkerDied("gone.", 0), reset)
     assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
-    restarts.replace(WorkerDied("gone.", 1), "reset")
+    restarts.replace(WorkerDied("gone.", 1), reset)
     with pytest.raises(
         WorkerDied, match=r"replaced 9 times in a row.*\(10 in all: worker 0: 9, worker 1: 1\).*--max-restarts"
     ):
-        restarts.replace(WorkerDied("gone.", 0), "reset")
+        restarts.replace(WorkerDied("gone.", 0), reset)
 
 
 def test_the_log_gets_the_stack_and_the_terminal_one_line() -> None:
     restarts = grave()
-    restarts.replace(WorkerHung("silent.", 1, "Its stack:\nhere"), "reset")
+    restarts.replace(WorkerHung("silent.", 1, "Its stack:\nhere"), reset)
     assert restarts.notes() == [("silent. It is replaced, and training goes on.", "Its stack:\nhere")]

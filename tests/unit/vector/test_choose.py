@@ -22,7 +22,7 @@ WAITING = StepCost(2e-3, 2e-5, waits=True)
         (DEAR, 32, 4, 4, 1),
     ],
 )
-def test_workers_where_they_pay(cost: StepCost, n: int, cores: int, workers: int, threads: int) -> None:
+def test_workers_are_chosen_if_predicted_faster(cost: StepCost, n: int, cores: int, workers: int, threads: int) -> None:
     choice = choose(cost, n, "auto", cores)
     assert (choice.num_workers, choice.env_threads) == (workers, threads)
     assert ("one process" in choice.why) == (workers == 0)
@@ -39,7 +39,7 @@ def test_envs_that_wait_get_threads_and_more_workers_than_cores_unless_those_sta
     assert choose(WAITING, 32, 1, 2).env_threads == 1
 
 
-def test_what_handing_over_costs_decides() -> None:
+def test_measured_wake_up_overhead_decides_about_workers() -> None:
     choice = choose(StepCost(2e-5, 2e-5), 32, "auto", 2)
     assert choice.num_workers == 2
     assert choice.pays(1e-4)
@@ -47,7 +47,7 @@ def test_what_handing_over_costs_decides() -> None:
     assert choice.without_workers(5e-4).num_workers == 0
 
 
-def test_what_handing_over_costs_is_measured_without_touching_an_env() -> None:
+def test_wake_up_overhead_is_measured_without_touching_an_env() -> None:
     vec = make_vec(SampleEnv, 4, 2, env_threads=1)
     for waits in (False, True):
         choice = Choice(2, 1, "", inline_s=2e-3, workers_s=1e-3, waits=waits)

@@ -227,7 +227,7 @@ def test_calls_attributes_and_rendering() -> None:
             vec.get_attr("no_such_thing")
         with pytest.raises(ValueError, match="Use `step`"):
             vec.call("step", 0)
-        with pytest.raises(ValueError, match="a value for each env"):
+        with pytest.raises(ValueError, match="one value per env"):
             vec.set_attr("label", [1, 2])
         vec.step(vec.action_space.sample())  # none of this did it any harm
         assert vec.get_attr("elapsed") == (1, 1, 1)

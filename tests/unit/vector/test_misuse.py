@@ -1,4 +1,4 @@
-"""Wrong use is refused by name, and does no harm."""
+"""Misuse of a vector env raises a named error and leaves the vector env usable."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def test_order_of_calls(vec: ParallelVectorEnv) -> None:
     actions = np.zeros(3, np.int64)
     with pytest.raises(error.ResetNeeded, match="before the first `step`"):
         vec.step(actions)
-    with pytest.raises(error.NoAsyncCallError, match="no env is under way"):
+    with pytest.raises(error.NoAsyncCallError, match="no step is pending"):
         vec.recv()
     vec.reset(seed=0)
     vec.send(actions[:2], [0, 2])
     for call in (partial(vec.step, actions), vec.reset, vec.render, vec.async_reset):
-        with pytest.raises(error.AlreadyPendingCallError, match="2 envs are under way"):
+        with pytest.raises(error.AlreadyPendingCallError, match="2 envs have a pending step"):
             call()
-    with pytest.raises(error.AlreadyPendingCallError, match=r"envs \[2\] are under way"):
+    with pytest.raises(error.AlreadyPendingCallError, match=r"envs \[2\] have a pending step"):
         vec.send(actions[:2], [1, 2])
-    with pytest.raises(ValueError, match="min_ready=3: must be between 1 and the number of envs under way"):
+    with pytest.raises(ValueError, match="min_ready=3: must be from 1 to the number of envs with a pending step"):
         vec.recv(3)
     assert vec.recv(2)[5].tolist() == [0, 2]
     vec.close()
@@ -74,12 +74,12 @@ def test_parts_of_actions() -> None:
 
 
 def test_seeds_and_masks(vec: ParallelVectorEnv) -> None:
-    with pytest.raises(ValueError, match=r"one for each env \(3; got 2\)"):
+    with pytest.raises(ValueError, match=r"one seed per env \(3; got 2\)"):
         vec.reset(seed=[1, 2])
     with pytest.raises(TypeError, match="array of bool"):
         vec.reset(options={"reset_mask": [True, False, True]})
     for mask in (np.zeros(3, np.bool_), np.ones(2, np.bool_)):
-        with pytest.raises(ValueError, match="be true somewhere"):
+        with pytest.raises(ValueError, match="select at least one env"):
             vec.reset(options={"reset_mask": mask})
 
 
@@ -101,14 +101,14 @@ def test_an_ended_env_must_be_reset_by_hand_where_autoreset_is_disabled() -> Non
     ("env", "settings", "text"),
     [
         ("CartPole-v9000", {"num_envs": 2}, "not registered"),
-        (SampleEnv, {}, "num_envs: is needed"),
+        (SampleEnv, {}, "num_envs: required"),
         (SampleEnv, {"num_envs": 0}, "num_envs=0"),
         (SampleEnv, {"num_envs": 2, "num_workers": 3}, "must not be above num_envs"),
         (SampleEnv, {"num_envs": 2, "start_method": "teleport"}, "this platform has"),
         (SampleEnv, {"num_envs": 2, "autoreset_mode": "Never"}, "NextStep"),
         (SampleEnv, {"num_envs": 2, "env_threads": 0}, "env_threads=0"),
         (SampleEnv, {"num_envs": 2, "env_kwargs": {"speed": 2}}, "unknown argument 'speed'"),
-        ([SampleEnv], {"num_envs": 2}, r"one function for each env \(2; got 1\)"),
+        ([SampleEnv], {"num_envs": 2}, r"one function per env \(2; got 1\)"),
         (SampleEnv(), {"num_envs": 2}, "must be an id, an import path"),
     ],
 )

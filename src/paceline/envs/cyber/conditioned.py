@@ -30,7 +30,7 @@ class _Sight:
     def __init__(self, n: int, workflow: Workflows) -> None:
         texts = [workflow] if isinstance(workflow, str) else list(workflow)
         if not texts:
-            raise ConfigError("workflow: must name one at least (got none).")
+            raise ConfigError("workflow: needs at least one workflow (got none).")
         self._all = one_hot(np.array([read_workflow(text) for text in texts]))  # [k, 25]
         self.space = spaces.Box(0.0, 1.0, (OBS_SIZE + ORDER_SIZE,), np.float32)
         self.now = np.tile(self._all[0], (n, 1))

@@ -24,7 +24,7 @@ EXTRAS = {"true_state": Extra(shape=(len(HOSTS),), dtype="int8", read="true_stat
 def check_render_mode(render_mode: str | None) -> None:
     """Raise ConfigError if there is no such way to show a game."""
     if render_mode not in (None, "ansi"):
-        raise ConfigError(f"render_mode={render_mode!r}: must be 'ansi', or None for nothing to see.")
+        raise ConfigError(f"render_mode={render_mode!r}: must be 'ansi', or None for no rendering.")
 
 
 class NetworkDefence(gym.Env[NDArray[np.float32], np.int64]):
@@ -94,8 +94,8 @@ class NetworkDefence(gym.Env[NDArray[np.float32], np.int64]):
     def true_state(self) -> NDArray[np.int8]:
         """[13] the attacker's level on every host: 0 none, 1 user, 2 privileged.
 
-        User0 is always 2: the foothold there is permanent. Whoever asks whether the defender's fixes went where the
-        attacker was must leave it out.
+        User0 is always 2, because the attacker's foothold there is permanent. Exclude it when measuring whether the
+        defender's fixes hit compromised hosts.
         """
         levels: NDArray[np.int8] = self._network.true_state()[0]
         return levels

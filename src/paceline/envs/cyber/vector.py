@@ -85,11 +85,11 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin an episode in every env, or in those of `options["reset_mask"]`.
+        """Reset every env, or those selected by `options["reset_mask"]`.
 
         Args:
-            seed: One for the first env, whose successors take the numbers that follow; or one per env. Where it is None
-                the env goes on in its own stream of chance.
+            seed: Seed of the first env (env i gets `seed + i`), or one per env. An env with None continues its current
+                random stream.
             options: `reset_mask`: [num_envs] bools.
         """
         seeds = self._seeds(seed)
@@ -125,7 +125,7 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
         if actions.shape != (self.num_envs,):
             raise EnvError(f"actions: must be one per env (shape {actions.shape}, {self.num_envs} envs).")
         reward, truncated = self._network.step(actions)
-        if self._ended.any():  # NEXT_STEP: these only begin anew; what the step did to them is forgotten
+        if self._ended.any():  # NEXT_STEP: these envs only reset; the step's effect on them is discarded
             self._network.begin(np.flatnonzero(self._ended))
             reward[self._ended] = 0.0
             truncated &= ~self._ended

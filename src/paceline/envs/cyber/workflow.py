@@ -39,7 +39,7 @@ WITHOUT_A_FIX = 0.2
 FOOTHOLD = HOSTS.index("User0")
 
 _NOBODY = PLACES
-"""The place of a host that nobody has to hurry for."""
+"""Priority of a host that needs no fix: ranks after every host type."""
 _ACTION_TYPE = np.where(ACTION_HOST < 0, 0, HOST_TYPE[ACTION_HOST])  # [145]; of Sleep and Monitor: any
 
 WORKFLOWS: NDArray[np.int64] = np.array(list(permutations(range(PLACES))), np.int64)
@@ -56,7 +56,7 @@ def read_workflow(text: str | Sequence[str]) -> Order:
     names = [name.strip() for name in text.split(",")] if isinstance(text, str) else list(text)
     for name in names:
         if name not in TYPES:
-            raise ConfigError(f"workflow: {name!r} is no type of host. {nearest(str(name), TYPES)}")
+            raise ConfigError(f"workflow: {name!r} is not a host type. {nearest(str(name), TYPES)}")
     if sorted(names) != sorted(TYPES):
         raise ConfigError(
             f"workflow={','.join(names)!r}: must name each of the {PLACES} types once ({', '.join(TYPES)}). "

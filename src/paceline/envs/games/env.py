@@ -1,10 +1,10 @@
-"""A board against a fixed opponent, as a Gymnasium env: what any single-agent algorithm can train on.
+"""A board game against a fixed opponent as a single-agent Gymnasium env.
 
     reset ---> the opponent moves until it is the learner's turn ---> observation, action_mask
     step ---> the learner's move, then the opponent's, until it is the learner's turn again or the game is over
 
-From the learner's move to his next one is one step; everything in between belongs to the env. The reward is 1, -1 or 0
-at the end, whoever moved last.
+A step lasts from one move of the learner to its next; the opponent's moves and dice in between are part of the env.
+The reward at the end is 1 for a win, -1 for a loss and 0 for a draw, whichever player made the last move.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _ROW = np.zeros(1, np.intp)
 
 
 class GameEnv(gym.Env[NDArray[np.float32], np.int64]):
-    """One board, a learner and an opponent. `info` has the legal actions and the learner's seat.
+    """One board with a learner and an opponent. `info` has the legal actions and the learner's seat.
 
     Args:
-        game: One of `GAMES`, or what makes another `Game` of so many boards. Self-play on many boards at once begins
-            with it, as the attribute `engine`.
-        opponent: One of `PLAYERS` who knows the game.
+        game: A name in `GAMES`, or a function that makes a `Game` with the given number of boards. Self-play reads it
+            from the attribute `engine` to play on many boards at once.
+        opponent: A name in `PLAYERS` that can play the game.
         render_mode: `ansi` for text.
 
     Raises:
-        ConfigError: There is no such game or opponent.
+        ConfigError: The game or opponent is unknown.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 2}  # noqa: RUF012 (Gymnasium's own attribute)
@@ -48,7 +48,7 @@ class GameEnv(gym.Env[NDArray[np.float32], np.int64]):
         if isinstance(game, str) and game not in GAMES:
             raise ConfigError(f"game {game!r}: unknown. {nearest(game, GAMES)}")
         if render_mode not in (None, "ansi"):
-            raise ConfigError(f"render_mode={render_mode!r}: must be 'ansi', or None for nothing to see.")
+            raise ConfigError(f"render_mode={render_mode!r}: must be 'ansi', or None for no rendering.")
         self.engine: Callable[[int], Game] = GAMES[game] if isinstance(game, str) else game
         self.game = self.engine(1)
         self.render_mode = render_mode
@@ -91,7 +91,7 @@ class GameEnv(gym.Env[NDArray[np.float32], np.int64]):
         return obs, reward, over, False, info
 
     def close(self) -> None:
-        """Close the board, where it is somebody's env."""
+        """Close the game, if it has a `close` method (PettingZoo envs do)."""
         close = getattr(self.game, "close", None)
         if close is not None:
             close()

@@ -1,11 +1,11 @@
-"""A network for Ludo that judges the board after each legal move, all of them with the same weights.
+"""A network for Ludo that evaluates the board after each legal move (the afterstate), with shared weights.
 
     obs [N, 128] -- squares, dice --> L boards after a legal move, as counts [L, 182]
                                       -- relu [L, 128] -- relu [L, 32] -- tanh: what each is worth [L] --> [N, 12]
 
-An action is worth what the board is worth that it leads to. A flat network learns that twelve times over, once for each
-die and piece; here, what is learned of a board holds for every way that leads there. And what the rules alone say need
-not be learned: who is how far behind whom, and where pieces can be captured.
+The value of an action is the value of the board it leads to. A flat network must learn this twelve times, once per die
+and piece; here one evaluation of a board serves every move that leads to it. Features that follow from the rules, such
+as distances between pieces and squares where a piece can be captured, are computed and need not be learned.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def play_match(
     """Play a match; each player is player 0 in exactly half of the games.
 
     Args:
-        game_factory: Makes a game of so many boards, such as the class `Ludo`.
+        game_factory: Makes a game with the given number of boards, e.g. the class `Ludo`.
         player_a: Whose result it is.
         player_b: The other.
         games: How many, an even number.

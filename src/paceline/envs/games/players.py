@@ -61,7 +61,7 @@ class LudoHeuristic:
 
 
 class Minimax:
-    """Plays Tic-tac-toe without fault: wins as soon as it can, loses to nobody. Equally good moves are drawn from."""
+    """Perfect Tic-tac-toe player: wins as soon as possible and never loses. It picks randomly among the best moves."""
 
     def choose(self, game: Game, rows: Rows, noise: NDArray[np.uint64]) -> NDArray[np.int64]:
         """See `Player.choose`."""
@@ -94,7 +94,7 @@ def player(name: str, game_name: str) -> Player:
         game_name: The `Game.name` that it is to play.
 
     Raises:
-        ConfigError: There is none of that name, or it does not know the game.
+        ConfigError: No player has that name, or it cannot play the game.
     """
     if name not in PLAYERS:
         raise ConfigError(f"player {name!r}: unknown. {nearest(name, players_of(game_name))}")

@@ -1,9 +1,9 @@
-"""What a two-player game is, and who plays it: the two nouns of this room.
+"""The protocols `Game` (a two-player board game) and `Player`.
 
     seeds --reset--> boards --observe, legal--> a player chooses --play--> boards ... over, winner
 
-A game is n boards side by side. Chance, and turns in which nothing can be done, are resolved inside `play`: whoever
-looks at a board finds it finished, or with a mover who has a choice to make.
+A `Game` holds n independent boards. `play` resolves dice and forced passes itself, so between calls every board is
+either finished or has a player to move with at least one legal move.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Games of laying stones in turn until somebody has a line: Connect Four and Tic-tac-toe but for their geometry.
+"""Base class of games in which players place stones until one has a line: Connect Four and Tic-tac-toe.
 
-A player's stones are the bits of one int64, so a move on a thousand boards is a handful of numpy calls.
+The subclasses add the geometry. A player's stones are the bits of one int64 (a bitboard), so a move on a thousand
+boards takes a few numpy calls.
 """
 
 from __future__ import annotations

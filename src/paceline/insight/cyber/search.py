@@ -1,9 +1,9 @@
-"""The outer loop over workflows: choose one, train with it, look at the env's own reward, choose the next.
+"""Search over workflows by Bayesian optimisation: choose a workflow, train with it, evaluate, choose the next.
 
     trials so far -> GP-UCB -> workflow -> PPO from the last one's weights -> reward -> one more trial
 
-Each is trained until its compliance passes the threshold or its share of the budget is spent. Whoever trains is handed
-in, and so is whoever expects: nothing here starts a process.
+A workflow is trained until its compliance passes the threshold or its share of the budget is spent. The trainer and the
+surrogate model are arguments; this module starts no process.
 """
 
 from __future__ import annotations
@@ -84,28 +84,28 @@ class Trainer(Protocol):
         """Train in `folder`, or go on there if it has been begun.
 
         Args:
-            workflow: The order to keep to.
-            folder: The run's.
-            warm: The run whose weights to begin with.
-            episodes: At most.
-            seconds: The same; None for as long as it takes.
+            workflow: The host types in order of priority.
+            folder: The run's folder.
+            warm: The run whose weights to start from.
+            episodes: Most episodes.
+            seconds: Time limit; None for no limit.
 
         Returns:
-            What came of it; or the name of the signal that ended it early.
+            The result, or the name of the signal that ended the training early.
         """
 
 
 class Search:
-    """Trials of one folder.
+    """A search and its trials, in one folder.
 
     Args:
-        folder: Where everything goes.
-        plan: How to go about it.
-        about: What else search.json is to say; a search goes on only with equal `settings`.
-        surrogate: What is expected of workflows that have not been tried.
+        folder: Output folder.
+        plan: Settings of the search.
+        about: Other content of search.json; a search can be continued only with equal `settings`.
+        surrogate: Predicts the reward of workflows that have not been tried.
 
     Raises:
-        ConfigError: There is another search in the folder.
+        ConfigError: The folder holds a search with other settings.
     """
 
     def __init__(self, folder: Path, plan: SearchPlan, about: dict[str, Any], surrogate: Surrogate) -> None:
@@ -114,10 +114,10 @@ class Search:
         self._surrogate = surrogate
         self._belief: Belief | None = None
         self._fitted = 0  # trials that the belief is made of
-        # Budgets may be raised by whoever goes on; what decides about workflows may not.
+        # A continued search may change its budgets, but not the settings that decide which workflow is tried.
         budgets = ("total_episodes", "n_workflows", "duration_s")
         fixed = {key: value for key, value in asdict(plan).items() if key not in budgets}
-        # As JSON has it, to be compared with what a file says.
+        # Round-trip through JSON, so that it can be compared with the content of a file.
         self._about = json.loads(to_json({**about, "settings": {**about.get("settings", {}), **fixed}}))
         self._under_way: str | None = None
         self._refuse_another(read_about(folder))

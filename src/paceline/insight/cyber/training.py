@@ -119,7 +119,7 @@ def suited(config: TrainConfig, options: CyberOptions, named: Set[str]) -> Train
     Args:
         config: Of everything else.
         options: What was asked for.
-        named: The settings that flags, a config file, or a run that goes on name.
+        named: The settings given by flags, by a config file or by a resumed run.
 
     Raises:
         ConfigError: The env is another, or options need a workflow and there is none.

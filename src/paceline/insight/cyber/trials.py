@@ -39,7 +39,7 @@ class Trained:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial(Trained):
-    """One workflow, what was expected of it, and what came of it."""
+    """One workflow with its predicted and measured results."""
 
     number: int
     """Counts from 1."""
@@ -61,7 +61,7 @@ class Trial(Trained):
 _TRAINED = tuple(item.name for item in fields(Trained))
 _OWN = tuple(item.name for item in fields(Trial) if item.name not in _TRAINED)
 COLUMNS = (*_OWN[:-1], *_TRAINED, _OWN[-1])
-"""Of search.csv: what was tried, what came of it, and where."""
+"""Columns of search.csv: the workflow, its result and its folder."""
 
 
 def write_trials(folder: Path, trials: Sequence[Trial], about: Mapping[str, Any]) -> None:
@@ -92,7 +92,7 @@ def read_trials(folder: Path) -> list[Trial]:
         for trial in trials:
             read_workflow(trial.workflow)
     except (ConfigError, KeyError, OSError, ValueError) as error:
-        raise ConfigError(f"{path}: damaged ({error}). Mend the line, or begin in another folder.") from error
+        raise ConfigError(f"{path}: damaged ({error}). Fix the line, or use another folder.") from error
     return trials
 
 
@@ -108,5 +108,5 @@ def read_about(folder: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: damaged ({error}). Begin in another folder.") from error
+        raise ConfigError(f"{path}: damaged ({error}). Use another folder.") from error
     return content

@@ -29,7 +29,9 @@ class WorkflowTrainer:
 
     def __init__(self, config: TrainConfig, argv: list[str]) -> None:
         if not config.run.n_eval_episodes:
-            raise ConfigError("n_eval_episodes=0: their reward is what the search goes by. Try 20.")
+            raise ConfigError(
+                "n_eval_episodes=0: the search compares evaluation rewards, so it needs at least 1. Try 20."
+            )
         self._config, self._argv = config, argv
 
     def __call__(
@@ -44,7 +46,7 @@ class WorkflowTrainer:
             output_dir=folder,
             checkpoint_dir=checkpoints,
             resume=begun,
-            overwrite=not begun,  # what was killed before its first checkpoint begins anew
+            overwrite=not begun,  # a run killed before its first checkpoint starts over
             init_from=None if begun else warm or config.run.init_from,
             total_episodes=episodes,
             duration=None if seconds is None else f"{seconds}s",
@@ -67,7 +69,7 @@ class WorkflowTrainer:
 
 
 class _Last:
-    """Remembers what was told of the last episodes."""
+    """Keeps the reward parts of the last episodes."""
 
     def __init__(self) -> None:
         self.told: Mapping[str, float] = {}

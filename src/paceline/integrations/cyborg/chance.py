@@ -1,11 +1,11 @@
-"""A generator for every env, of a simulator that draws from Python's global one.
+"""One random generator per env, for a simulator that draws from Python's global generator.
 
     CybORG's modules --- choice(...), random.shuffle(...) ---> the generator of the env that is being stepped
-                                                         `---> Python's own, when it is none of ours
+                                                         `---> Python's global one, when no env is stepped
 
-The names are exchanged in CybORG's modules, once per process. An env then neither sees nor disturbs what others draw,
-its episodes are those that the stock simulator plays after `random.seed(seed)`, and a step costs nothing more:
-saving and loading the global state around each would cost some 30 microseconds.
+The functions of `random` are patched in CybORG's modules, once per process. Envs then do not affect each other's random
+streams, an episode equals that of the stock simulator after `random.seed(seed)`, and a step has no overhead: saving and
+loading the global state around each step would cost about 30 microseconds.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MODULE = _Module()
 
 
 def redirect(package: str) -> None:
-    """Have the imported modules of a package draw where they are told to."""
+    """Patch the imported modules of a package to draw from the current env's generator."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] != package or module is None:
             continue

@@ -131,7 +131,7 @@ class _Shown:
 
 
 def actions(parts: Parts) -> None:
-    """Make the defender's actions anew only when what they are made of has changed, not at every step."""
+    """Cache the defender's actions: rebuild them only when their inputs have changed, not at every step."""
     wrapper = parts.enumerated
     stock = wrapper.action_space_change
     asked: dict[tuple[Any, ...], list[str]] = {}

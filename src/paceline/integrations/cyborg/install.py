@@ -106,7 +106,7 @@ def build(red_agent: str, *, green: bool = False) -> Parts:
 def commit_of(package: Path) -> str | None:
     """The commit that a package's checkout is at, from git's own files; None if it is in no checkout.
 
-    Looks no further than two folders above the package: higher up there may be a repository of somebody else's.
+    Searches only two folders above the package: a repository higher up may be an unrelated one.
     """
     for root in package.parents[:2]:
         git = root / ".git"

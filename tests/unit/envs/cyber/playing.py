@@ -41,7 +41,7 @@ def seen(network: Network, host: str) -> list[str]:
 
 
 class Scripted:
-    """An attacker that does what it is told, the same in all games, and keeps what came of it."""
+    """An attacker that plays a fixed script, the same in all games, and records the results."""
 
     def __init__(self, network: Network) -> None:
         self.n = network.n

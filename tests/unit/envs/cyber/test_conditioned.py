@@ -82,7 +82,9 @@ def test_it_is_registered_with_a_vector_version() -> None:
     assert gym.spec(ENV).vector_entry_point
 
 
-@pytest.mark.parametrize(("workflow", "said"), [([], "must name one at least"), ("user", "each of the 5 types once")])
+@pytest.mark.parametrize(
+    ("workflow", "said"), [([], "needs at least one workflow"), ("user", "each of the 5 types once")]
+)
 def test_a_bad_workflow_is_refused(workflow: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         WorkflowDefence(workflow=workflow)

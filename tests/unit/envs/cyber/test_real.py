@@ -52,7 +52,7 @@ ALWAYS, NEVER = 0, 2**32 - 1
 
 
 def share(nth: int, of: int) -> int:
-    """32 bits that pick the n-th of so many."""
+    """32 random bits that select item `nth` of `of` items."""
     return int((nth + 0.5) / of * 2**32)
 
 

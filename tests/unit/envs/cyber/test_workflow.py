@@ -171,7 +171,7 @@ def test_orders_are_read_and_written() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("op_server,enterprise,op_host,defender,users", "'users' is no type of host. Did you mean 'user'"),
+        ("op_server,enterprise,op_host,defender,users", "'users' is not a host type. Did you mean 'user'"),
         ("op_server,enterprise", "must name each of the 5 types once"),
         ("user,user,enterprise,op_host,defender", "must name each of the 5 types once"),
     ],

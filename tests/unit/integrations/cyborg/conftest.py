@@ -24,7 +24,7 @@ MODULES = (
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Which CybORG there is, and that it was told, is found out anew."""
+    """Clear the caches of the simulator lookup before every test."""
     for kept in (install.simulator, fast_reset._host_class):
         kept.cache_clear()
     monkeypatch.setattr(env, "_told", False)

@@ -60,7 +60,7 @@ def test_a_step_without_an_agent_gets_the_full_true_state(standin: ModuleType) -
     assert env._parts.controller.true_states == before + 1
 
 
-def test_actions_are_made_anew_when_they_have_changed(standin: ModuleType) -> None:
+def test_actions_are_rebuilt_when_their_inputs_change(standin: ModuleType) -> None:
     env = CybORGEnv(fast="actions")
     wrapper = env._parts.enumerated
     kept = list(wrapper.possible_actions)

@@ -52,7 +52,7 @@ def test_the_commit_of_a_worktree(package: Path, tmp_path: Path) -> None:
     assert install.commit_of(work) == "a" * 40
 
 
-def test_a_repository_further_up_is_somebody_elses(package: Path, tmp_path: Path) -> None:
+def test_repository_further_up_is_ignored(package: Path, tmp_path: Path) -> None:
     (tmp_path / ".git" / "refs" / "heads" / "main").write_text(COMMIT)
     installed = tmp_path / "venv" / "site-packages" / "CybORG"
     installed.mkdir(parents=True)
