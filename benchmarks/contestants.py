@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import psutil
 
-from paceline.measure.system import tree_memory_mb
+from paceline.measure.machine import tree_memory_mb
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 ANSWER_TIMEOUT_S = 300.0

@@ -17,10 +17,10 @@ from time import perf_counter
 import numpy as np
 import results
 
-from paceline.envs.cyber.actions import ACTIONS
-from paceline.envs.cyber.env import NetworkDefence
-from paceline.envs.cyber.scenario import RedAgent
-from paceline.envs.cyber.vector import NetworkDefenceVector
+from paceline.domains.cyber.actions import ACTIONS
+from paceline.domains.cyber.env import NetworkDefence
+from paceline.domains.cyber.scenario import RedAgent
+from paceline.domains.cyber.vector import NetworkDefenceVector
 
 ENVS = (1, 10, 50, 100, 1000)
 ATTACKERS: tuple[RedAgent, ...] = ("bline", "meander")

@@ -19,8 +19,8 @@ from typing import Any
 import results
 from contestants import Contestant
 
-from paceline.insight.cyber.training import CyberOptions, beneath, suited
-from paceline.train.config import TrainConfig
+from paceline.config.train_config import TrainConfig
+from paceline.domains.cyber.training import CyberOptions, beneath, suited
 
 HERE = Path(__file__).parent
 WORKFLOW = ("op_server", "enterprise", "op_host", "defender", "user")

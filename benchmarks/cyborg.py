@@ -20,7 +20,7 @@ import numpy as np
 import results
 from numpy.typing import NDArray
 
-from paceline.envs.cyber.actions import ACTIONS, HOSTS
+from paceline.domains.cyber.actions import ACTIONS, HOSTS
 from paceline.integrations.cyborg import CybORGEnv, simulator
 from paceline.integrations.cyborg.install import build
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from rich.console import Console
 
+from paceline.config.train_config import TrainConfig
 from paceline.measure.progress import Progress
 from paceline.measure.record import Goal, Iteration
 from paceline.train.budget import RunBudget
-from paceline.train.config import TrainConfig
 from paceline.train.run import Run
 
 PACE = 50_000

@@ -17,9 +17,9 @@ from time import perf_counter
 import numpy as np
 import results
 
-from paceline.envs.games import GAMES
-from paceline.envs.games.chance import draws, mix
-from paceline.envs.games.players import RandomPlayer
+from paceline.domains.games import GAMES
+from paceline.domains.games.players import RandomPlayer
+from paceline.ops.random_bits import draws, mix
 
 BOARDS = (1, 8, 64, 256, 1024, 4096)
 KEY = mix(np.array([1], np.uint64))

@@ -22,9 +22,9 @@ import results
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from paceline.config.train_config import TrainConfig
 from paceline.insight.windows import iterate
 from paceline.train.build import build
-from paceline.train.config import TrainConfig
 
 WORKERS = 2
 SHARDS = (1, 2, 4, 8, 16)

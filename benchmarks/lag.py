@@ -11,8 +11,8 @@ from typing import Any
 
 import results
 
+from paceline.config.train_config import TrainConfig
 from paceline.measure.record import Summary
-from paceline.train.config import TrainConfig
 from paceline.train.run import Run
 
 ALGOS: dict[str, dict[str, Any]] = {

@@ -24,9 +24,9 @@ from paceline.nets.flat import bind
 from paceline.ops.adam import FlatAdam
 from paceline.ops.clip import clip_norm
 from paceline.ops.distributions import head_for
+from paceline.ops.minibatch_moments import standards
 from paceline.ops.returns import gae, next_values
 from paceline.ops.scores import score
-from paceline.ops.standards import standards
 from paceline.ops.surrogate import surrogate
 from paceline.runtime.protocol import Share
 from paceline.train.program import WorkerProgram

@@ -19,8 +19,8 @@ import grad
 import results
 from guard import Ratio, Verdict, judge
 
+from paceline.config.train_config import TrainConfig
 from paceline.insight.bench import bench
-from paceline.train.config import TrainConfig
 
 BASELINE = Path(__file__).parent / "baseline.json"
 WORKERS = 2

@@ -36,14 +36,14 @@ from peers.task import PPOSettings  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 from sb3_ppo import SETTINGS, SHARED  # noqa: E402
 
-from paceline.memory.lines import heartbeat_field  # noqa: E402
+from paceline.config.train_config import TrainConfig  # noqa: E402
 from paceline.memory.shared import Arena, Field  # noqa: E402
-from paceline.runtime.freight import Did, Held  # noqa: E402
+from paceline.memory.worker_status import heartbeat_field  # noqa: E402
 from paceline.runtime.protocol import Program, Share, run_all  # noqa: E402
-from paceline.runtime.ray_cluster import RayCluster  # noqa: E402
-from paceline.runtime.ray_runtime import RayRuntime  # noqa: E402
+from paceline.runtime.ray.cluster import RayCluster  # noqa: E402
+from paceline.runtime.ray.runtime import RayRuntime  # noqa: E402
+from paceline.runtime.ray.transfer import Did, Held  # noqa: E402
 from paceline.train.build import build  # noqa: E402
-from paceline.train.config import TrainConfig  # noqa: E402
 from paceline.train.training import Training  # noqa: E402
 
 HERE = Path(__file__).parent

@@ -21,7 +21,7 @@ import host
 import numpy as np
 import psutil
 
-from paceline.measure.system import system_info
+from paceline.measure.machine import system_info
 
 RESULTS = Path(__file__).parent / "results"
 SOURCE = Path(__file__).parents[1] / "src"

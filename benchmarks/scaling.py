@@ -21,10 +21,10 @@ import results
 from contestants import Contestant
 from sb3_ppo import SETTINGS
 
-from paceline.measure.system import tree_memory_mb
+from paceline.config.train_config import TrainConfig
+from paceline.measure.machine import tree_memory_mb
 from paceline.memory.shards import ShardShape
 from paceline.memory.slot_shape import SlotShape
-from paceline.train.config import TrainConfig
 from paceline.train.recipes import env_recipe
 
 HERE = Path(__file__).parent

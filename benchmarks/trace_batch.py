@@ -26,8 +26,8 @@ from typing import Any, NamedTuple, SupportsFloat
 import gymnasium as gym
 import numpy as np
 
+from paceline.config.train_config import TrainConfig
 from paceline.train.build import build
-from paceline.train.config import TrainConfig
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "paceline"

@@ -24,13 +24,13 @@ import numpy as np
 import results
 from probes import DriverProbe, Probe, Probes
 
+from paceline.config.train_config import TrainConfig
 from paceline.insight.windows import iterate
 from paceline.memory.shared import Arena
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime, run_all
 from paceline.train.build import build
-from paceline.train.config import TrainConfig
 from paceline.train.program import PRELOAD
 from paceline.train.training import Training
 

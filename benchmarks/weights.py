@@ -17,14 +17,14 @@ import numpy as np
 import results
 import torch
 
-from paceline.memory.lines import heartbeat_field
+from paceline.config.train_config import TrainConfig
 from paceline.memory.shared import Arena
 from paceline.memory.weights import Weights
-from paceline.runtime import threads
+from paceline.memory.worker_status import heartbeat_field
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share, run_all
+from paceline.system import threads
 from paceline.train.build import build
-from paceline.train.config import TrainConfig
 
 TARGET_MS, TARGET_SHARE = 2.0, 0.01
 

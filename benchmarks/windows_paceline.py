@@ -18,11 +18,11 @@ for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import torch  # noqa: E402
 from windows import Windows, answers  # noqa: E402
 
+from paceline.config.train_config import TrainConfig  # noqa: E402
 from paceline.runtime.inline import InlineRuntime  # noqa: E402
 from paceline.train.async_rollouts import AsyncRollouts  # noqa: E402
+from paceline.train.bookkeeping import Keeper  # noqa: E402
 from paceline.train.build import build  # noqa: E402
-from paceline.train.config import TrainConfig  # noqa: E402
-from paceline.train.keeper import Keeper  # noqa: E402
 from paceline.train.replay_stream import ReplayStream  # noqa: E402
 from paceline.train.training import Training  # noqa: E402
 

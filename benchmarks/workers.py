@@ -32,9 +32,9 @@ MANY, TARGET_S = 8, 4.0
 def child(method: str, workers: int) -> None:
     """Train for two iterations; says when the workers were up, and what the tree takes."""
     # Imported here: the parent times a process that loads all of this.
-    from paceline.measure.system import tree_memory_mb
+    from paceline.config.train_config import TrainConfig
+    from paceline.measure.machine import tree_memory_mb
     from paceline.train.build import build
-    from paceline.train.config import TrainConfig
 
     config = TrainConfig.from_flat(
         env="CartPole-v1", n_envs=32, num_workers=workers, start_method=method, n_epochs=1, quiet=True

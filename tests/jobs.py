@@ -11,8 +11,8 @@ import numpy as np
 
 from paceline.envs.fault import OddError
 from paceline.errors import EnvError
-from paceline.memory.lines import BEAT, heartbeat_field
 from paceline.memory.shared import Arena, Field
+from paceline.memory.worker_status import BEAT, heartbeat_field
 from paceline.runtime.protocol import Share
 
 GROUPS = 5
@@ -97,7 +97,7 @@ class Recorder:
         """Torch threads, BLAS threads, and what a process started here would inherit."""
         import torch
 
-        from paceline.runtime.threads import blas_threads
+        from paceline.system.threads import blas_threads
 
         return torch.get_num_threads(), blas_threads(), os.environ.get("OMP_NUM_THREADS")
 

@@ -22,7 +22,7 @@ from time import perf_counter
 
 import psutil
 
-from paceline.train.config import TrainConfig
+from paceline.config.train_config import TrainConfig
 from paceline.train.run import Run
 
 RESULT = Path(__file__).parents[1] / "results" / "soak.json"

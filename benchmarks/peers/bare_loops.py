@@ -76,7 +76,7 @@ def _free_loop(pipe: Any, make: Callable[[], Any], n: int, *_: Any) -> None:
 
 
 def _free_threads(pipe: Any, make: Callable[[], Any], n: int, *_: Any) -> None:
-    from paceline.envs.on_time import wake_on_time  # peers load this file, too, and have none of ours
+    from paceline.system.timer_slack import wake_on_time  # peers load this file, too, and have none of ours
 
     wake_on_time()
     envs = _made(make, n)

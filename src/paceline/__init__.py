@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from paceline.errors import PacelineError
 
 if TYPE_CHECKING:
+    from paceline.config.train_config import TrainConfig
     from paceline.envs.shaping import RewardShaper, Transition
     from paceline.spec import Extra
     from paceline.train.agents import A3C, APPO, DQN, IMPALA, PPO
-    from paceline.train.config import TrainConfig
     from paceline.vector.env import ParallelVectorEnv
     from paceline.vector.make import make_vec
 
@@ -40,7 +40,7 @@ _HOMES = {
     "PPO": "paceline.train.agents",
     "ParallelVectorEnv": "paceline.vector.env",
     "RewardShaper": "paceline.envs.shaping",
-    "TrainConfig": "paceline.train.config",
+    "TrainConfig": "paceline.config.train_config",
     "Transition": "paceline.envs.shaping",
     "make_vec": "paceline.vector.make",
 }

@@ -11,10 +11,10 @@ from tests.jobs import GROUPS, Answering, fields
 
 from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena
-from paceline.runtime import signals
-from paceline.runtime.bells import BOX_BYTES, SKIP, Linger, LookOut, ProcessBells, bell_fields
+from paceline.runtime.doorbell import BOX_BYTES, SKIP, Linger, LookOut, ProcessBells, bell_fields
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Bells, run_all, serve
+from paceline.system import wakeups
 
 KINDS = ("forkserver", "fork")
 WORKERS = 2
@@ -76,8 +76,8 @@ def test_long_payload_does_not_make_the_driver_spin(monkeypatch: pytest.MonkeyPa
         bells.ring(1, b"!hold")
         assert bells.wait([0], at_least=1, timeout_s=30.0, doing="step") == [0]
         looks: list[float] = []
-        real = signals.Watch.wait
-        monkeypatch.setattr(signals.Watch, "wait", lambda self, s: looks.append(s) or real(self, s))  # type: ignore[func-returns-value]
+        real = wakeups.Watch.wait
+        monkeypatch.setattr(wakeups.Watch, "wait", lambda self, s: looks.append(s) or real(self, s))  # type: ignore[func-returns-value]
         assert bells.wait([0, 1], at_least=2, timeout_s=0.1, doing="step") == [0]
         assert len(looks) < 10
         assert bells.letter(0) == letter[::-1]
@@ -177,7 +177,7 @@ def test_fruitless_spinning_is_followed_by_blocking_waits() -> None:
 
 
 def test_pipes_do_where_there_is_no_eventfd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.runtime.bells.new_signal", signals.PipeSignal)
+    monkeypatch.setattr("paceline.runtime.doorbell.new_signal", wakeups.PipeSignal)
     with serving("forkserver") as (_, bells):
         for _ in range(3):
             assert ask(bells, b"ab") == [b"ba"] * WORKERS

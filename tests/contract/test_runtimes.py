@@ -23,15 +23,15 @@ from tests.jobs import DIE, GROUPS, HANG, RAISE, STUCK, OneFails, Recorder, Text
 
 from paceline.envs.fault import OddError
 from paceline.errors import ConfigError, EnvError, WorkerDied, WorkerError, WorkerHung
-from paceline.measure.system import affinity
-from paceline.memory.lines import CLAIM
 from paceline.memory.shared import Arena
-from paceline.runtime import threads
+from paceline.memory.worker_status import CLAIM
 from paceline.runtime.inline import InlineRuntime
-from paceline.runtime.pack import pack
+from paceline.runtime.pickled_program import pack
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Program, Reply, Runtime, run_all, shares
 from paceline.runtime.worker_handle import describe_exit
+from paceline.system import threads
+from paceline.system.limits import affinity
 
 KINDS = ("inline", "forkserver", "spawn", "fork")
 SLOW_SPAWN = pytest.param("spawn", marks=pytest.mark.slow)
@@ -444,14 +444,14 @@ def test_a_job_that_computes_no_gradients_says_so(kind: str) -> None:
 
 
 def test_without_pipes_to_poll_items_are_dealt_out_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.runtime.tickets.AVAILABLE", False)
+    monkeypatch.setattr("paceline.runtime.work_queue.AVAILABLE", False)
     with running("forkserver") as it:
         it.runtime.work(5)
         assert it.arena["items"][:, :5].tolist() == [[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
 
 
 def test_without_pipes_to_poll_the_driver_does_what_comes_within_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.runtime.tickets.AVAILABLE", False)
+    monkeypatch.setattr("paceline.runtime.work_queue.AVAILABLE", False)
     by_hand: list[int] = []
     with running("forkserver", hand=by_hand.append) as it:
         replies = it.runtime.submit_all(Recorder.slowest_first)
@@ -578,9 +578,8 @@ def test_a_stopped_worker_that_reads_nothing_does_not_keep_the_driver(monkeypatc
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_process_ends_with_another_even_if_that_ended_before_it_asked(when: str) -> None:
     close = {"before": "os.close(w); die_with(r)", "after": "die_with(r); os.close(w)"}[when]
-    script = (
-        f"import os, time; from paceline.runtime.die_with import die_with; r, w = os.pipe(); {close}; time.sleep(60)"
-    )
+    imports = "import os, time; from paceline.system.die_with_parent import die_with"
+    script = f"{imports}; r, w = os.pipe(); {close}; time.sleep(60)"
     assert subprocess.run([sys.executable, "-c", script], timeout=50).returncode == -signal.SIGKILL
 
 

@@ -24,12 +24,12 @@ from unittest.mock import MagicMock
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from paceline.algos.settings import SETTINGS
 from paceline.cli import COMMANDS, main
 from paceline.cli.bench import BenchOptions
-from paceline.cli.cyber import SearchOptions
-from paceline.cli.flags import NoOptions, parse, read
 from paceline.cli.tune import TuneOptions
+from paceline.config.flags import NoOptions, parse, read
+from paceline.config.settings import SETTINGS
+from paceline.domains.cyber.command import SearchOptions
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

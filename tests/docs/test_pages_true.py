@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from paceline.cli import COMMANDS
+from paceline.config.train_config import TrainConfig
 from paceline.measure.record import TAGS
 from paceline.train.callbacks import HOOKS
-from paceline.train.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.train.config import TrainConfig
+from paceline.config.train_config import TrainConfig
 
 FAULT = "paceline.envs.fault:FaultEnv"
 SEED = 5

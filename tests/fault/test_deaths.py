@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 from tests.inside import inside
 
 from paceline.batch import Trajectory
+from paceline.config.train_config import TrainConfig
 from paceline.errors import WorkerDied
 from paceline.measure.record import Summary
-from paceline.memory.lines import BEAT
 from paceline.memory.replay import Replay
+from paceline.memory.worker_status import BEAT
 from paceline.runtime.protocol import Share
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.callbacks import Callbacks, Moment
-from paceline.train.config import TrainConfig
-from paceline.train.orders import Orders
 from paceline.train.replay_stream import ReplayStream
 from paceline.train.rollouts import Rollouts
 from paceline.train.run import Run, open_folder
+from paceline.train.slot_scheduler import Orders
 
 ASYNC = ["impala", "appo", "a3c"]
 SYNC: dict[str, dict[str, Any]] = {"ppo": {}, "pipeline": {"pipeline": True}}

@@ -18,10 +18,10 @@ import torch
 from tests.games import Counter
 
 from paceline import PPO
+from paceline.config.train_config import TrainConfig
 from paceline.envs.fault import FaultEnv
 from paceline.errors import ConfigError, EnvError, PacelineError, WorkerDied, WorkerError, WorkerHung
 from paceline.measure.folder import RunFolder
-from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder
 
 FAULT = "paceline.envs.fault:FaultEnv"

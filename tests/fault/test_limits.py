@@ -14,8 +14,8 @@ from tests.fault.modes import config
 from paceline.errors import ConfigError
 from paceline.measure.folder import RunFolder
 from paceline.measure.growth import SETTLE_S, MemoryGrowth
-from paceline.runtime.descriptors import make_room
-from paceline.runtime.threads import core_budget
+from paceline.system.descriptors import make_room
+from paceline.system.threads import core_budget
 from paceline.train.run import Run, open_folder
 
 
@@ -91,8 +91,8 @@ def test_env_that_leaks_memory_is_reported(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("paceline.measure.growth.SETTLE_S", 0.0)
     monkeypatch.setattr("paceline.measure.growth.LEAST_MB", 10.0)
     monkeypatch.setattr("paceline.measure.growth.LEAST_RATIO", 1.01)
-    monkeypatch.setattr("paceline.measure.system.SystemSampler.__init__.__defaults__", (0.0,))
-    monkeypatch.setattr("paceline.measure.system.SystemSampler.SHARE", 1.0)
+    monkeypatch.setattr("paceline.measure.machine.SystemSampler.__init__.__defaults__", (0.0,))
+    monkeypatch.setattr("paceline.measure.machine.SystemSampler.SHARE", 1.0)
     settings = config("parallel", env_kwargs={"mode": "leak"}, output_dir=tmp_path / "run", total_timesteps=256)
     with Run(settings, folder=open_folder(settings)) as run:
         summary = run.go()
@@ -123,6 +123,6 @@ def test_fork_is_refused_with_cuda_and_warned_of_with_threads(monkeypatch: pytes
 def test_the_core_budget_follows_affinity_and_quota(
     quota: float | None, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paceline.runtime.threads.affinity", lambda: [0, 1, 2, 3])
-    monkeypatch.setattr("paceline.runtime.threads.cpu_quota", lambda: quota)
+    monkeypatch.setattr("paceline.system.threads.affinity", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr("paceline.system.threads.cpu_quota", lambda: quota)
     assert core_budget() == cores

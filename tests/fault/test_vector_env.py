@@ -19,7 +19,7 @@ from tests.unit.vector.toys import SampleEnv
 
 from paceline import ParallelVectorEnv, make_vec
 from paceline.errors import EnvError, PacelineError, WorkerDied, WorkerError, WorkerHung
-from paceline.runtime.bells import BOX_BYTES
+from paceline.runtime.doorbell import BOX_BYTES
 
 FAULT = "paceline.envs.fault:FaultEnv"
 ACTIONS = np.ones(4, np.int64)

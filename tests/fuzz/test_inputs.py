@@ -17,13 +17,13 @@ from gymnasium import spaces
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paceline.algos.settings import SETTINGS
-from paceline.cli.flags import NoOptions, parse
+from paceline.config.coerce import duration_s
+from paceline.config.flags import NoOptions, parse
+from paceline.config.settings import SETTINGS
+from paceline.config.train_config import SECTIONS, TrainConfig, home
 from paceline.errors import CheckpointError, ConfigError, PacelineError
 from paceline.spec import EnvSpec
 from paceline.train import checkpoint
-from paceline.train.coerce import duration_s
-from paceline.train.config import SECTIONS, TrainConfig, home
 from paceline.train.run import Run
 
 Test = Callable[..., None]

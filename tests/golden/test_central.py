@@ -11,11 +11,11 @@ import pytest
 import torch
 from tests.inside import inside
 
+from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.errors import ConfigError
+from paceline.inference.server import DeviceActor
 from paceline.nets.flat import FlatParameters, size_of
-from paceline.train.config import TrainConfig
-from paceline.train.inference import DeviceActor
 from paceline.train.program import PolicyRecipe
 from paceline.train.run import Run
 

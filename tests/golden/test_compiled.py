@@ -10,9 +10,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError
 from paceline.measure.record import Summary
-from paceline.train.config import TrainConfig
 from paceline.train.run import Run, train
 
 # Loading the compiler stack takes seconds, and warns of deprecations inside torch.

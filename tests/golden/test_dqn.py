@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from tests.inside import inside
 
+from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError
 from paceline.measure.record import Summary
-from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder
 
 COMMON: dict[str, Any] = {

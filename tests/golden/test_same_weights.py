@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.inside import inside
 
+from paceline.config.train_config import TrainConfig
 from paceline.measure.record import Summary
 from paceline.train import checkpoint
-from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder
 
 ITERATIONS = 4

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paceline.config.train_config import TrainConfig
 from paceline.runtime.worker_handle import WorkerHandle
 from paceline.train.callbacks import Callbacks, Moment
-from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder
 
 COMMON: dict[str, Any] = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from paceline.config.train_config import TrainConfig
 from paceline.errors import EnvError
-from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder
 
 CASES: dict[str, dict[str, Any]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.train.config import TrainConfig
+from paceline.config.train_config import TrainConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

@@ -10,7 +10,7 @@ from tests.games import Corridor
 from tests.inside import inside
 
 from paceline import PPO
-from paceline.train.config import TrainConfig
+from paceline.config.train_config import TrainConfig
 from paceline.train.run import Run
 
 FAST: dict[str, Any] = {

@@ -12,10 +12,10 @@ from tests.contract.test_runtimes import Running
 from tests.jobs import GROUPS, Recorder, fields
 
 from paceline.memory.shared import Arena, Field
-from paceline.runtime.freight import Did, Held
 from paceline.runtime.protocol import Program, Share
-from paceline.runtime.ray_cluster import RayCluster
-from paceline.runtime.ray_runtime import RayRuntime
+from paceline.runtime.ray.cluster import RayCluster
+from paceline.runtime.ray.runtime import RayRuntime
+from paceline.runtime.ray.transfer import Did, Held
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from tests.inside import inside
 from tests.ray.conftest import CPUS, ours
 from tests.ray.test_same_weights import RAY, of_ppo, on
 
+from paceline.config.train_config import TrainConfig
 from paceline.measure.record import Summary
 from paceline.train import checkpoint
-from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]

@@ -12,7 +12,7 @@ from tests.golden import test_dqn as dqn
 from tests.golden import test_same_weights as ppo
 from tests.inside import inside
 
-from paceline.train.config import TrainConfig
+from paceline.config.train_config import TrainConfig
 from paceline.train.run import Run, open_folder
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster"), pytest.mark.timeout(300)]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.algos.settings import PPOConfig
-from paceline.train.config import TrainConfig
+from paceline.config.settings import PPOConfig
+from paceline.config.train_config import TrainConfig
 from paceline.train.run import train
 
 ROOT = Path(__file__).parents[2]

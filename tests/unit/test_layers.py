@@ -103,7 +103,7 @@ def test_every_room_has_a_layer() -> None:
 @pytest.mark.parametrize(
     ("source", "module"),
     [
-        ("from paceline.train import config", "paceline.algos.ppo"),
+        ("from paceline.train import build", "paceline.algos.ppo"),
         ("import paceline.runtime.process", "paceline.algos.ppo"),
         ("from paceline import cli", "paceline.train.loop"),
         ("from ..train.config import TrainConfig", "paceline.envs.make"),
@@ -120,9 +120,9 @@ def test_the_check_finds_what_it_looks_for(source: str, module: str) -> None:
     ("source", "module"),
     [
         ("from paceline.errors import ConfigError", "paceline.spec"),
-        ("from paceline.algos.settings import PPOConfig", "paceline.train.config"),
-        ("from paceline.train.coerce import coerce", "paceline.train.config"),
-        ("from . import coerce", "paceline.train.config"),
+        ("from paceline.config.settings import PPOConfig", "paceline.config.train_config"),
+        ("from paceline.config.coerce import coerce", "paceline.config.train_config"),
+        ("from . import coerce", "paceline.config.train_config"),
         ("def f():\n    from paceline.train.run import train", "paceline.cli.train"),
         ("def f():\n    import torch", "paceline.measure.record"),
     ],

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paceline.algos.bad_updates import BadUpdates
-from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.torch_threads import torch_threads
 from paceline.batch import Transitions
+from paceline.config.dqn_settings import DQNConfig
 from paceline.measure.clock import Clock
 from paceline.memory.parts import part, under
 from paceline.memory.replay import Replay

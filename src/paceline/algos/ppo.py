@@ -18,17 +18,17 @@ from torch import Tensor
 
 from paceline.algos.bad_updates import BadUpdates
 from paceline.algos.ppo_gradient import Gradients
-from paceline.algos.settings import Settings
 from paceline.algos.targets import Targets
 from paceline.batch import Trajectory
+from paceline.config.settings import Settings
 from paceline.measure.clock import Clock
 from paceline.memory.parts import part, under
 from paceline.memory.shards import Shards
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.clip import clip_norm
+from paceline.ops.minibatch_moments import standards
 from paceline.ops.optimiser import Optimiser
 from paceline.ops.returns import explained_variance
-from paceline.ops.standards import standards
 from paceline.ops.surrogate import TERMS
 
 Floats = NDArray[np.float32]

@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from paceline.algos.settings import Settings
 from paceline.algos.torch_threads import torch_threads
+from paceline.config.settings import Settings
 from paceline.memory.gather import Gather
 from paceline.memory.shards import Shards
 from paceline.memory.slots import Slots

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from paceline.algos.settings import A3CConfig, APPOConfig, PPOConfig, Settings
 from paceline.batch import Trajectory
+from paceline.config.settings import A3CConfig, APPOConfig, PPOConfig, Settings
 from paceline.nets.features import policy_input
 from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.distributions import ActionHead

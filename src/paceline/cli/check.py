@@ -9,8 +9,8 @@ from time import perf_counter
 
 from rich.console import Console
 
+from paceline.config.coerce import coerce
 from paceline.errors import ConfigError, PacelineError, nearest
-from paceline.train.coerce import coerce
 
 FLAGS = ("--env", "--env-kwargs", "--help")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from paceline.config.coerce import coerce
 from paceline.errors import ConfigError, check_range, nearest
 from paceline.measure.panel import number, plural
-from paceline.train.coerce import coerce
 
 FLAGS = ("--episodes", "--video", "--seed", "--stochastic", "--help")
 

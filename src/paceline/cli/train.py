@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from paceline.algos.settings import SETTINGS, nearest_algorithm
-from paceline.cli.flags import NoOptions, parse
+from paceline.config.flags import NoOptions, parse
+from paceline.config.settings import SETTINGS, nearest_algorithm
 from paceline.errors import ConfigError
 from paceline.runtime.forkserver import default_start_method, start_fork_server
 

@@ -14,8 +14,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from paceline.algos.settings import SETTINGS, nearest_algorithm
-from paceline.cli.flags import NoOptions, parse
+from paceline.config.coerce import coerce
+from paceline.config.flags import NoOptions, parse
+from paceline.config.settings import SETTINGS, nearest_algorithm
+from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError, check_range
 from paceline.insight.many import (
     NUMBERS,
@@ -33,8 +35,6 @@ from paceline.insight.many import (
 )
 from paceline.measure.folder import COMMAND
 from paceline.measure.panel import duration, number, plural
-from paceline.train.coerce import coerce
-from paceline.train.config import TrainConfig
 
 REFRESH_S = 1.0
 SHOWN_LINES = 12

@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from paceline.cli.flags import parse
 from paceline.cli.measured import keep, ticker
+from paceline.config.flags import parse
 from paceline.errors import check_range
 
 

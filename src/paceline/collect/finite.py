@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from paceline.envs.block import EnvBlock, Finals, History, Watch
 from paceline.envs.extras import Readings
 from paceline.errors import EnvError
-from paceline.memory.lines import NOT_FINITE
 from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
+from paceline.memory.worker_status import NOT_FINITE
 
 OnNan: TypeAlias = Literal["raise", "warn", "replace"]
 ADVICE = "Fix the env, or use --on-nan replace (or warn)."

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from paceline.collect import noise
 from paceline.collect.finite import FiniteRollouts
-from paceline.collect.own_pace import OwnPace
+from paceline.collect.free_running import OwnPace
 from paceline.collect.times import CollectTimes
 from paceline.envs.group import EnvBlock, History
-from paceline.memory.lines import BEAT, STOP
 from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
+from paceline.memory.worker_status import BEAT, STOP
 from paceline.nets.actor import Actor, PatientActor
 from paceline.ops.distributions import ActionHead
 

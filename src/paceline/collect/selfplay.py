@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.envs.block import Finals, History, Watch
-from paceline.envs.games.chance import draws, mix, pick, uniform
-from paceline.envs.games.protocol import Game, Player
+from paceline.envs.game import Game, Player
 from paceline.envs.seeding import episode_seed
 from paceline.errors import ConfigError
-from paceline.memory.pool import DRAW, LOSS, WIN, OpponentPool
+from paceline.memory.opponent_pool import DRAW, LOSS, WIN, OpponentPool
 from paceline.memory.rows import Row
 from paceline.nets.actor import Actor
 from paceline.ops.distributions import legal_only
 from paceline.ops.q_learning import best_legal
+from paceline.ops.random_bits import draws, mix, pick, uniform
 from paceline.spec import PLAIN
 
 _MEETING, _MOVES, _SEAT = (np.uint64(stream) for stream in (0x5E1F_91A7, 0x0DD5_0FF5, 0x5EA7_5EA7))

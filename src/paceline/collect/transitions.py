@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect import noise
-from paceline.collect.remote import Asking, RemoteActor
+from paceline.collect.inference_client import Asking, RemoteActor
 from paceline.collect.times import CollectTimes
 from paceline.envs.block import EnvBlock, History
-from paceline.memory.lines import BEAT, STOP
 from paceline.memory.replay_rows import ReplayWriter
 from paceline.memory.rows import Row
+from paceline.memory.worker_status import BEAT, STOP
 from paceline.nets.actor import Actor, PatientActor
 from paceline.nets.features import Leaves
 from paceline.ops.exploring import EpsilonGreedy

@@ -18,16 +18,16 @@ if _BUSY not in gym.registry:
 for _env_id, _game in _GAMES.items():
     if _env_id not in gym.registry:
         # Registered by name: a game's code is imported only when one is made.
-        gym.register(_env_id, entry_point="paceline.envs.games.env:GameEnv", kwargs={"game": _game})
+        gym.register(_env_id, entry_point="paceline.domains.games.env:GameEnv", kwargs={"game": _game})
 if _CYBER not in gym.registry:
     gym.register(
         _CYBER,
-        entry_point="paceline.envs.cyber.env:NetworkDefence",
-        vector_entry_point="paceline.envs.cyber.vector:NetworkDefenceVector",
+        entry_point="paceline.domains.cyber.env:NetworkDefence",
+        vector_entry_point="paceline.domains.cyber.vector:NetworkDefenceVector",
     )
 if _WORKFLOW not in gym.registry:
     gym.register(
         _WORKFLOW,
-        entry_point="paceline.envs.cyber.conditioned:WorkflowDefence",
-        vector_entry_point="paceline.envs.cyber.conditioned:WorkflowDefenceVector",
+        entry_point="paceline.domains.cyber.conditioned:WorkflowDefence",
+        vector_entry_point="paceline.domains.cyber.conditioned:WorkflowDefenceVector",
     )

@@ -17,8 +17,8 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, TypeAlias
 
-from paceline.envs.on_time import wake_on_time
-from paceline.envs.one_core import OneCore, roaming
+from paceline.system.one_core import OneCore, roaming
+from paceline.system.timer_slack import wake_on_time
 
 Outcome: TypeAlias = tuple[Any, BaseException | None]
 """(return value, None), or (None, exception) of a call."""

@@ -19,12 +19,12 @@ from paceline.envs import block
 from paceline.envs.block import CHECKED_STEPS, ActionMap, EnvBlock, Finals, History, ObsMap, Watch, require_same_spaces
 from paceline.envs.extras import Readings
 from paceline.envs.make import Env, EnvMaker, describe
-from paceline.envs.one_core import roaming
 from paceline.envs.seeding import episode_seed
 from paceline.errors import EnvError
-from paceline.memory.lines import ENV, Line, Marks
 from paceline.memory.rows import Row
+from paceline.memory.worker_status import ENV, Line, Marks
 from paceline.spec import MASK_KEY, EnvSpec
+from paceline.system.one_core import roaming
 
 __all__ = ["EnvBlock", "Finals", "History", "SingleEnvs"]
 

@@ -14,8 +14,8 @@ from paceline.envs.make import EnvRecipe
 from paceline.envs.native import VectorEnvs
 from paceline.envs.threaded import ThreadedEnvs
 from paceline.measure.clock import waits_so_far
-from paceline.memory.lines import Line
 from paceline.memory.rows import Row
+from paceline.memory.worker_status import Line
 from paceline.spec import EnvSpec
 
 EnvThreads: TypeAlias = int | Literal["auto"]

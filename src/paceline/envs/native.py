@@ -24,8 +24,8 @@ from paceline.envs.make import EnvRecipe, describe
 from paceline.envs.seeding import group_seed
 from paceline.envs.vector_extras import GroupReader
 from paceline.errors import ConfigError, EnvError
-from paceline.memory.lines import Line, Marks
 from paceline.memory.rows import Row
+from paceline.memory.worker_status import Line, Marks
 from paceline.spec import MASK_KEY, EnvSpec
 
 _log = logging.getLogger(__name__)

@@ -23,11 +23,11 @@ from paceline.envs.env_thread import Job, Outcome, Team, outcome_of, result_of
 from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import Env, EnvMaker
-from paceline.envs.one_core import roaming
 from paceline.envs.seeding import episode_seed
-from paceline.memory.lines import Line, Marks
 from paceline.memory.rows import Row
+from paceline.memory.worker_status import Line, Marks
 from paceline.spec import MASK_KEY, EnvSpec
+from paceline.system.one_core import roaming
 
 LONG_S = 0.5
 """Waits beyond this are worth a note of who is waited for."""

@@ -16,21 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from paceline.envs.apart import EnvsApart
+from paceline.config.train_config import TrainConfig
 from paceline.envs.group import EnvBlock
 from paceline.envs.make_block import make_block
+from paceline.envs.thread_per_env import EnvsApart
 from paceline.insight.learner_probe import LearnerProbe, nothing_to_try
 from paceline.insight.learner_settings import LearnerSpeeds
 from paceline.insight.windows import iterate, phase_shares, ratio, window
-from paceline.measure.system import tree_memory_mb
-from paceline.memory.lines import BEAT
+from paceline.measure.machine import tree_memory_mb
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
+from paceline.memory.worker_status import BEAT
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share, run_all
-from paceline.runtime.threads import core_budget
+from paceline.system.threads import core_budget
 from paceline.train.build import build
-from paceline.train.config import TrainConfig
 from paceline.train.program import PRELOAD, WorkerProgram
 from paceline.train.training import Training
 

@@ -18,8 +18,8 @@ import psutil
 
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient, WorkersGradients
-from paceline.algos.settings import PPOConfig
 from paceline.algos.targets import GAETargets
+from paceline.config.settings import PPOConfig
 from paceline.insight.learner_settings import TURN_S, LearnerSetting, LearnerSpeeds, alternatives, turn_size
 from paceline.insight.windows import window
 from paceline.measure.clock import Clock
@@ -27,10 +27,10 @@ from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_copies import copy_rollout
 from paceline.ops.adam import FlatAdam
-from paceline.runtime import threads
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime, Share
+from paceline.system import threads
 from paceline.train.program import PRELOAD, WorkerProgram
 from paceline.train.training import Training
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from paceline.insight.windows import ratio
-from paceline.runtime.tickets import MOST
+from paceline.runtime.work_queue import MOST
 
 SHARDS_PER_HAND = 4
 """More pieces for each process that computes them only cost calls."""

@@ -34,7 +34,7 @@ import numpy as np
 from paceline.errors import ConfigError
 from paceline.insight.runs.results import read_run
 from paceline.measure.folder import to_json, write_atomic
-from paceline.measure.system import affinity, cpu_quota
+from paceline.system.limits import affinity, cpu_quota
 
 POLL_S = 0.1
 MOST_SEEDS = 1000

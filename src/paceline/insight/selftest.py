@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.errors import PacelineError
-from paceline.memory.lines import heartbeat_field
 from paceline.memory.shared import Arena, Field
-from paceline.runtime import threads
+from paceline.memory.worker_status import heartbeat_field
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share, run_all
-from paceline.train.config import TrainConfig
+from paceline.system import threads
 from paceline.train.run import Run
 
 Part = tuple[str, Callable[[], str]]

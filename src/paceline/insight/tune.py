@@ -7,12 +7,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
 from paceline.insight.learner_probe import LearnerProbe, nothing_to_try
 from paceline.insight.learner_settings import LearnerSpeeds
 from paceline.insight.windows import iterate, phase_shares
 from paceline.train.build import build
-from paceline.train.config import TrainConfig
 
 
 @dataclass(frozen=True, slots=True)

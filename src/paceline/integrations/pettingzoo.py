@@ -17,8 +17,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from paceline.envs.games import game_of
-from paceline.envs.games.protocol import Game, Rows, illegal
+from paceline.domains.games import game_of
+from paceline.envs.game import Game, Rows, illegal
 from paceline.errors import ConfigError, EnvError, MissingExtra, check_range, nearest
 from paceline.spec import MASK_KEY
 

@@ -26,18 +26,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.errors import WorkerDied, WorkerError, WorkerHung, WorkerLost
-from paceline.memory.lines import BEAT, CLAIM, STOP
 from paceline.memory.shared import Arena
-from paceline.runtime import threads, tickets
-from paceline.runtime.bells import Linger, ProcessBells
+from paceline.memory.worker_status import BEAT, CLAIM, STOP
+from paceline.runtime import work_queue
+from paceline.runtime.doorbell import Linger, ProcessBells
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
-from paceline.runtime.home import home, homes
+from paceline.runtime.inference_requests import Questions
 from paceline.runtime.messages import CLOSE, packed_call
-from paceline.runtime.pack import pack
+from paceline.runtime.pickled_program import pack
 from paceline.runtime.protocol import GradientJob, Job, Program, Reply, Share, check_remembered, shares
-from paceline.runtime.questions import Questions
 from paceline.runtime.replies import POLL_S, PendingReplies
 from paceline.runtime.worker_handle import Patience, WorkerHandle
+from paceline.system import threads
+from paceline.system.wait_affinity import home, homes
 
 CLOSE_TIMEOUT_S = 5.0
 GRACE_S = 1.0
@@ -101,7 +102,7 @@ class ProcessRuntime(Generic[J]):
         self._lines, self._heartbeat, self._claims, self._stop = lines, lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
         self._patience = Patience(self._heartbeat, start_timeout_s, step_timeout_s)
         self._workers, self._hand = list[WorkerHandle](), hand
-        self._tickets: tickets.Tickets | None = None
+        self._tickets: work_queue.Tickets | None = None
         self._bells: ProcessBells | None = None
         self._closed, self._unit, self._questions, self._at_home = False, unit, questions, ExitStack()
         self._pending = PendingReplies(self._workers, self._patience, num_workers)
@@ -119,8 +120,8 @@ class ProcessRuntime(Generic[J]):
                 resource_tracker.ensure_running()  # otherwise inside `child_environment`, where it unblocks Ctrl-C
             if bells:
                 self._bells = ProcessBells(arena, num_workers, Linger.fitting(num_workers, threads.core_budget()))
-            if tickets.AVAILABLE:
-                self._tickets = tickets.Tickets(multiprocessing.get_context(self._method))
+            if work_queue.AVAILABLE:
+                self._tickets = work_queue.Tickets(multiprocessing.get_context(self._method))
             for share in shares(groups, num_workers, first_group):
                 self._workers.append(self._new(replace(share, helps=not self._tickets or share.worker < self._hands)))
             self._await_start(respawns)
@@ -230,8 +231,8 @@ class ProcessRuntime(Generic[J]):
         else:
             raise WorkerError("work: needs a hand of the driver's own while a command is under way. Give one.")
 
-    def _offer(self, offered: tickets.Tickets, count: int) -> None:
-        """Work by tickets. A worker's death costs a moment: by then the driver does by hand what it may have held."""
+    def _offer(self, offered: work_queue.Tickets, count: int) -> None:
+        """Offer items to all workers. The driver computes what a worker held that died meanwhile."""
         pending = offered.put(count)
         while pending and self._hand is not None and (item := offered.take()) is not None:
             self._hand(item)
@@ -240,7 +241,7 @@ class ProcessRuntime(Generic[J]):
         poll = self._deaths if self._pending else self._failures
         moved, died = perf_counter(), False
         while pending:
-            ready = {fd for fd, _ in tickets.wait(poll, self._home, timeout_s=POLL_S)}
+            ready = {fd for fd, _ in work_queue.wait(poll, self._home, timeout_s=POLL_S)}
             if offered.done_fd in ready:
                 pending -= offered.finished()
                 ready.remove(offered.done_fd)
@@ -264,12 +265,12 @@ class ProcessRuntime(Generic[J]):
                     "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
                 )
 
-    def _holders(self, offered: tickets.Tickets) -> dict[int, WorkerHandle]:
+    def _holders(self, offered: work_queue.Tickets) -> dict[int, WorkerHandle]:
         """Items that somebody is still at, and who."""
         alive = [(offered.claimed(int(self._claims[one.share.worker])), one) for one in self._workers if one.alive]
         return {item: one for item, one in alive if item is not None}
 
-    def _end_holders(self, offered: tickets.Tickets, pending: set[int], silent_s: float) -> bool:
+    def _end_holders(self, offered: work_queue.Tickets, pending: set[int], silent_s: float) -> bool:
         """Kill whoever hangs in a piece of work, where the driver can do it instead; whether there was one.
 
         The next command finds them dead, and says why.
@@ -345,7 +346,7 @@ class ProcessRuntime(Generic[J]):
 
 
 def work(job: Job, item: int) -> None:
-    """The call that computes an item, where there are no tickets."""
+    """The call that computes an item, where there are no work_queue."""
     if not isinstance(job, GradientJob):
         raise TypeError(f"{type(job).__name__}: has no `work`, and cannot compute gradients.")
     job.work(item)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import sys
 
-from paceline.runtime.die_with import die_with
 from paceline.runtime.forkserver import ignore_interrupts
+from paceline.system.die_with_parent import die_with
 
 
 def guard() -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.errors import EnvHung
-from paceline.memory.lines import BEAT, envs_of, spare
+from paceline.memory.worker_status import BEAT, envs_of, spare
 from paceline.runtime.worker_handle import STARTING
 
 ON_WORKERS = "On workers (--num-workers 1) a hung env is replaced."

@@ -26,21 +26,21 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.on_time import wake_on_time
 from paceline.errors import PacelineError
-from paceline.memory.heap import keep_freed_memory
-from paceline.memory.lines import CLAIM, MEMORY
 from paceline.memory.shared import Arena
-from paceline.runtime import threads
-from paceline.runtime.bells import WorkerBell
-from paceline.runtime.die_with import die_with
+from paceline.memory.worker_status import CLAIM, MEMORY
+from paceline.runtime.doorbell import WorkerBell
 from paceline.runtime.forkserver import ignore_interrupts
-from paceline.runtime.home import Waiting, home
+from paceline.runtime.inference_requests import WorkerQuestions
 from paceline.runtime.messages import Kind, hear_call, packed_result
 from paceline.runtime.protocol import AnsweringJob, AskingJob, GradientJob, Job, Program, Share, serve
-from paceline.runtime.questions import WorkerQuestions
 from paceline.runtime.stacks import StackFile
-from paceline.runtime.tickets import FIRST_LINGER_S, LINGER_S, MOST, WorkerTickets, wait
+from paceline.runtime.work_queue import FIRST_LINGER_S, LINGER_S, MOST, WorkerTickets, wait
+from paceline.system import threads
+from paceline.system.die_with_parent import die_with
+from paceline.system.malloc import keep_freed_memory
+from paceline.system.timer_slack import wake_on_time
+from paceline.system.wait_affinity import Waiting, home
 
 if sys.platform != "win32":
     import resource

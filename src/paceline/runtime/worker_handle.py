@@ -20,16 +20,16 @@ import psutil
 from numpy.typing import NDArray
 
 from paceline.errors import WorkerDied, WorkerError, WorkerHung
-from paceline.memory.lines import MEMORY, envs_of
 from paceline.memory.shared import Arena
-from paceline.runtime import tickets
-from paceline.runtime.bells import WorkerBell
+from paceline.memory.worker_status import MEMORY, envs_of
+from paceline.runtime import work_queue
+from paceline.runtime.doorbell import WorkerBell
+from paceline.runtime.inference_requests import WorkerQuestions
 from paceline.runtime.messages import hear_result
 from paceline.runtime.protocol import Share
-from paceline.runtime.questions import WorkerQuestions
-from paceline.runtime.signals import Watch, descriptor
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.worker import WorkerOrder, worker_main
+from paceline.system.wakeups import Watch, descriptor
 
 STARTING = ("start", "reset", "restore")
 """Commands in which envs are made or reset for the first time: each env may take the start-up limit."""
@@ -51,7 +51,7 @@ class WorkerHandle:
         program: bytes,
         arena: Arena,
         core: int | None,
-        theirs_tickets: tickets.WorkerTickets | None,
+        theirs_tickets: work_queue.WorkerTickets | None,
         foreign: list[Any],
         bell: WorkerBell | None = None,
         unit: str = "groups",

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from paceline.algos.a3c import SKIPPED
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import ShardedGradient, WorkersGradients
-from paceline.algos.settings import A3CConfig
 from paceline.algos.targets import GAETargets
-from paceline.collect.remote import AnyCollector
+from paceline.collect.inference_client import AnyCollector
+from paceline.config.settings import A3CConfig
 from paceline.measure.clock import Clock
 from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, Field
@@ -27,8 +27,8 @@ from paceline.ops.rmsprop import FlatRMSProp
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
 from paceline.train.async_program import AsyncProgram
-from paceline.train.orders import Collected
 from paceline.train.program import WorkerProgram
+from paceline.train.slot_scheduler import Collected
 
 
 class A3CJob:

@@ -7,8 +7,8 @@ from itertools import zip_longest
 
 import numpy as np
 
+from paceline.measure.machine import Usage
 from paceline.measure.record import WorkerActivity
-from paceline.measure.system import Usage
 from paceline.train.training import Training
 
 

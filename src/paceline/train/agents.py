@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from paceline.config.coerce import duration_s
+from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
 from paceline.measure.record import Summary
 from paceline.train import checkpoint, model
 from paceline.train.checkpoint import Snapshot
-from paceline.train.coerce import duration_s
-from paceline.train.config import TrainConfig
 from paceline.train.dqn_program import DQNParts
 from paceline.train.evaluate import Evaluation
 from paceline.train.replay_batches import ReplayBatches

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.algos.ppo_gradient import ShardedGradient
-from paceline.collect.remote import AnyCollector, Asking, connect
-from paceline.memory.lines import heartbeat_field
+from paceline.collect.inference_client import AnyCollector, Asking, connect
 from paceline.memory.shards import ShardShape
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
 from paceline.memory.weights import Snapshots, Weights
+from paceline.memory.worker_status import heartbeat_field
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
-from paceline.train.orders import Collected
 from paceline.train.program import LEARNING, Arrays, WorkerProgram
+from paceline.train.slot_scheduler import Collected
 
 
 class AsyncJob:

@@ -17,8 +17,8 @@ from paceline.measure.episodes import Episodes
 from paceline.memory.slot_copies import copy_columns
 from paceline.memory.slots import Slots
 from paceline.train.loop import CollectReport
-from paceline.train.orders import Full, Orders, SlotJob
 from paceline.train.restarts import Restarts
+from paceline.train.slot_scheduler import Full, Orders, SlotJob
 
 OnLag = Literal["stall", "drop", "mask"]
 

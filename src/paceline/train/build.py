@@ -15,18 +15,18 @@ from torch import Tensor, nn
 
 from paceline.algos.a3c import A3CLearner
 from paceline.algos.device_gradients import DeviceGradients
-from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, WorkersGradients
-from paceline.algos.settings import A3CConfig, AnySettings, ImpalaConfig, PPOConfig
 from paceline.algos.targets import targets_for
 from paceline.batch import Trajectory
 from paceline.collect.history import EpisodeHistory
+from paceline.config.dqn_settings import DQNConfig
+from paceline.config.settings import A3CConfig, AnySettings, ImpalaConfig, PPOConfig
+from paceline.config.train_config import TrainConfig
 from paceline.envs.extras import TAG
 from paceline.errors import ConfigError
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
-from paceline.memory.heap import keep_freed_memory
 from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena
 from paceline.memory.slot_shape import SlotShape
@@ -37,25 +37,25 @@ from paceline.nets.flat import FlatParameters, bind, size_of
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
-from paceline.runtime import threads
 from paceline.runtime.protocol import Job, Runtime, shares
-from paceline.runtime.ray_connection import require_ray
-from paceline.runtime.ray_runtime import RayRuntime
+from paceline.runtime.ray.connection import require_ray
+from paceline.runtime.ray.runtime import RayRuntime
 from paceline.runtime.watchdog import watched
 from paceline.spec import Shaping
+from paceline.system import threads
+from paceline.system.malloc import keep_freed_memory
 from paceline.train import layout as layouts
 from paceline.train.a3c_program import A3CProgram
 from paceline.train.async_program import AsyncProgram
 from paceline.train.async_rollouts import AsyncRollouts
-from paceline.train.config import TrainConfig
 from paceline.train.dqn_program import DQNParts, DQNProgram, dqn_parts, dqn_program
 from paceline.train.evaluate import Predictor
 from paceline.train.league import League, bare_game, in_league, league_recipe
 from paceline.train.loop import Collector, Driver
-from paceline.train.orders import Orders, SlotJob
 from paceline.train.program import WorkerJob, WorkerProgram
 from paceline.train.recipes import acting_head, env_recipe, policy_recipe, restarts_for, shaper_recipe
 from paceline.train.rollouts import Rollouts
+from paceline.train.slot_scheduler import Orders, SlotJob
 from paceline.train.training import AnyDriver, Training
 from paceline.train.workers import AnyProgram, central_for, lay_out, learner_device, room_on_cluster, start_workers
 

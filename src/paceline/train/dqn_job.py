@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from paceline.collect.remote import Asking
+from paceline.collect.inference_client import Asking
 from paceline.collect.transitions import Stint, TransitionCollector, Written
 from paceline.envs.block import History
 

@@ -15,20 +15,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from paceline.algos.dqn import DQNLearner, Epsilon
-from paceline.algos.dqn_settings import DQNConfig, buffer_room
 from paceline.collect.history import EpisodeHistory
-from paceline.collect.remote import LaneShare
+from paceline.collect.inference_client import LaneShare
 from paceline.collect.transitions import Lane, Stint, TransitionCollector
+from paceline.config.dqn_settings import DQNConfig, buffer_room
+from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
-from paceline.memory.lines import heartbeat_field
 from paceline.memory.replay import Replay
 from paceline.memory.replay_rows import ReplayShape, ReplayWriter, rows_for
 from paceline.memory.rows import Row
 from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
 from paceline.memory.shared import Arena, Field
 from paceline.memory.weights import Snapshots, Weights
+from paceline.memory.worker_status import heartbeat_field
 from paceline.nets.actor import Actor
 from paceline.nets.array_net import array_net_for
 from paceline.nets.flat import bind
@@ -36,13 +37,12 @@ from paceline.ops.distributions import legal_only
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.ops.q_learning import q_values
 from paceline.runtime.protocol import Runtime, Share, shares
-from paceline.train.config import TrainConfig
 from paceline.train.dqn_job import DQNJob
-from paceline.train.intake import Intake
 from paceline.train.pacing import BatchPace, Limiter
 from paceline.train.program import Arrays, WorkerProgram
 from paceline.train.recipes import restarts_for
 from paceline.train.replay_batches import ReplayBatches
+from paceline.train.replay_ingest import Intake
 from paceline.train.replay_stream import ORDERS, ReplayStream
 
 MOST_MEMORY = 0.9

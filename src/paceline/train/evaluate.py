@@ -15,7 +15,7 @@ from paceline.envs.block import ActionMap
 from paceline.envs.make import EnvRecipe
 from paceline.envs.seeding import episode_seed
 from paceline.errors import EnvError, EnvHung, PacelineError
-from paceline.memory.lines import BEAT, spare
+from paceline.memory.worker_status import BEAT, spare
 from paceline.nets.actor import actor_for
 from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.distributions import ActionHead, head_for

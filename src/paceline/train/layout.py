@@ -16,9 +16,9 @@ from paceline.envs.make_block import MOST_THREADS, WAITING, EnvThreads
 from paceline.measure.clock import waits_so_far
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
-from paceline.runtime import threads
 from paceline.runtime.protocol import Share
 from paceline.runtime.watchdog import Watchdog
+from paceline.system import threads
 from paceline.train.program import WorkerProgram
 
 CALIBRATION_S = 1.0

@@ -18,13 +18,14 @@ from torch import nn
 
 from paceline.algos.bad_updates import BadUpdates
 from paceline.collect.selfplay import GameBlock, Opponents, best_move, sampled_move
-from paceline.envs.games.env import GameEnv
-from paceline.envs.games.players import player, players_of
-from paceline.envs.games.protocol import Game
+from paceline.config.train_config import TrainConfig
+from paceline.domains.games.env import GameEnv
+from paceline.domains.games.players import player, players_of
+from paceline.envs.game import Game
 from paceline.errors import ConfigError, nearest
 from paceline.measure.episodes import EpisodeTracker
+from paceline.memory.opponent_pool import DRAW, EMPTY, WIN, OpponentPool
 from paceline.memory.parts import part, under
-from paceline.memory.pool import DRAW, EMPTY, WIN, OpponentPool
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.weights import Weights
@@ -32,7 +33,6 @@ from paceline.nets.actor import Actor, actor_for
 from paceline.nets.flat import bind
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec
-from paceline.train.config import TrainConfig
 from paceline.train.loop import BatchIn, Learner, State
 
 SELF = "self"

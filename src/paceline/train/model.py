@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.errors import CheckpointError
 from paceline.nets.flat import FlatParameters, size_of
@@ -15,7 +16,6 @@ from paceline.runtime.watchdog import watched
 from paceline.spec import EnvSpec
 from paceline.train import checkpoint
 from paceline.train.checkpoint import Arrays, Snapshot
-from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.recipes import acting_head, env_recipe, identity, policy_recipe
 

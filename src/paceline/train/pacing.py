@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.algos.dqn_settings import DQNConfig
+from paceline.config.dqn_settings import DQNConfig
 
 
 class BatchPace:

@@ -8,12 +8,12 @@ from typing import Any
 
 import gymnasium as gym
 
+from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe, describe
 from paceline.errors import ConfigError, PacelineError
 from paceline.measure.video import Video
 from paceline.train import checkpoint, model
 from paceline.train.checkpoint import Snapshot
-from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluation, Evaluator
 
 DEFAULT_FPS = 30.0

@@ -13,26 +13,27 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
-from paceline.algos.settings import AnySettings, Settings
 from paceline.collect.finite import FiniteEnvs, FiniteRollouts, OnNan
-from paceline.collect.own_pace import OwnPace, pays
-from paceline.collect.remote import AnyCollector, Asking, InterleavedCollectors, connect
+from paceline.collect.free_running import OwnPace, pays
+from paceline.collect.inference_client import AnyCollector, Asking, InterleavedCollectors, connect
 from paceline.collect.rollout import RolloutCollector
 from paceline.collect.times import CollectTimes
-from paceline.envs.apart import EnvsApart
+from paceline.config.dqn_settings import DQNConfig
+from paceline.config.settings import AnySettings, Settings
 from paceline.envs.block import EnvBlock, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block, threads_for, wait_s
 from paceline.envs.shaping import ShapedEnvs, ShaperRecipe
-from paceline.memory.lines import heartbeat_field
-from paceline.memory.pool import OpponentPool
+from paceline.envs.thread_per_env import EnvsApart
+from paceline.inference.central import Central
+from paceline.memory.opponent_pool import OpponentPool
 from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
+from paceline.memory.worker_status import heartbeat_field
 from paceline.nets.actor import Actor, PatientActor, actor_for
 from paceline.nets.flat import bind
 from paceline.nets.mlp import Activation
@@ -42,7 +43,6 @@ from paceline.ops.distributions import head_for
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec, Leaf
-from paceline.train.central import Central
 from paceline.train.league import LeagueRecipe
 
 LEARNING, ACTING = "learning/", "acting/"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from paceline.algos.dqn_settings import DQNConfig
+from paceline.config.dqn_settings import DQNConfig
+from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.envs.shaping import ShaperRecipe
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.runtime.protocol import Job, Runtime
 from paceline.spec import EnvSpec
-from paceline.train.config import TrainConfig
 from paceline.train.program import PolicyRecipe
 from paceline.train.restarts import Restarts
 

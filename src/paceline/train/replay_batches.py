@@ -14,13 +14,13 @@ from paceline.collect.transitions import Stint
 from paceline.envs.block import History
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
-from paceline.memory.guests import guest_rows
+from paceline.memory.external_transitions import guest_rows
 from paceline.memory.parts import part, under
 from paceline.runtime.protocol import Runtime, shares
 from paceline.train.dqn_job import DQNJob
-from paceline.train.intake import Intake
 from paceline.train.loop import CollectReport
 from paceline.train.pacing import BatchPace
+from paceline.train.replay_ingest import Intake
 from paceline.train.restarts import Restarts
 from paceline.train.rollouts import book
 

@@ -17,9 +17,9 @@ from paceline.measure.episodes import Episodes
 from paceline.memory.parts import part, under
 from paceline.runtime.protocol import Reply, Runtime, Share
 from paceline.train.dqn_job import DQNJob
-from paceline.train.intake import Intake
 from paceline.train.loop import CollectReport
 from paceline.train.pacing import Limiter
+from paceline.train.replay_ingest import Intake
 from paceline.train.restarts import Restarts
 
 POLL_S = 0.5

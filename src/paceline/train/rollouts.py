@@ -20,9 +20,9 @@ from paceline.memory.slot_copies import copy_rollout, load_slots, slots_state
 from paceline.memory.slots import Slots
 from paceline.nets.normalise import RewardNormaliser
 from paceline.runtime.protocol import Runtime
+from paceline.train.env_recovery import RolloutEnvs
 from paceline.train.loop import CollectReport
 from paceline.train.program import WorkerJob
-from paceline.train.put_back import RolloutEnvs
 from paceline.train.restarts import Restarts, Started
 
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError, ConfigError, PacelineError, nearest
 from paceline.measure.clock import Clock
 from paceline.measure.folder import (
@@ -25,18 +26,17 @@ from paceline.measure.folder import (
     not_writable,
     require_writable,
 )
+from paceline.measure.machine import system_info
 from paceline.measure.progress import Progress
 from paceline.measure.record import Goal, Record, RunInfo, Summary
-from paceline.measure.system import system_info
 from paceline.measure.tracking import Tracking, require_wandb
 from paceline.measure.train_log import TrainLog
 from paceline.train import checkpoint
+from paceline.train.bookkeeping import Keeper
 from paceline.train.budget import RunBudget
 from paceline.train.build import build
 from paceline.train.callbacks import Callbacks, StopAtMeans, StopAtScore
-from paceline.train.config import TrainConfig
-from paceline.train.keeper import Keeper
-from paceline.train.shortage import out_of_memory
+from paceline.train.out_of_memory import out_of_memory
 from paceline.train.training import Training
 
 

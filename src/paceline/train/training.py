@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from paceline.algos.dqn import STATS
-from paceline.algos.dqn_settings import DQNConfig
 from paceline.batch import Trajectory
+from paceline.config.dqn_settings import DQNConfig
+from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
@@ -21,7 +22,6 @@ from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.runtime.protocol import Job, Runtime
 from paceline.spec import EnvSpec
 from paceline.train.checkpoint import Arrays, Snapshot
-from paceline.train.config import TrainConfig
 from paceline.train.dqn_program import DQNParts
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.layout import Layout

@@ -7,31 +7,32 @@ from typing import Any, TypeVar
 
 import torch
 
-from paceline.algos.dqn_settings import DQNConfig
 from paceline.algos.ppo_gradient import ShardedGradient
-from paceline.algos.settings import ASYNC
+from paceline.config.dqn_settings import DQNConfig
+from paceline.config.settings import ASYNC
+from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
+from paceline.inference.central import Central
+from paceline.inference.server import InlineAsker, chunks_of, serve
 from paceline.memory.shared import Arena
-from paceline.runtime import threads
-from paceline.runtime.descriptors import make_room
 from paceline.runtime.forkserver import StartMethod, default_start_method
-from paceline.runtime.freight import Freight
+from paceline.runtime.inference_requests import Questions
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Job, Program, Runtime, shares
-from paceline.runtime.questions import Questions
-from paceline.runtime.ray_cluster import RayCluster
-from paceline.runtime.ray_runtime import RayRuntime
+from paceline.runtime.ray.cluster import RayCluster
+from paceline.runtime.ray.runtime import RayRuntime
+from paceline.runtime.ray.transfer import Freight
+from paceline.runtime.start_method import check_start_method
+from paceline.system import threads
+from paceline.system.descriptors import make_room
 from paceline.train import layout as layouts
 from paceline.train.a3c_program import A3CProgram
 from paceline.train.async_program import AsyncProgram
-from paceline.train.central import Central
-from paceline.train.config import TrainConfig
 from paceline.train.dqn_program import DQNProgram
-from paceline.train.freight import SlotFreight
-from paceline.train.inference import InlineAsker, chunks_of, serve
 from paceline.train.program import PRELOAD, WorkerProgram
-from paceline.train.replay_freight import ReplayFreight
+from paceline.train.replay_transfer import ReplayFreight
+from paceline.train.rollout_transfer import SlotFreight
 
 J = TypeVar("J", bound=Job)
 AnyProgram = WorkerProgram | AsyncProgram | A3CProgram | DQNProgram
@@ -199,7 +200,7 @@ def _workers(
     if layout.num_workers == 0:
         return _inline(config, program, arena, layout)
     method: StartMethod = config.parallel.start_method or default_start_method()
-    threads.check_start_method(method)
+    check_start_method(method)
     make_room(layout.num_workers)
     cores = config.parallel.cores
     return ProcessRuntime(

@@ -18,7 +18,7 @@ import numpy as np
 from paceline.envs.env_thread import Outcome
 from paceline.envs.make import Env
 from paceline.memory.shared import Arena, Arrays
-from paceline.runtime.bells import bell_fields
+from paceline.runtime.doorbell import bell_fields
 from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Reply, Share, run_all, serve, shares

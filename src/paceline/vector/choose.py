@@ -15,7 +15,7 @@ from time import perf_counter
 import numpy as np
 
 from paceline.envs.make_block import MOST_THREADS, EnvThreads
-from paceline.envs.one_core import CAN_BIND
+from paceline.system.one_core import CAN_BIND
 from paceline.vector.channel import Channel
 from paceline.vector.server import Pretend
 from paceline.vector.trial import StepCost

@@ -12,8 +12,9 @@ from paceline.envs.extras import named_extras
 from paceline.envs.make import Env, EnvRecipe, EnvSource, EnvWrapper
 from paceline.envs.make_block import EnvThreads
 from paceline.errors import ConfigError, check_range
-from paceline.runtime import threads
 from paceline.runtime.forkserver import StartMethod, default_start_method
+from paceline.runtime.start_method import check_start_method
+from paceline.system import threads
 from paceline.vector.channel import Channel, InlineChannel, ProcessChannel, Processes
 from paceline.vector.choose import Choice, choose, hand_over_s
 from paceline.vector.env import ParallelVectorEnv
@@ -67,7 +68,7 @@ def make_vec(
     _check(n, num_workers, env_threads, env_timeout_s, start_timeout_s)
     mode = _mode(autoreset_mode)
     method = start_method or default_start_method()
-    threads.check_start_method(method)
+    check_start_method(method)
     cores = None if pin_cores is None else threads.pinned_cores(pin_cores)
     first = recipes[0].make(who="env 0")
     try:

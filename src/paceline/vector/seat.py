@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from paceline.envs.extras import READ
 from paceline.envs.make import Env, describe
-from paceline.envs.one_core import roaming
 from paceline.errors import EnvError
+from paceline.system.one_core import roaming
 from paceline.vector.leaves import ObsWriter
 
 Infos: TypeAlias = tuple[dict[str, Any], ...]

@@ -28,11 +28,11 @@ from paceline.envs.extras import named_extras
 from paceline.envs.make import Env, EnvRecipe, describe
 from paceline.envs.make_block import MOST_THREADS, EnvThreads
 from paceline.errors import EnvError
-from paceline.memory.lines import BEAT, heartbeat_field
 from paceline.memory.shared import Arrays, Field
+from paceline.memory.worker_status import BEAT, heartbeat_field
 from paceline.runtime.protocol import Share
 from paceline.spec import Extra
-from paceline.vector.crew import Crew
+from paceline.vector.env_threads import Crew
 from paceline.vector.leaves import AnySpace, Leaves, Path, obs_writer
 from paceline.vector.seat import Infos, Places, Seat
 from paceline.vector.trial import GLANCE_S, trial

@@ -17,9 +17,9 @@ from paceline.algos.bad_updates import MAX_BAD_UPDATES
 from paceline.algos.device_gradients import DeviceGradients
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, WorkersGradients
-from paceline.algos.settings import PPOConfig
 from paceline.algos.targets import GAETargets
 from paceline.batch import Finals, Trajectory
+from paceline.config.settings import PPOConfig
 from paceline.errors import LearnerError
 from paceline.measure.clock import Clock
 from paceline.memory.shards import SAMPLE, Shards, ShardShape

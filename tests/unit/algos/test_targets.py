@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.algos.settings import APPOConfig, ImpalaConfig, PPOConfig
 from paceline.algos.targets import targets_for
 from paceline.batch import Finals, Trajectory
+from paceline.config.settings import APPOConfig, ImpalaConfig, PPOConfig
 from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
 from paceline.ops.scores import score

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paceline import cli
-from paceline.train.config import TrainConfig
+from paceline.config.train_config import TrainConfig
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from paceline.collect.rollout import RolloutCollector
 from paceline.envs.block import History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import make_block
-from paceline.memory.lines import BEAT, STOP, heartbeat_field
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
+from paceline.memory.worker_status import BEAT, STOP, heartbeat_field
 from paceline.ops.distributions import head_for
 from paceline.spec import PLAIN
 

@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from paceline.collect.selfplay import GameBlock, Opponents, best_move, sampled_move
+from paceline.domains.games.env import GameEnv
+from paceline.domains.games.players import Minimax, RandomPlayer
+from paceline.domains.games.tic_tac_toe import TicTacToe
 from paceline.envs.block import History
-from paceline.envs.games.env import GameEnv
-from paceline.envs.games.players import Minimax, RandomPlayer
-from paceline.envs.games.protocol import Player
-from paceline.envs.games.tic_tac_toe import TicTacToe
+from paceline.envs.game import Player
 from paceline.envs.make import EnvRecipe
-from paceline.memory.pool import DRAW, LOSS, WIN, OpponentPool
+from paceline.memory.opponent_pool import DRAW, LOSS, WIN, OpponentPool
 from paceline.memory.rows import Row
 from paceline.spec import PLAIN
 

@@ -12,10 +12,10 @@ from tests.games import Counter
 from paceline.collect.transitions import Lane, Stint, TransitionCollector
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import make_block
-from paceline.memory.lines import heartbeat_field
 from paceline.memory.replay import Replay
 from paceline.memory.replay_rows import ReplayShape, ReplayWriter
 from paceline.memory.rows import Row
+from paceline.memory.worker_status import heartbeat_field
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.spec import PLAIN
 from paceline.train.dqn_program import _judge

@@ -13,7 +13,7 @@ import pytest
 
 from paceline.envs import env_thread
 from paceline.envs.env_thread import Outcome, Team, outcome_of, result_of
-from paceline.envs.one_core import OneCore
+from paceline.system.one_core import OneCore
 
 PATIENCE_S = 20.0
 

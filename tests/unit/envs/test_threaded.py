@@ -19,15 +19,16 @@ from numpy.typing import NDArray
 from tests.unit.envs.test_group import histories_of
 from tests.unit.envs.toys import ReusingEnv, SpaceEnv, Walk, advance, blank_row, play, single
 
-from paceline.envs import env_thread, one_core
+from paceline.envs import env_thread
 from paceline.envs import threaded as threaded_envs
 from paceline.envs.group import Finals, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.threaded import ThreadedEnvs
 from paceline.errors import EnvError
-from paceline.memory.lines import BEAT, Line, envs_of, spare
 from paceline.memory.rows import Row
+from paceline.memory.worker_status import BEAT, Line, envs_of, spare
 from paceline.spec import EnvSpec
+from paceline.system import one_core
 
 FAULT = "paceline.envs.fault:FaultEnv"
 N = 5

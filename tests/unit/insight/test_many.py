@@ -32,7 +32,7 @@ from paceline.insight.many import (
     tied,
 )
 from paceline.measure.record import Evaluation
-from paceline.measure.system import affinity
+from paceline.system.limits import affinity
 
 ROOT = Path(__file__).parents[3]
 WAIT_S = 60.0

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from paceline.cli import tune as command
+from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
 from paceline.insight import learner_probe
 from paceline.insight.learner_probe import LearnerProbe
 from paceline.insight.windows import iterate
 from paceline.train.build import build
-from paceline.train.config import TrainConfig
 
 SMALL = ["--env", "CartPole-v1", "--n-envs", "8", "--n-steps", "16", "--n-epochs", "1", "--num-workers", "0"]
 

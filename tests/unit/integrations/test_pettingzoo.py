@@ -8,12 +8,12 @@ import pettingzoo
 import pytest
 from gymnasium import spaces
 from pettingzoo.test import api_test, seed_test
-from tests.unit.envs.games.playing import any_move, rows_of, same, seeds, snapshot
+from tests.unit.domains.games.playing import any_move, rows_of, same, seeds, snapshot
 
-from paceline.envs.games import ConnectFour, TicTacToe
-from paceline.envs.games.match import play_match
-from paceline.envs.games.players import RandomPlayer
-from paceline.envs.games.protocol import IllegalMove
+from paceline.domains.games import ConnectFour, TicTacToe
+from paceline.domains.games.match import play_match
+from paceline.domains.games.players import RandomPlayer
+from paceline.envs.game import IllegalMove
 from paceline.errors import ConfigError, EnvError, MissingExtra
 from paceline.integrations.pettingzoo import PettingZooGame, _aec_class, aec_env
 

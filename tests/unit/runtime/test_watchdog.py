@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paceline.errors import EnvHung
-from paceline.memory.lines import BEAT
+from paceline.memory.worker_status import BEAT
 from paceline.runtime import watchdog
 
 

@@ -12,10 +12,10 @@ import pytest
 from tests.games import Counter, Drift
 
 from paceline import PPO
+from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError, ConfigError
 from paceline.train import model
 from paceline.train.checkpoint import load
-from paceline.train.config import TrainConfig
 
 SMALL: dict[str, Any] = {
     "n_envs": 4,

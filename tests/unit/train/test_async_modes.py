@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from paceline import A3C, APPO, IMPALA
+from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError, ConfigError
 from paceline.train import checkpoint
 from paceline.train.build import build
-from paceline.train.config import TrainConfig
 from paceline.train.run import Run, train
 
 ALGOS = ["impala", "appo", "a3c"]

@@ -17,7 +17,7 @@ from paceline.memory.slots import Slots
 from paceline.runtime.protocol import Reply, shares
 from paceline.spec import EnvSpec
 from paceline.train.async_rollouts import AsyncRollouts
-from paceline.train.orders import Collected, Orders
+from paceline.train.slot_scheduler import Collected, Orders
 
 STEPS, SIZE = 4, 2
 

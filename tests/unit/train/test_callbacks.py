@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from paceline import PPO
+from paceline.config.sections import RunConfig
 from paceline.errors import CallbackError, ConfigError
 from paceline.measure.episodes import Episodes
 from paceline.measure.record import Evaluation
 from paceline.train.callbacks import HOOKS, Callbacks, Moment, StopAtMeans, StopAtScore
-from paceline.train.sections import RunConfig
 
 STEPS = 16 * 8
 """Of one rollout of `small`."""

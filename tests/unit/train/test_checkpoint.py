@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError
 from paceline.train import checkpoint
 from paceline.train.checkpoint import MANIFEST, STATE
-from paceline.train.config import TrainConfig
 from paceline.train.evaluate import Evaluation, Evaluator
 from paceline.train.run import Run, open_folder
 

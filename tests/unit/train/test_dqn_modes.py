@@ -14,12 +14,12 @@ import pytest
 from tests.inside import inside
 
 from paceline import DQN, PPO
-from paceline.algos.settings import SETTINGS
-from paceline.envs.games.env import GameEnv
+from paceline.config.settings import SETTINGS
+from paceline.config.train_config import TrainConfig
+from paceline.domains.games.env import GameEnv
 from paceline.errors import ConfigError
 from paceline.integrations.pettingzoo import PettingZooGame, aec_env
 from paceline.train.build import build
-from paceline.train.config import TrainConfig
 from paceline.train.pacing import Limiter
 from paceline.train.replay_stream import ReplayStream
 from paceline.train.run import Run, open_folder

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError, ConfigError
 from paceline.train import checkpoint
-from paceline.train.config import TrainConfig
 from paceline.train.run import Run, open_folder, train
 
 SMALL: dict[str, Any] = {

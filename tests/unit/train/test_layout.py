@@ -13,17 +13,17 @@ import pytest
 
 from paceline.batch import Trajectory
 from paceline.collect.rollout import RolloutCollector
-from paceline.envs.apart import EnvsApart
+from paceline.config.train_config import TrainConfig
 from paceline.envs.busy import Busy
+from paceline.envs.thread_per_env import EnvsApart
 from paceline.memory.shared import Arena
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
 from paceline.nets.flat import size_of
-from paceline.runtime import threads
 from paceline.runtime.protocol import Share
+from paceline.system import threads
 from paceline.train import layout as layouts
 from paceline.train.build import build
-from paceline.train.config import TrainConfig
 from paceline.train.layout import Cost, Layout, candidates, choose, predict
 from paceline.train.program import WorkerProgram
 from paceline.train.recipes import env_recipe, policy_recipe

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.envs.games.tic_tac_toe import TicTacToe
-from paceline.memory.pool import EMPTY, LOSS, WIN
+from paceline.domains.games.tic_tac_toe import TicTacToe
+from paceline.memory.opponent_pool import EMPTY, LOSS, WIN
 from paceline.train.league import RECENT, League, LeagueRecipe, Sampling
 
 PARAMETERS = 4

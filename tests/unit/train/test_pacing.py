@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.algos.dqn_settings import DQNConfig
+from paceline.config.dqn_settings import DQNConfig
 from paceline.train.pacing import BatchPace, Limiter
 
 

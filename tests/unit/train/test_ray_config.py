@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from paceline.cli import main
+from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
-from paceline.runtime.ray_cluster import _room
-from paceline.train.config import TrainConfig
+from paceline.runtime.ray.cluster import _room
 
 RAY: dict[str, Any] = {"env": "CartPole-v1", "runtime": "ray"}
 CLUSTER: dict[str, Any] = {**RAY, "ray_address": "auto"}
@@ -96,7 +96,7 @@ def test_without_the_extra_the_command_says_how_to_get_it(
 ) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        "paceline.runtime.ray_connection.find_spec", lambda name: None if name == "ray" else found(name)
+        "paceline.runtime.ray.connection.find_spec", lambda name: None if name == "ray" else found(name)
     )
     code = main(["train", "ppo", "--env", "CartPole-v1", "--runtime", "ray", "--output-dir", str(tmp_path / "run")])
     assert code == 2

@@ -12,11 +12,11 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tests.unit.measure.test_tracking import FakeRun, runs
 
+from paceline.config.train_config import TrainConfig
 from paceline.errors import EnvError, MissingExtra
 from paceline.insight.runs.results import read_progress
 from paceline.measure.folder import OWN_NAMES, TRACKING_ID
 from paceline.measure.record import TAGS
-from paceline.train.config import TrainConfig
 from paceline.train.run import train
 
 __all__ = ["runs"]  # a fixture

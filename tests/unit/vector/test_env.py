@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from tests.unit.vector.toys import SPACES, Gate, SampleEnv
 
 from paceline import ParallelVectorEnv, make_vec
-from paceline.runtime.bells import BOX_BYTES
+from paceline.runtime.doorbell import BOX_BYTES
 
 MODES = list(AutoresetMode)
 RICH = spaces.Dict(

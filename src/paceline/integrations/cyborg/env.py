@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
-from paceline.envs.cyber.actions import ACTION_HOST, ACTION_KIND, ACTIONS, HOSTS, KINDS
+from paceline.domains.cyber.actions import ACTION_HOST, ACTION_KIND, ACTIONS, HOSTS, KINDS
 from paceline.envs.extras import Extra
 from paceline.errors import ConfigError, check_range, nearest
 from paceline.integrations.cyborg.chance import Chance

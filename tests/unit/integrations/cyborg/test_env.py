@@ -11,7 +11,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
-from paceline.envs.cyber.actions import HOSTS
+from paceline.domains.cyber.actions import HOSTS
 from paceline.envs.make import EnvRecipe
 from paceline.errors import ConfigError
 from paceline.integrations.cyborg import CybORGEnv

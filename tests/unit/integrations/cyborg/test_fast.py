@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.envs.cyber.actions import HOSTS
+from paceline.domains.cyber.actions import HOSTS
 from paceline.errors import ConfigError
 from paceline.integrations.cyborg import ACCELERATIONS, CybORGEnv
 

@@ -1,0 +1,281 @@
+"""Flags made from the fields of the config dataclasses.
+
+`tyro` returns a dict that holds only the flags on the command line, as text. The config then converts
+the text by the type of the field, with the same code as for YAML. So an omitted flag never overrides a
+config file, and a value means the same in a flag and in a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+import typing
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import MISSING, Field, dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar, Union, get_type_hints
+
+import tyro
+from tyro.constructors import PrimitiveConstructorSpec
+
+from paceline.config.coerce import coerce
+from paceline.config.sections import RunConfig
+from paceline.config.train_config import ALIASES, FAMILIAR, TrainConfig, canonical, home, named_in, section_types
+from paceline.errors import ConfigError, nearest
+from paceline.measure.folder import CONFIG
+
+Extra = TypeVar("Extra")
+
+ELSEWHERE = {"algo"}
+"""Settings that are positional arguments, not flags."""
+
+BARE = {"pin_cores": "auto"}
+"""The value of a flag that is given without one. (A bare boolean flag means true.)"""
+
+ORDER = ("env", "training", "run", "policy", "parallel")
+"""Sections in the order of the help page: what users set first comes first."""
+
+SEPARATE = {
+    "self-play": (
+        "opponents", "snapshot_every", "pool_size", "pool_offered", "opponent_sampling", "opponent_epsilon",
+    ),
+    "ray cluster": ("runtime", "ray_address", "nodes", "workers_per_node", "on_node_loss"),
+}  # fmt: skip
+"""Settings that the help page lists under own headings, after all sections. In YAML they stay in their section."""
+
+METAVARS: dict[Any, str] = {bool: "true|false", int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH"}
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """The `extra` of a command without flags of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Generic[Extra]):
+    """A parsed command line, before it is converted to a config."""
+
+    algo: str
+    flags: Mapping[str, Any]
+    """Settings by name, as text."""
+    path: str | None
+    """Path of the config file, if --config was given."""
+    options: Extra
+    """The command's own flags."""
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the command resumes a run and takes its config from the run folder."""
+        return self.path is None and bool(self.flags.get("resume")) and _resumed(self.flags) is not None
+
+    def names(self) -> set[str]:
+        """Names of the settings given by flags, by the config file, or by the resumed run (which sets all of them)."""
+        if self.resumed:
+            return set(home(self.algo))
+        return {*map(canonical, self.flags), *(named_in(Path(self.path), self.algo) if self.path is not None else ())}
+
+    def config(self, beneath: Mapping[str, Any] | None = None) -> TrainConfig:
+        """Build the config.
+
+        Args:
+            beneath: Defaults for settings that neither flags, nor the file, nor a resumed run give.
+        """
+        named = self.names() if beneath else set()
+        below = {name: value for name, value in (beneath or {}).items() if name not in named}
+        return _config(self.algo, self.path, {**below, **self.flags})
+
+
+def parse(
+    argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Extra]
+) -> tuple[TrainConfig, Extra]:
+    """Parse a command line into a config and the command's own options; flags win over --config FILE. See `read`."""
+    given = read(argv, prog=prog, description=description, algo=algo, extra=extra)
+    return given.config(), given.options
+
+
+def read(argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Extra]) -> Given[Extra]:
+    """Parse a command line.
+
+    Args:
+        argv: The words after the command.
+        prog: The command, for the help text.
+        description: What it does, for the help text.
+        algo: The algorithm to configure.
+        extra: A dataclass of the command's own flags, all with defaults (`NoOptions` for none).
+
+    Raises:
+        ConfigError: An unknown flag (the nearest is suggested) or a bad value.
+        SystemExit: With 0 after --help, with 2 for a flag that lacks its value.
+    """
+    own_name = (prog.split() or ["command"])[-1]  # the heading of the command's own flags: "bench options"
+    groups: dict[str, Any] = {own_name: _group(extra), **_setting_groups(algo)}
+    groups["config"] = _flag(str, "YAML file with the sections env, parallel, training, policy and run; flags win.", "")
+    given, strays = tyro.cli(
+        _dict_type("Flags", groups),
+        prog=prog,
+        description=description,
+        args=_without_no(argv, [*section_types(algo).values(), extra]),
+        config=(tyro.conf.OmitArgPrefixes,),
+        return_unknown_args=True,
+    )
+    if strays:
+        raise ConfigError(_about(strays, [*home(algo), *get_type_hints(extra)]))
+    own, path = given.pop(own_name, {}), given.pop("config", None)
+    flat = {name: value for section in given.values() for name, value in section.items()}
+    hints = get_type_hints(extra)
+    options = extra(**{name: coerce(value, hints[name], name) for name, value in own.items()})
+    return Given(algo, flat, path, options)
+
+
+def _config(algo: str, path: str | None, flat: Mapping[str, Any]) -> TrainConfig:
+    if path is not None:
+        return TrainConfig.from_yaml(path, algo=algo, **flat)
+    if flat.get("resume") and (folder := _resumed(flat)) is not None:
+        return TrainConfig.from_run(folder, algo=algo, **flat)
+    return TrainConfig.from_flat(algo=algo, **flat)
+
+
+def _resumed(flat: Mapping[str, Any]) -> Path | None:
+    """The folder of the run to resume, if the flags name a run folder or a checkpoint inside one."""
+    resume = coerce(flat["resume"], get_type_hints(RunConfig)["resume"], "resume")
+    named = flat.get("output_dir") if resume is True else resume
+    if not named:
+        return None
+    path = Path(named)
+    folders = (path, *path.parents[:2])  # the run, its checkpoints, or one of them
+    return next((folder for folder in folders if (folder / CONFIG).is_file()), None)
+
+
+def field_help(cls: type[Any]) -> dict[str, str]:
+    """The docstring under each field of a dataclass, on one line."""
+    found: dict[str, str] = {}
+    for base in cls.__mro__[1:-1]:
+        found |= field_help(base)
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    name = ""
+    for node in getattr(body, "body", []):
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                continue
+            case ast.Expr(value=ast.Constant(value=str(text))) if name:
+                found[name] = " ".join(text.split())
+        name = ""
+    return found
+
+
+def _setting_groups(algo: str) -> dict[str, Any]:
+    """The boxes of the help page: the sections in the order of `ORDER`, then those of `SEPARATE`."""
+    types, separate = section_types(algo), {name for names in SEPARATE.values() for name in names}
+    groups = {section: _group(types[section], leave_out=separate) for section in ORDER}
+    sections = home(algo)
+    for title, names in SEPARATE.items():
+        cls = types[sections[names[0]]]
+        groups[title] = _group(cls, leave_out={item.name for item in fields(cls)} - set(names))
+    return groups
+
+
+def _group(cls: type[Any], leave_out: Set[str] = frozenset()) -> Any:
+    """The flags of one dataclass, except some, as a dict type whose keys may be absent."""
+    hints, texts = get_type_hints(cls), field_help(cls)
+    flags = {
+        item.name: _flag(
+            hints[item.name],
+            texts.get(item.name, ""),
+            _default(item),
+            _aliases(item.name),
+            BARE.get(item.name, "true" if bool in _kinds(hints[item.name]) else None),
+        )
+        for item in fields(cls)
+        if item.name not in ELSEWHERE and item.name not in leave_out
+    }
+    return _dict_type(cls.__name__, flags)
+
+
+def _dict_type(name: str, keys: dict[str, Any]) -> type[dict[str, Any]]:
+    # Known to the type checker only when written out, and these come from dataclass fields.
+    made: Any = TypedDict(name, keys, total=False)  # type: ignore[misc]
+    return typing.cast("type[dict[str, Any]]", made)
+
+
+def _flag(annotation: Any, text: str, hint: str, aliases: tuple[str, ...] = (), bare: str | None = None) -> Any:
+    """One flag whose value stays text; `coerce` converts it later.
+
+    `bare` is its value if given without one; None if a value is required.
+    """
+    many = bool({tuple, dict} & _kinds(annotation))
+    nargs: Any = "*" if many else (0, 1) if bare is not None else 1
+    spec = PrimitiveConstructorSpec[Any](
+        nargs=nargs,
+        metavar=f"[{_metavar(annotation)}]" if nargs != 1 else _metavar(annotation),
+        instance_from_str=lambda words: words if many else words[0] if words else bare,
+        is_instance=lambda _: True,
+        str_from_instance=lambda value: [str(value)],
+    )
+    return Annotated[Any, spec, tyro.conf.arg(help=text, help_behavior_hint=hint, aliases=aliases or None)]
+
+
+def _members(annotation: Any) -> list[Any]:
+    union = typing.get_origin(annotation) in (Union, types.UnionType)
+    return [arg for arg in typing.get_args(annotation) if arg is not type(None)] if union else [annotation]
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    return {typing.get_origin(member) or member for member in _members(annotation)}
+
+
+def _metavar(annotation: Any) -> str:
+    words: list[str] = []
+    for member in _members(annotation):
+        origin, args = typing.get_origin(member), typing.get_args(member)
+        if origin is Literal:
+            words.extend(str(arg) for arg in args)
+        elif origin is tuple:
+            words.append(f"{_metavar(args[0])} ...")
+        elif origin is dict:
+            words.append("KEY=VALUE ...")
+        elif member in METAVARS:
+            words.append(METAVARS[member])
+    return "|".join(words)
+
+
+def _default(item: Field[Any]) -> str:
+    """The end of the help text: the default value."""
+    value = item.default_factory() if item.default_factory is not MISSING else item.default
+    if value is MISSING:
+        return "(required, here or in --config)"
+    if value is None or value == () or value == {}:
+        return ""
+    shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"(default: {shown.lower() if isinstance(value, bool) else shown})"
+
+
+def _aliases(name: str) -> tuple[str, ...]:
+    return tuple(f"--{alias.replace('_', '-')}" for alias, meant in ALIASES.items() if meant == name)
+
+
+def _without_no(argv: Sequence[str], types: Sequence[type[Any]]) -> list[str]:
+    """`--no-quiet` as `--quiet false`, for every switch."""
+    hints = [hint for cls in types for hint in get_type_hints(cls).items()]
+    switches = {f"--no-{name.replace('_', '-')}": f"--{name}" for name, annotation in hints if annotation is bool}
+    return [part for word in argv for part in _expanded(word, switches)]
+
+
+def _expanded(word: str, switches: dict[str, str]) -> list[str]:
+    switch = switches.get(word.replace("_", "-"))
+    return [word] if switch is None else [switch, "false"]
+
+
+def _about(strays: Sequence[str], names: Sequence[str]) -> str:
+    """The error text for unknown flags and stray words."""
+    flags = [word for word in strays if word.startswith("-")]
+    if not flags:
+        return f"{strays[0]}: not expected here. A value follows its flag, as in --env CartPole-v1."
+    word = flags[0].partition("=")[0]
+    flagged = [name for name in [*names, *ALIASES, "config"] if name not in ELSEWHERE]
+    known = [f"--{name.replace('_', '-')}" for name in flagged]
+    meant = FAMILIAR.get(canonical(word.lstrip("-")))
+    if meant in flagged:
+        return f"{word}: no such flag. Did you mean '--{meant.replace('_', '-')}'?"
+    return f"{word}: no such flag. {nearest(word.replace('_', '-'), known)}"

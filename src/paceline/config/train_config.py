@@ -1,0 +1,421 @@
+"""One configuration for Python, YAML and flags, checked before anything starts.
+
+    flags ----+
+    YAML  ----+--> flat names -> coerce -> sections -> TrainConfig (frozen, checked)
+    Python ---+
+
+A value is checked in its own section (`paceline.config.sections`), a relation between
+sections here. Free of torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+import yaml
+
+from paceline.config.coerce import coerce
+from paceline.config.dqn_settings import DQNConfig
+from paceline.config.plain_yaml import load_file
+from paceline.config.sections import DEFAULT_N_ENVS, EnvConfig, ParallelConfig, PolicyConfig, RunConfig
+from paceline.config.settings import ASYNC, SETTINGS, A3CConfig, AnySettings, PPOConfig, nearest_algorithm
+from paceline.errors import ConfigError, nearest
+
+DEFAULT_ALGO = "ppo"
+LARGEST_GROUP = 8
+LARGEST_DEFAULT_BATCH = 1024
+SHARD_ROWS, WIDE_SHARD_ROWS, WIDE = 128, 64, 128
+"""Fewest rows per default shard: SHARD_ROWS, or WIDE_SHARD_ROWS for images and for layers of at least WIDE units."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    """All settings of one training run.
+
+    After construction `env.n_envs` holds the number of envs and the shorthand
+    `parallel.num_envs_per_worker` is used up, so a saved config means the same with any worker count.
+    """
+
+    env: EnvConfig
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    training: AnySettings = field(default_factory=PPOConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        """Resolve the number of envs and check what needs more than one section."""
+        n_envs = _n_envs(self.env, self.parallel)
+        object.__setattr__(self, "env", replace(self.env, n_envs=n_envs))
+        object.__setattr__(self, "parallel", replace(self.parallel, num_envs_per_worker=None))
+        if not isinstance(self.training, A3CConfig | DQNConfig):
+            object.__setattr__(self, "training", replace(self.training, batch_size=self._batch_size()))
+        self.check_groups(image=False)
+        if self.policy.compile and self.run.algo in ("a3c", "dqn"):
+            raise ConfigError(
+                f"compile: unsupported with {self.run.algo}, whose batches are too small to gain from it. Leave it out."
+            )
+        if self.run.algo == "dqn":
+            self._check_dqn()
+        if self.parallel.runtime == "ray" and self.run.algo == "a3c":
+            raise ConfigError(
+                "runtime=ray: workers of a3c change shared weights in place, which needs one machine. Use impala, or "
+                "leave --runtime out."
+            )
+        if self.run.trust_env_state and self.run.algo in ASYNC:
+            raise ConfigError(
+                f"trust_env_state: unsupported with {self.run.algo}, whose envs never pause to be saved; a resumed run "
+                "starts new episodes. Leave it out, or use ppo."
+            )
+        if self.env.normalize_reward and self.run.algo in ASYNC:
+            raise ConfigError(
+                f"normalize_reward: needs every env's steps in order, but {self.run.algo} batches slots in the order "
+                "in which they fill. Scale rewards in a wrapper, or use ppo."
+            )
+
+    def _check_dqn(self) -> None:
+        for name in ("normalize_obs", "normalize_reward"):
+            if getattr(self.env, name):
+                raise ConfigError(
+                    f"{name}: unsupported with dqn, replayed data would be scaled by newer statistics. "
+                    "Scale in a wrapper, or use ppo."
+                )
+        if self.run.trust_env_state:
+            raise ConfigError(
+                "trust_env_state: unsupported with dqn, which restores envs by replaying their episodes. Leave it out."
+            )
+
+    @property
+    def n_envs(self) -> int:
+        """Envs in all (B)."""
+        return self.env.n_envs or DEFAULT_N_ENVS
+
+    @property
+    def env_name(self) -> str:
+        """Name of the env: its id or import path, or the name of the callable."""
+        return self.env.env if isinstance(self.env.env, str) else _name(self.env.env)
+
+    @property
+    def batch_steps(self) -> int:
+        """Steps in one rollout of all envs: n_steps * n_envs."""
+        return self.rollout_steps * self.n_envs
+
+    @property
+    def rollout_steps(self) -> int:
+        """Steps that each env takes at a time (T)."""
+        return self.training.order_steps if isinstance(self.training, DQNConfig) else self.training.n_steps
+
+    @property
+    def num_workers(self) -> int | Literal["auto"]:
+        """Worker processes asked for. With one env, auto means sequential (0)."""
+        alone = self.parallel.num_workers == "auto" and self.n_envs == 1 and self.parallel.runtime != "ray"
+        return 0 if alone else self.parallel.num_workers
+
+    def group_size(self, *, image: bool) -> int:
+        """Envs per group (G): as given, else from n_envs alone, so that it is the same on every machine.
+
+        Args:
+            image: Whether the policy sees images: a forward then costs enough for larger groups to pay.
+        """
+        if self.parallel.group_size is not None:
+            return self.parallel.group_size
+        fewest = 2 if image else 8
+        return max(
+            (size for size in _divisors(self.n_envs) if size <= LARGEST_GROUP and self.n_envs // size >= fewest),
+            default=1,
+        )
+
+    def n_groups(self, *, image: bool) -> int:
+        """Number of groups, which is also the largest useful number of workers."""
+        return self.n_envs // self.group_size(image=image)
+
+    def grad_shards(self, *, image: bool) -> int:
+        """Shards of a minibatch: as given, else by network and minibatch, so that it is the same on every machine.
+
+        Below a minimum number of rows a shard costs more than the parallel work saves (docs/explain/performance.md).
+        """
+        if self.training.grad_shards is not None:
+            return self.training.grad_shards
+        if self.run.algo in ASYNC:
+            return 1  # no worker computes gradients of a batch in these modes
+        rows = min(self.training.batch_size or self.batch_steps, self.batch_steps)
+        wide = image or max(self.policy.hidden_sizes, default=0) >= WIDE
+        return max(1, min(8 if image else 2, rows // (WIDE_SHARD_ROWS if wide else SHARD_ROWS)))
+
+    def shard_rows(self, shards: int) -> int:
+        """Steps in the largest of the shards of a minibatch."""
+        return -(-min(self._batch_size(), self.batch_steps) // shards)
+
+    def check_groups(self, *, image: bool) -> None:
+        """Raise ConfigError if group_size does not divide n_envs, or if a worker would own no group.
+
+        Called on construction for vector observations, and again once the env is known to show images.
+        """
+        size, workers = self.group_size(image=image), self.parallel.known_workers
+        if self.n_envs % size:
+            closest = min(_divisors(self.n_envs), key=lambda divisor: abs(divisor - size))
+            raise ConfigError(f"group_size={size}: must divide n_envs={self.n_envs}. Try {closest}.")
+        groups = self.n_envs // size
+        if workers is None or workers <= groups:
+            return
+        fitting = [divisor for divisor in _divisors(self.n_envs) if self.n_envs // divisor >= workers]
+        remedy = f"Use --group-size {max(fitting)}" if fitting else f"Use --n-envs {workers} or more"
+        if self.parallel.runtime == "ray":
+            raise ConfigError(
+                f"nodes*workers_per_node = {self.parallel.nodes}*{self.parallel.workers_per_node} = {workers}: a "
+                f"worker owns whole groups, and n_envs={self.n_envs} in groups of {size} makes {groups}. {remedy}, or "
+                "fewer workers."
+            )
+        raise ConfigError(
+            f"num_workers={workers}: a worker owns whole groups, and n_envs={self.n_envs} in groups of {size} makes "
+            f"{groups}. {remedy}, or --num-workers {groups}."
+        )
+
+    def _batch_size(self) -> int:
+        size, n_steps, total = self.training.batch_size, self.rollout_steps, self.batch_steps
+        if self.training.normalize_advantage and total < 2:
+            raise ConfigError(
+                "n_steps*n_envs = 1: one advantage has no standard deviation (normalize_advantage=True). "
+                "Use more steps or envs."
+            )
+        if size is None:
+            return max(divisor for divisor in _divisors(total) if divisor <= LARGEST_DEFAULT_BATCH)
+        if size >= total or total % size == 0:
+            return size
+        closest = min((d for d in _divisors(total) if d > 1), key=lambda divisor: abs(divisor - size))
+        raise ConfigError(
+            f"batch_size={size}: must divide n_steps*n_envs = {n_steps}*{self.n_envs} = {total} "
+            f"(or be at least that, for one full batch). Try {closest}."
+        )
+
+    @classmethod
+    def from_flat(cls, **settings: Any) -> TrainConfig:
+        """Build from flag names, `-` or `_`, with values as text or as Python objects.
+
+        Raises:
+            ConfigError: An unknown name (the nearest is suggested), a bad value, or settings that do not fit together.
+        """
+        return _build(_sections(settings, settings.get("algo", DEFAULT_ALGO)))
+
+    @classmethod
+    def from_yaml(cls, path: str | Path, **overrides: Any) -> TrainConfig:
+        """Build from a YAML file with the sections env, parallel, training, policy and run; overrides win.
+
+        Raises:
+            ConfigError: As `from_flat`, and for YAML that is damaged or asks for Python objects; names file and key.
+        """
+        below = _sections_of_file(Path(path), overrides.get("algo"))
+        algo = overrides.get("algo") or below["run"].get("algo", DEFAULT_ALGO)
+        return _build(_over(below, _sections(overrides, algo)))
+
+    @classmethod
+    def from_run(cls, folder: Path, **overrides: Any) -> TrainConfig:
+        """Build from the config of an earlier run, to resume it; overrides win.
+
+        `overwrite`, `init_from` and `trust_env_state` of the earlier run are reset: they say how that run started.
+        """
+        # Unpickling runs code: the user must allow it on each command line, never the folder that is loaded.
+        began = {"overwrite": False, "init_from": None, "output_dir": folder, "trust_env_state": False}
+        return cls.from_yaml(folder / "config.yaml", **{**began, **overrides})
+
+    def merge(self, **overrides: Any) -> TrainConfig:
+        """A copy with some settings changed, by flag name."""
+        mine = {name: _values(getattr(self, name)) for name in SECTIONS}
+        return _build(_over(mine, _sections(overrides, self.run.algo)))
+
+    def to_yaml(self) -> str:
+        """The whole config as YAML that `from_yaml` reads back. Python objects become a readable placeholder."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False)
+
+    def to_dict(self) -> Sections:
+        """The sections as plain values, as a YAML or JSON file holds them."""
+        return {name: {key: _plain(value) for key, value in _values(getattr(self, name)).items()} for name in SECTIONS}
+
+
+SECTIONS = ("env", "parallel", "training", "policy", "run")
+"""The sections of a YAML file, in order."""
+
+
+def section_types(algo: str) -> dict[str, type[Any]]:
+    """The dataclass of each section; `training` is that of the algorithm.
+
+    Raises:
+        ConfigError: There is no such algorithm.
+    """
+    if not isinstance(algo, str) or algo not in SETTINGS:  # from a file it may be anything
+        raise ConfigError(f"algo={algo!r}: no such algorithm. {nearest_algorithm(str(algo))}")
+    return dict(zip(SECTIONS, (EnvConfig, ParallelConfig, SETTINGS[algo], PolicyConfig, RunConfig), strict=True))
+
+
+def home(algo: str) -> dict[str, str]:
+    """The section of each setting. Names are unique over sections: flags carry no prefix."""
+    return {item.name: section for section, cls in section_types(algo).items() for item in fields(cls)}
+
+
+ALIASES = {
+    "num_episodes": "total_episodes",
+    "n_timesteps": "total_timesteps",
+    "parallel_start_method": "start_method",
+    "num_envs": "n_envs",
+    "update_steps": "n_steps",
+}
+"""Other accepted names of a setting."""
+
+FAMILIAR = {
+    "lr": "learning_rate",
+    "verbose": "quiet",
+    "epochs": "n_epochs",
+    "steps": "total_timesteps",
+    "timesteps": "total_timesteps",
+    "lam": "gae_lambda",
+    "clip_coef": "clip_range",
+    "entropy_coef": "ent_coef",
+    "value_coef": "vf_coef",
+    "workers": "num_workers",
+    "net_arch": "hidden_sizes",
+}
+"""Names from other libraries. They are not accepted; the error text suggests the setting named here."""
+
+
+def _n_envs(env: EnvConfig, parallel: ParallelConfig) -> int:
+    per_worker, workers = parallel.num_envs_per_worker, parallel.known_workers
+    if per_worker is None:
+        return DEFAULT_N_ENVS if env.n_envs is None else env.n_envs
+    if workers is None:
+        flags, what = ("--num-workers N", "num_workers=auto")
+        if parallel.runtime == "ray":
+            flags, what = ("--nodes N --workers-per-node W", "runtime=ray")
+        raise ConfigError(
+            f"num_envs_per_worker={per_worker}: needs a number of workers ({what}). "
+            f"Use {flags}, or --n-envs for the total."
+        )
+    total = max(workers, 1) * per_worker
+    if env.n_envs is not None and env.n_envs != total:
+        raise ConfigError(
+            f"n_envs={env.n_envs}: differs from num_workers*num_envs_per_worker = {max(workers, 1)}*{per_worker} = "
+            f"{total}. Give one of the two."
+        )
+    return total
+
+
+def _divisors(number: int) -> list[int]:
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+Sections = dict[str, dict[str, Any]]
+
+
+def _sections(flat: Mapping[str, Any], algo: str) -> Sections:
+    """Flat names sorted into sections, aliases resolved."""
+    result: Sections = {name: {} for name in SECTIONS}
+    known = home(algo)
+    for given, value in flat.items():
+        name = canonical(given)
+        if name not in known:
+            raise ConfigError(f"{given}: no such setting. {_hint(name, algo, [*known, *ALIASES])}")
+        if name in result[known[name]]:
+            raise ConfigError(f"{given}: given twice (it means {name}). Give it once.")
+        result[known[name]][name] = value
+    return result
+
+
+def _hint(name: str, algo: str, known: Iterable[str]) -> str:
+    """Where an unknown setting belongs, or what was probably meant."""
+    others = [other for other in SETTINGS if other != algo and name in home(other)]
+    if others:
+        return f"It is a setting of {', '.join(others)}, not of {algo}."
+    names = list(known)
+    return f"Did you mean {FAMILIAR[name]!r}?" if FAMILIAR.get(name) in names else nearest(name, names)
+
+
+def canonical(name: str) -> str:
+    """The name of a setting, however it was written."""
+    name = name.replace("-", "_")
+    return ALIASES.get(name, name)
+
+
+def _sections_of_file(path: Path, algo: str | None) -> Sections:
+    """The sections of a YAML file, every name checked; `algo` wins over the one that the file names."""
+    content = load_file(path)
+    where = f"config {str(path)!r}"
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{where}: must be sections of settings ({', '.join(SECTIONS)}). Start with `env:`.")
+    run = content.get("run")
+    algo = algo or str((run.get("algo") if isinstance(run, Mapping) else None) or DEFAULT_ALGO)
+    types, known = section_types(algo), home(algo)
+    flat: dict[str, Any] = {}
+    for section, settings in content.items():
+        if section not in SECTIONS:
+            name = canonical(str(section))
+            hint = f"It belongs in section {known[name]!r}." if name in known else nearest(str(section), SECTIONS)
+            raise ConfigError(f"{where}: no section {section!r}. {hint}")
+        if not isinstance(settings, Mapping | None):
+            raise ConfigError(
+                f"{where}: section {section!r} must hold settings, one `name: value` a line (got {settings!r})."
+            )
+        for given, value in (settings or {}).items():
+            name = canonical(str(given))
+            if known.get(name) != section:
+                here = [item.name for item in fields(types[section])]
+                hint = f"It belongs in section {known[name]!r}." if name in known else _hint(name, algo, here)
+                raise ConfigError(f"{where}: section {section!r} has no setting {given!r}. {hint}")
+            if name in flat:
+                raise ConfigError(f"{where}: {given!r} given twice (it means {name}). Give it once.")
+            flat[name] = value
+    return _sections(flat, algo)
+
+
+def named_in(path: Path, algo: str) -> set[str]:
+    """The settings that a config file names, for an algorithm.
+
+    Raises:
+        ConfigError: It is no config.
+    """
+    return {name for section in _sections_of_file(path, algo).values() for name in section}
+
+
+def _over(below: Sections, above: Sections) -> Sections:
+    """Settings of `above` win, setting by setting."""
+    result = {name: {**below[name], **above[name]} for name in SECTIONS}
+    # The total and its shorthand say one thing in two ways: the one given above replaces both.
+    if "num_envs_per_worker" in above["parallel"] and "n_envs" not in above["env"]:
+        result["env"].pop("n_envs", None)
+    elif "n_envs" in above["env"] and "num_envs_per_worker" not in above["parallel"]:
+        result["parallel"].pop("num_envs_per_worker", None)
+    return result
+
+
+def _build(sections: Sections) -> TrainConfig:
+    if "env" not in sections["env"]:
+        raise ConfigError("env: must be named (nothing given). Use --env CartPole-v1, say, or a --config that has one.")
+    built = {}
+    for section, cls in section_types(sections["run"].get("algo", DEFAULT_ALGO)).items():
+        hints = get_type_hints(cls)
+        built[section] = cls(**{name: coerce(value, hints[name], name) for name, value in sections[section].items()})
+    return TrainConfig(**built)
+
+
+def _values(section: Any) -> dict[str, Any]:
+    return {item.name: getattr(section, item.name) for item in fields(section)}
+
+
+def _plain(value: Any) -> Any:
+    """The value as YAML can hold it."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return f"<Python object {getattr(value, '__module__', '?')}:{_name(value)}>"
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value, "__qualname__", type(value).__qualname__))

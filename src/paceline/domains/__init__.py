@@ -1,0 +1,1 @@
+"""Games and network defence, each with its envs, networks, training, scores and commands."""

@@ -1,0 +1,109 @@
+"""One game of network defence as a Gymnasium env. See `vector` for many at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from paceline.domains.cyber.actions import ACTIONS, HOSTS
+from paceline.domains.cyber.network import OBS_SIZE, Network
+from paceline.domains.cyber.scenario import RedAgent, RuleSet, Scenario
+from paceline.domains.cyber.text import table
+from paceline.envs.extras import Extra
+from paceline.errors import ConfigError
+
+_ROW = np.zeros(1, np.intp)
+
+EXTRAS = {"true_state": Extra(shape=(len(HOSTS),), dtype="int8", read="true_state")}
+
+
+def check_render_mode(render_mode: str | None) -> None:
+    """Raise ConfigError if there is no such way to show a game."""
+    if render_mode not in (None, "ansi"):
+        raise ConfigError(f"render_mode={render_mode!r}: must be 'ansi', or None for no rendering.")
+
+
+class NetworkDefence(gym.Env[NDArray[np.float32], np.int64]):
+    """Defend 13 hosts against a scripted attacker: 52 bits to see, 145 actions (see `actions`), costs as reward.
+
+    The info of an episode's last step has the `true_state`.
+
+    Args:
+        red_agent: The attacker: `bline`, `meander` or `sleep`.
+        green: Whether users scan hosts now and then.
+        rules: `leaderboard-2022` or `head`. See `Scenario`.
+        q1: Whether OTService cannot be stopped any more once Op_Server0 was restored.
+        max_steps: Where every episode is truncated.
+        render_mode: `ansi` for text.
+
+    Raises:
+        ConfigError: There is no such setting.
+    """
+
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own attribute)
+    extras = EXTRAS
+
+    def __init__(
+        self,
+        *,
+        red_agent: RedAgent = "bline",
+        green: bool = False,
+        rules: RuleSet = "leaderboard-2022",
+        q1: bool = True,
+        max_steps: int = 100,
+        render_mode: str | None = None,
+    ) -> None:
+        self.scenario = Scenario(red_agent=red_agent, green=green, rules=rules, q1=q1, max_steps=max_steps)
+        check_render_mode(render_mode)
+        self.render_mode = render_mode
+        self.observation_space = spaces.Box(0.0, 1.0, (OBS_SIZE,), np.float32)
+        self.action_space = spaces.Discrete(ACTIONS)
+        self._network = Network(1, self.scenario)
+        self._seeded = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin an episode: of a new stream of chance with a seed, else the next one of the same."""
+        super().reset(seed=seed, options=options)
+        if seed is not None:
+            self._network.seed(_ROW, np.array([seed % 2**64], np.uint64))
+        elif not self._seeded:
+            self._network.seed(_ROW, self.np_random.integers(0, 2**64, 1, np.uint64))
+        self._seeded = True
+        self._network.begin(_ROW)
+        return self._network.observe()[0], {}
+
+    def step(self, action: int | np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Take one of the 145 actions; the attacker follows.
+
+        Raises:
+            EnvError: There is no such action.
+            ResetNeeded: The env was never reset.
+        """
+        if not self._seeded:
+            raise gym.error.ResetNeeded("NetworkDefence: step before the first reset. Call reset.")
+        reward, truncated = self._network.step(np.array([action], np.int64))
+        info = {"true_state": self.true_state()} if truncated[0] else {}
+        return self._network.observe()[0], float(reward[0]), False, bool(truncated[0]), info
+
+    def true_state(self) -> NDArray[np.int8]:
+        """[13] the attacker's level on every host: 0 none, 1 user, 2 privileged.
+
+        User0 is always 2, because the attacker's foothold there is permanent. Exclude it when measuring whether the
+        defender's fixes hit compromised hosts.
+        """
+        levels: NDArray[np.int8] = self._network.true_state()[0]
+        return levels
+
+    def ot_stopped(self) -> bool:
+        """Whether OTService is down."""
+        return bool(self._network.ot_stopped()[0])
+
+    def render(self) -> str | None:
+        """The hosts as a table: the truth, and what the defender believes."""
+        return table(self._network, 0) if self.render_mode == "ansi" else None

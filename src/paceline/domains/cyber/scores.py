@@ -1,0 +1,148 @@
+"""How well a trained defender does, as the field reports it: mean reward of many episodes at 30, 50 and 100 steps.
+
+An attacker does not know how long an episode will be, and neither does the defender: the first 30 steps of a longer
+episode are an episode of 30 steps. So one set of episodes gives all of them, played by vector envs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paceline.config.train_config import TrainConfig
+from paceline.domains.cyber.training import PLAIN_ENV, WORKFLOW_ENV
+from paceline.envs.make import EnvRecipe
+from paceline.envs.seeding import group_seed
+from paceline.errors import ConfigError, check_range
+from paceline.nets.actor import Actor, actor_for
+from paceline.nets.flat import bind
+from paceline.ops.distributions import ActionHead, head_for
+from paceline.spec import PLAIN
+from paceline.train import checkpoint, model
+from paceline.train.recipes import policy_recipe
+
+STEPS = (30, 50, 100)
+AT_ONCE = 100
+"""Episodes that are played side by side."""
+_SCORES = 0x5C02_E500
+"""Keeps these episodes apart from those of training and evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Some episodes against one attacker."""
+
+    red_agent: str
+    steps: int
+    mean: float
+    error: float
+    """Standard error of the mean."""
+    episodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a run's weights came to."""
+
+    snapshot: Path
+    trained_steps: int | None
+    rules: str
+    rows: tuple[Score, ...]
+
+
+def scores(
+    path: Path,
+    *,
+    episodes: int = 1000,
+    steps: Sequence[int] = STEPS,
+    red_agents: Sequence[str] = (),
+    seed: int = 0,
+    deterministic: bool = True,
+    **game: Any,
+) -> Scores:
+    """Play episodes with a run's newest weights.
+
+    Args:
+        path: A run, a checkpoint or a saved model.
+        episodes: Against each attacker.
+        steps: Where episodes are read.
+        red_agents: Attackers; the one that it was trained against, unless given.
+        seed: Chooses the episodes.
+        deterministic: The most probable action; otherwise a sample.
+        **game: Other arguments of the env than the run had.
+
+    Raises:
+        CheckpointError: There is nothing to play, or it is damaged.
+        ConfigError: It was trained on something else.
+    """
+    check_range("episodes", episodes, "Try 1000.", at_least=1)
+    for at in steps or (0,):
+        check_range("steps", at, "Try 30,50,100.", at_least=1)
+    snapshot = checkpoint.load(checkpoint.find(path))
+    config = TrainConfig.from_flat(**model.saved_settings(snapshot))
+    if config.env.env not in (PLAIN_ENV, WORKFLOW_ENV):
+        raise ConfigError(f"{snapshot.path}: was trained on {config.env_name}. Use paceline eval.")
+    loaded = model.load(config, snapshot)
+    kwargs = {**loaded.recipe.kwargs, **game, "max_steps": max(steps)}
+    policy = policy_recipe(config).build(loaded.spec)
+    bind(policy, loaded.weights)
+    actor = actor_for(policy, loaded.spec, 1, AT_ONCE, loaded.obs_norm)
+    head = head_for(loaded.spec.action)
+    rows: list[Score] = []
+    for red_agent in red_agents or (kwargs["red_agent"],):
+        recipe = replace(loaded.recipe, kwargs={**kwargs, "red_agent": red_agent}, native_vector="always")
+        returns = play(recipe, actor, head, episodes=episodes, steps=steps, seed=seed, deterministic=deterministic)
+        spread = returns.std(0, ddof=1) / math.sqrt(episodes) if episodes > 1 else np.full(len(steps), math.nan)
+        rows += [
+            Score(red_agent, at, float(returns[:, k].mean()), float(spread[k]), episodes) for k, at in enumerate(steps)
+        ]
+    return Scores(snapshot.path, snapshot.meta.get("steps"), str(kwargs.get("rules", "")), tuple(rows))
+
+
+def play(
+    recipe: EnvRecipe,
+    actor: Actor,
+    head: ActionHead,
+    *,
+    episodes: int,
+    steps: Sequence[int],
+    seed: int,
+    deterministic: bool = True,
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """[episodes, len(steps)] reward so far, at each of `steps`.
+
+    Args:
+        recipe: An env that has a vector implementation.
+        actor: Over one group of `AT_ONCE`.
+        head: Turns its outputs into actions.
+        episodes: How many.
+        steps: Where to read.
+        seed: Chooses the episodes.
+        deterministic: The most probable action; otherwise a sample.
+    """
+    envs = recipe.make_vector(AT_ONCE)
+    generator = np.random.default_rng([seed, _SCORES])
+    found = np.zeros((-(-episodes // AT_ONCE) * AT_ONCE, len(steps)))
+    try:
+        for first in range(0, episodes, AT_ONCE):
+            obs, _ = envs.reset(seed=group_seed(seed ^ _SCORES, first // AT_ONCE))
+            total = np.zeros(AT_ONCE)
+            for step in range(1, max(steps) + 1):
+                params, _ = actor({PLAIN: obs})
+                if deterministic:
+                    action = head.mode(params, None)
+                else:
+                    action = head.choose(params, head.draw_noise(generator, (AT_ONCE,)), None)
+                obs, reward, _, _, _ = envs.step(action)
+                total += reward
+                for k, at in enumerate(steps):
+                    if at == step:
+                        found[first : first + AT_ONCE, k] = total
+    finally:
+        envs.close()
+    return found[:episodes]

@@ -1,0 +1,131 @@
+"""A search over workflows as text and as a picture."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paceline.domains.cyber.gp_ucb import Belief
+from paceline.domains.cyber.search import INDEX, Search
+from paceline.domains.cyber.trials import PICTURE, TEXT, Trial
+from paceline.domains.cyber.workflow import WORKFLOWS, read_workflow, workflow_name
+from paceline.insight.runs.learning_plot import plain_panel
+from paceline.insight.runs.picture import LIGHT
+from paceline.insight.runs.plots import DPI, FAINT, STYLE
+from paceline.measure.folder import write_atomic
+from paceline.measure.panel import duration, plural
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN = 10
+DRIFTS = 0.6
+"""Rank correlation of reward and trial number from which on the reader is warned."""
+WIDTH, HEIGHT = 12.0, 5.2
+
+
+def write_report(search: Search) -> None:
+    """Replace search.txt and search.png."""
+    belief = search.belief()
+    write_atomic(search.folder / TEXT, report(search, belief))
+    write_atomic(search.folder / PICTURE, picture(search, belief))
+
+
+def report(search: Search, belief: Belief | None) -> str:
+    """The summary as text."""
+    best = search.best
+    if best is None:
+        return "nothing has been tried yet\n"
+    lines = [
+        f"{plural(len(search.trials), 'workflow')} of {len(WORKFLOWS)} tried, {search.episodes:,} episodes, "
+        f"{duration(search.wall_s)} of training",
+        f"best: {best.workflow}, reward {best.reward:.2f}, compliance {_share(best.compliance)}",
+        "",
+        f"{'':>3}  {'reward':>9}  {'compliance':>10}  {'episodes':>8}  {'ended by':<14}  workflow",
+    ]
+    if (drift := search.drift) is not None and drift > DRIFTS:
+        lines[2:2] = [
+            f"careful: rewards grew with the number of the trial (rank correlation {drift:.2f}). Later workflows had "
+            "more training behind them,",
+            "so this says little about which is better. Use --no-warm-start, with --init-from RUN to begin all of them "
+            "alike, or more --workflow-episodes.",
+        ]
+    ranked = sorted(search.trials, key=lambda trial: -trial.reward)
+    lines += [_line(trial) for trial in ranked[:SHOWN]]
+    if len(ranked) > SHOWN:
+        lines.append(f"     and {len(ranked) - SHOWN} more in search.csv")
+    taken = {trial.workflow for trial in search.trials}
+    if belief is not None and len(taken) < len(WORKFLOWS):
+        lines += ["", "not tried yet, with the highest expected reward:"]
+        names = [(int(i), workflow_name(WORKFLOWS[i])) for i in np.argsort(-belief.mean, kind="stable")]
+        untried = [(i, name) for i, name in names if name not in taken][: SHOWN // 2]
+        lines += [f"     {belief.mean[i]:9.2f} ± {belief.std[i]:.2f}  {name}" for i, name in untried]
+    return "\n".join(lines) + "\n"
+
+
+def _line(trial: Trial) -> str:
+    ended = "compliance" if trial.complied else trial.stop_reason
+    return (
+        f"{trial.number:>3}  {trial.reward:>9.2f}  {_share(trial.compliance):>10}  {trial.episodes:>8,}  {ended:<14}  "
+        f"{trial.workflow}"
+    )
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def picture(search: Search, belief: Belief | None) -> bytes:
+    """Rewards by trial, and what is expected of every workflow, as the bytes of a PNG file."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]  # its keys are literals
+        figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
+        canvas: Any = FigureCanvasAgg(figure)
+        left, right = figure.subplots(1, 2)
+        figure.subplots_adjust(left=0.07, right=0.98, bottom=0.12, top=0.84, wspace=0.18)
+        _draw_trials(left, search)
+        _draw_belief(right, search, belief)
+        out = io.BytesIO()
+        canvas.print_png(out, metadata={"Title": "search over workflows"})
+    return out.getvalue()
+
+
+def _draw_trials(axes: Axes, search: Search) -> None:
+    trials = search.trials
+    plain_panel(
+        axes, "Reward of each workflow tried", "line: the best so far; hollow: the budget was spent first", "workflow"
+    )
+    numbers = [trial.number for trial in trials]
+    rewards = [trial.reward for trial in trials]
+    axes.step(numbers, np.maximum.accumulate(rewards) if rewards else [], where="post", color=LIGHT[0], lw=1.7)
+    for trial in trials:
+        face = LIGHT[1] if trial.complied else "white"
+        axes.plot([trial.number], [trial.reward], "o", color=LIGHT[1], mfc=face, ms=6, zorder=3)
+
+
+def _draw_belief(axes: Axes, search: Search, belief: Belief | None) -> None:
+    plain_panel(
+        axes,
+        "Expected reward of all workflows",
+        "from the best to the worst, with one deviation to either side; dots: tried",
+        "rank",
+    )
+    if belief is None:
+        axes.text(0.5, 0.5, "not enough tried yet", transform=axes.transAxes, ha="center", color=FAINT)
+        return
+    order = np.argsort(-belief.mean, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(1, len(order) + 1)
+    mean, std = belief.mean[order], belief.std[order]
+    axes.fill_between(np.arange(1, len(order) + 1), mean - std, mean + std, color=LIGHT[0], alpha=0.18, lw=0)
+    axes.plot(np.arange(1, len(order) + 1), mean, color=LIGHT[0], lw=1.7)
+    for trial in search.trials:
+        place = rank[INDEX[read_workflow(trial.workflow)]]
+        axes.plot([place], [trial.reward], "o", color=LIGHT[1], ms=5, mec="white", mew=0.8, zorder=3)

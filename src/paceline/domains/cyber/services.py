@@ -1,0 +1,143 @@
+"""What runs on the hosts, and what becomes of an exploit: the network's rules as tables.
+
+A host's *setup* is a number below 32: bit 0 says that its Haraka is broken, bits 1 to 4 which of its decoys stand, in
+the order of `DECOYS_OF`. Every table here is indexed by host and setup.
+
+    options     the exploits that a scan of the host offers, as bits in the order of `EXPLOITS`
+    outcome     what an exploit meets
+    ports       how many ports are open, at most 3: more look the same
+    placed      whether a decoy finds its place
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.domains.cyber.actions import DECOYS, HOSTS
+
+EXPLOITS = {
+    "FTP": 21,
+    "Haraka": 25,
+    "SQL": 3390,
+    "HTTPS": 443,
+    "HTTP": 80,
+    "EternalBlue": 139,
+    "BlueKeep": 3389,
+    "SSH": 22,
+}
+"""The attacker's exploits and their ports, the preferred ones first."""
+FAVOURITE = 0.75
+"""How often the first of several options is taken; else one of the others, each as likely."""
+SEEN = 0.95
+"""How often a new reverse shell raises an alert."""
+
+NOTHING, REFUSED, DECOYED, SSH_REFUSED, SSH_IN, SHELL, ROOT_SHELL = range(7)
+"""Outcomes: no such service; it holds; a decoy; a password that cannot be guessed; three ways in."""
+SETUPS = 32
+
+
+class Service(NamedTuple):
+    """An open port and what an exploit of it finds; None for a service that no exploit matches."""
+
+    port: int
+    outcome: int | None
+
+
+_SSH = Service(22, SSH_IN)
+_FEMITTER = (_SSH, Service(21, ROOT_SHELL))
+_GATEWAY = (_SSH,)
+_WEB = (Service(80, SHELL), Service(443, SHELL))
+_INTERNAL = (_SSH, *_WEB, Service(3389, ROOT_SHELL), Service(135, None), Service(139, None), Service(445, None))
+
+SERVICES: dict[str, tuple[Service, ...]] = {
+    "Defender": (Service(22, SSH_REFUSED), Service(53, None), Service(68, None)),
+    "Enterprise0": _GATEWAY,
+    "Enterprise1": _INTERNAL,
+    "Enterprise2": _INTERNAL,
+    "Op_Host0": _GATEWAY,
+    "Op_Host1": _GATEWAY,
+    "Op_Host2": _GATEWAY,
+    "Op_Server0": _GATEWAY,
+    "User0": _FEMITTER,
+    "User1": _FEMITTER,
+    "User2": (Service(139, ROOT_SHELL), Service(3389, SHELL), Service(135, None), Service(445, None)),
+    "User3": (Service(25, ROOT_SHELL), *_WEB, Service(3389, None)),
+    "User4": (_SSH, Service(25, ROOT_SHELL), *_WEB, Service(3390, ROOT_SHELL)),
+}
+_WINDOWS = {"Enterprise1", "Enterprise2", "User0", "User1", "User2"}
+
+_DECOY_PORT = {
+    "Apache": 80,
+    "Femitter": 21,
+    "Haraka": 25,
+    "Smss": 139,
+    "SSHD": 22,
+    "Svchost": 3389,
+    "Tomcat": 443,
+    "Vsftpd": 80,
+}
+_NEEDS_WINDOWS, _NEEDS_LINUX = {"Femitter", "Smss", "Svchost"}, {"Haraka", "Vsftpd"}
+# Vsftpd opens port 80 but asks for port 21: it finds its place beside another web server, and beside itself.
+_NEEDS_FREE = {**_DECOY_PORT, "Vsftpd": 21}
+
+
+def _suits(decoy: str, host: str) -> bool:
+    """Whether a decoy can stand on a host at all."""
+    barred = _NEEDS_LINUX if host in _WINDOWS else _NEEDS_WINDOWS
+    return decoy not in barred and all(_NEEDS_FREE[decoy] != service.port for service in SERVICES[host])
+
+
+DECOYS_OF: tuple[tuple[str, ...], ...] = tuple(
+    tuple(decoy for decoy in DECOYS if _suits(decoy, host)) for host in HOSTS
+)
+"""[13] the decoys that a host has room for: four at most."""
+
+
+def _standing(host: int, number: int) -> tuple[str, ...]:
+    """The decoys of a setup."""
+    return tuple(decoy for place, decoy in enumerate(DECOYS_OF[host]) if number >> 1 + place & 1)
+
+
+def _open_ports(host: int, decoys: tuple[str, ...]) -> set[int]:
+    return {service.port for service in SERVICES[HOSTS[host]]} | {_DECOY_PORT[decoy] for decoy in decoys}
+
+
+def _offers(ports: set[int]) -> int:
+    """The options that open ports make, as bits."""
+    found = {name for name, port in EXPLOITS.items() if port in ports}
+    if not ports & {80, 443}:
+        found.discard("SQL")  # it is injected through a web server
+    return sum(1 << bit for bit, name in enumerate(EXPLOITS) if name in found)
+
+
+def _meets(host: int, number: int, exploit: str) -> int:
+    """The outcome of an exploit; a real service answers before a decoy on the same port."""
+    port = EXPLOITS[exploit]
+    for service in SERVICES[HOSTS[host]]:
+        if service.port == port and service.outcome is not None:
+            return REFUSED if exploit == "Haraka" and number & 1 else service.outcome
+    if any(_DECOY_PORT[decoy] == port for decoy in _standing(host, number)):
+        return SSH_REFUSED if exploit == "SSH" else DECOYED
+    return NOTHING
+
+
+def _placed(host: int, number: int, decoy: str) -> bool:
+    standing = _standing(host, number)
+    return decoy in DECOYS_OF[host] and all(_DECOY_PORT[other] != _NEEDS_FREE[decoy] for other in standing)
+
+
+_PAIRS = [(host, number) for host in range(len(HOSTS)) for number in range(SETUPS)]
+_SHAPE = (len(HOSTS), SETUPS)
+
+OPTIONS: NDArray[np.int64] = np.array([_offers(_open_ports(h, _standing(h, s))) for h, s in _PAIRS]).reshape(_SHAPE)
+PORTS: NDArray[np.int64] = np.array([min(3, len(_open_ports(h, _standing(h, s)))) for h, s in _PAIRS]).reshape(_SHAPE)
+OUTCOME: NDArray[np.int64] = np.array([[_meets(h, s, name) for name in EXPLOITS] for h, s in _PAIRS]).reshape(
+    *_SHAPE, len(EXPLOITS)
+)
+PLACED: NDArray[np.bool_] = np.array([[_placed(h, s, decoy) for decoy in DECOYS] for h, s in _PAIRS]).reshape(
+    *_SHAPE, len(DECOYS)
+)
+"""[13, 32, 8]"""

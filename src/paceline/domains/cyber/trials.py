@@ -1,0 +1,112 @@
+"""What a search over workflows has tried, on disk: search.csv is its memory, search.json says what it was asked.
+
+Both are replaced as a whole after every workflow, so that a search can be ended at any moment and go on from there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from paceline.config.coerce import coerce
+from paceline.domains.cyber.workflow import read_workflow
+from paceline.errors import ConfigError
+from paceline.measure.folder import to_json, write_atomic
+
+CSV, JSON, TEXT, PICTURE = "search.csv", "search.json", "search.txt", "search.png"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trained:
+    """What training with one workflow came to."""
+
+    reward: float
+    """The env's own, mean of the evaluation episodes: what the search is after."""
+    compliance: float | None
+    """Mean of the last 100 training episodes."""
+    fixes: float | None
+    """The same."""
+    episodes: int
+    steps: int
+    wall_s: float
+    stop_reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial(Trained):
+    """One workflow with its predicted and measured results."""
+
+    number: int
+    """Counts from 1."""
+    workflow: str
+    expected: float | None
+    """Mean that the Gaussian process gave it before; None before there was one."""
+    deviation: float | None
+    upper: float | None
+    """The bound that it was chosen by."""
+    folder: str
+    """Of its run, inside the search's."""
+
+    @property
+    def complied(self) -> bool:
+        """Whether the threshold was passed, and not the budget spent."""
+        return self.stop_reason.startswith("callback")
+
+
+_TRAINED = tuple(item.name for item in fields(Trained))
+_OWN = tuple(item.name for item in fields(Trial) if item.name not in _TRAINED)
+COLUMNS = (*_OWN[:-1], *_TRAINED, _OWN[-1])
+"""Columns of search.csv: the workflow, its result and its folder."""
+
+
+def write_trials(folder: Path, trials: Sequence[Trial], about: Mapping[str, Any]) -> None:
+    """Replace search.csv and search.json."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    rows = [{name: getattr(trial, name) for name in COLUMNS} for trial in trials]
+    for row in rows:
+        writer.writerow(["" if value is None else value for value in row.values()])
+    write_atomic(folder / CSV, text.getvalue())
+    write_atomic(folder / JSON, to_json({**about, "trials": rows}))
+
+
+def read_trials(folder: Path) -> list[Trial]:
+    """What search.csv tells, in order; nothing where there is none.
+
+    Raises:
+        ConfigError: It is damaged.
+    """
+    path, hints = folder / CSV, get_type_hints(Trial)
+    if not path.is_file():
+        return []
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        trials = [Trial(**{name: coerce(row[name] or None, hints[name], name) for name in COLUMNS}) for row in rows]
+        for trial in trials:
+            read_workflow(trial.workflow)
+    except (ConfigError, KeyError, OSError, ValueError) as error:
+        raise ConfigError(f"{path}: damaged ({error}). Fix the line, or use another folder.") from error
+    return trials
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What search.json says; nothing where there is none.
+
+    Raises:
+        ConfigError: It is damaged.
+    """
+    path = folder / JSON
+    if not path.is_file():
+        return {}
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: damaged ({error}). Use another folder.") from error
+    return content

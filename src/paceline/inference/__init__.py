@@ -1,0 +1,1 @@
+"""Central inference: the driver runs the policy for all workers."""

@@ -1,0 +1,373 @@
+"""Central inference: the driver runs the policy for all workers, on the learner's device or on several.
+
+    worker: envs.step -> question -----+            +--> answer -> envs.step ...
+                                       v            |
+    server thread:         wait -> one forward for a chunk of groups
+
+A chunk is `inference_groups` groups in order, whichever workers own them, and always goes through the policy whole: a
+forward's last bits depend on its batch size, and so must not depend on who asks first. In synchronous modes a chunk
+waits for all of its lanes that are going to ask; in asynchronous ones it goes as soon as one has.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from paceline.collect.inference_client import LaneShare, Mailbox
+from paceline.errors import PacelineError
+from paceline.inference.central import Central
+from paceline.memory.shared import Arena
+from paceline.memory.worker_status import STOP
+from paceline.nets.actor import Actor
+from paceline.nets.features import Leaves, policy_input
+from paceline.nets.flat import bind
+from paceline.nets.normalise import ObsNormaliser
+from paceline.runtime.inference_requests import ACTIVE, ANSWERED, ASKED, Questions
+from paceline.runtime.protocol import Job, Reply, Runtime
+from paceline.spec import EnvSpec
+from paceline.train.program import WorkerProgram
+
+CLOSE_TIMEOUT_S = 2.0
+J = TypeVar("J", bound=Job)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Groups that go through the policy together."""
+
+    lanes: NDArray[np.int64]
+    workers: tuple[int, ...]
+    """Of each lane."""
+    rows: tuple[slice, ...]
+    """Of each lane, in the mailbox."""
+    mailbox: Mailbox
+    actor: Actor
+
+    def answer(self, places: Iterable[int]) -> None:
+        """Compute what the policy makes of all its envs, and tell some of the lanes: others may still be reading."""
+        params, value = self.actor(self.mailbox.obs)
+        for place in places:
+            rows = self.rows[place]
+            self.mailbox.params[rows] = params[rows]
+            self.mailbox.value[rows] = value[rows]
+
+
+class DeviceActor:
+    """The policy on a device, over a whole chunk at once.
+
+    Args:
+        policy: Its own copy; is moved there.
+        spec: Of the envs.
+        weights: [P] where it finds the newest.
+        device: Where to.
+        normaliser: Applied to the leaves first, with its number of rows.
+        rows: Envs of the chunk.
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        spec: EnvSpec,
+        weights: NDArray[np.float32],
+        device: torch.device,
+        normaliser: ObsNormaliser | None,
+        rows: int,
+    ) -> None:
+        self._policy, self._spec, self._device = policy.to(device), spec, device
+        self._source = torch.from_numpy(weights)
+        self._vector = torch.empty(len(weights), device=device)
+        bind(self._policy, self._vector)
+        self._scale: Callable[[Leaves], Leaves] | None = None if normaliser is None else normaliser.applier(rows)
+        self.renew()
+
+    def renew(self) -> None:
+        """Take over the newest weights."""
+        with torch.no_grad():
+            self._vector.copy_(self._source)
+
+    def __call__(self, obs: Leaves) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """One forward."""
+        obs = obs if self._scale is None else self._scale(obs)
+        with torch.inference_mode():
+            leaves = {leaf.name: torch.from_numpy(obs[leaf.name]).to(self._device) for leaf in self._spec.obs}
+            params, value = self._policy(policy_input(self._spec, leaves))
+            return params.cpu().numpy(), value.cpu().numpy()
+
+
+class InferenceServer:
+    """A thread that answers the questions about some chunks."""
+
+    def __init__(
+        self,
+        number: int,
+        questions: Questions,
+        chunks: Sequence[Chunk],
+        *,
+        whole: bool,
+        version: NDArray[np.int64],
+        renew: Callable[[], object],
+        stop_workers: Callable[[], None],
+    ) -> None:
+        """Serve these chunks, once started.
+
+        Args:
+            number: Which of the servers.
+            questions: The driver's end.
+            chunks: What to serve.
+            whole: Whether a chunk waits for all of its lanes.
+            version: [1] of the newest weights, for servers that renew by themselves.
+            renew: Takes over the newest weights.
+            stop_workers: Has workers break off: called when the policy fails.
+        """
+        self._number, self._questions, self._chunks, self._whole = number, questions, chunks, whole
+        self._version, self._renew, self._stop_workers = version, renew, stop_workers
+        self._lanes = np.concatenate([chunk.lanes for chunk in chunks])
+        self._cuts = np.cumsum([len(chunk.lanes) for chunk in chunks])[:-1]
+        self._seen_version = -1
+        self._closing = False
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._serve, name=f"inference-{number}", daemon=True)
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._closing = True
+        if self._thread.is_alive():
+            self._questions.wake(self._number)
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    def answer(self, chunk: Chunk, lines: NDArray[np.int64]) -> bool:
+        """Answer a chunk's questions if they are all there; whether they were."""
+        asked = lines[:, ASKED] != lines[:, ANSWERED]
+        if not asked.any() or (self._whole and (~asked & (lines[:, ACTIVE] != 0)).any()):
+            return False
+        if not self._whole and (version := int(self._version[0])) != self._seen_version:
+            self._renew()
+            self._seen_version = version
+        places = np.flatnonzero(asked).tolist()
+        chunk.answer(places)
+        for place in places:
+            self._questions.answer(int(chunk.lanes[place]), chunk.workers[place])
+        return True
+
+    def _serve(self) -> None:
+        try:
+            while not self._closing:
+                lines = self._questions.look(self._lanes)
+                parts = np.split(lines, self._cuts)
+                answered = [self.answer(chunk, part) for chunk, part in zip(self._chunks, parts, strict=True)]
+                if not any(answered):
+                    self._questions.sleep(self._number, self._lanes, lines)
+        except BaseException as error:
+            if not self._closing:
+                self.failure = error
+                self._stop_workers()
+
+
+class InlineAsker:
+    """Without workers: a question is a call.
+
+    Args:
+        chunks: By the lanes that they hold.
+        renew: Takes over the newest weights.
+        version: [1] of those.
+    """
+
+    def __init__(self, chunks: Sequence[Chunk], renew: Callable[[], object], version: NDArray[np.int64]) -> None:
+        self._chunk_of = {int(lane): (chunk, i) for chunk in chunks for i, lane in enumerate(chunk.lanes)}
+        self._renew, self._version, self._seen_version = renew, version, -1
+
+    def ask(self, lane: int, server: int) -> None:
+        """Nothing: `wait` does it."""
+
+    def wait(self, lane: int) -> float:
+        """Compute the answer, which is no waiting."""
+        if (version := int(self._version[0])) != self._seen_version:
+            self._renew()
+            self._seen_version = version
+        chunk, place = self._chunk_of[lane]
+        chunk.answer([place])
+        return 0.0
+
+    def end(self, lane: int, server: int) -> None:
+        """Nothing."""
+
+
+class ServedRuntime(Generic[J]):
+    """Workers whose policy is here: a runtime with servers beside it.
+
+    Args:
+        runtime: The workers.
+        questions: The driver's end of theirs.
+        servers: Answer them.
+        lanes: All of them.
+        renew: Takes over the newest weights before a rollout.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime[J],
+        questions: Questions,
+        servers: Sequence[InferenceServer],
+        lanes: Sequence[LaneShare],
+        renew: Callable[[], object],
+    ) -> None:
+        self._runtime, self._questions, self._servers, self._renew = runtime, questions, servers, renew
+        self._lanes = lanes
+        self.num_workers, self.bytes_up = runtime.num_workers, 0
+        for server in servers:
+            server.start()
+
+    def submit(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> Reply[R]:
+        """As the runtime's own."""
+        return self._runtime.submit(worker, call, *args, **kwargs)
+
+    def submit_all(self, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> list[Reply[R]]:
+        """As the runtime's own, with the newest weights."""
+        self._renew()
+        return self._runtime.submit_all(call, *args, **kwargs)
+
+    def wait(self, replies: Sequence[Reply[R]], *, all: bool, timeout_s: float = math.inf) -> list[Reply[R]]:  # noqa: A002
+        """As the runtime's own; raises what the policy raised."""
+        try:
+            done = self._runtime.wait(replies, all=all, timeout_s=timeout_s)
+        except PacelineError:
+            self._raise_failure()  # whatever happened to workers, it began there
+            raise
+        self._raise_failure()
+        return done
+
+    def respawn(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """As the runtime's own; what the old one had asked is forgotten."""
+        mine = np.array([lane.first_group for lane in self._lanes if lane.worker == worker])
+        self._questions.forget(mine, worker)
+        return self._runtime.respawn(worker, call, *args, **kwargs)
+
+    def work(self, count: int) -> None:
+        """As the runtime's own."""
+        self._runtime.work(count)
+
+    def pids(self) -> list[int]:
+        """As the runtime's own."""
+        return self._runtime.pids()
+
+    def close(self) -> None:
+        """End the workers, then the servers. Idempotent."""
+        self._runtime.close()
+        for server in self._servers:
+            server.close()
+        self._questions.close()
+
+    def _raise_failure(self) -> None:
+        for server in self._servers:
+            if server.failure is not None:
+                raise server.failure
+
+
+class Acting(Protocol):
+    """What a worker's program says of acting."""
+
+    @property
+    def base(self) -> WorkerProgram:
+        """What it is, or is built around."""
+
+    def acting(self, arena: Arena) -> tuple[Callable[[str], NDArray[Any]], Callable[[], object]]:
+        """The weights and statistics to act with, by name; and what takes over the newest."""
+
+
+def chunks_of(
+    program: Acting, central: Central, arena: Arena, lanes: Sequence[LaneShare], every: int = 1, first: int = 0
+) -> tuple[list[Chunk], Callable[[], None]]:
+    """Chunks of a run with their policies, and what has those take over the newest weights.
+
+    Args:
+        program: The workers'.
+        central: How they are answered.
+        arena: Shared memory.
+        lanes: All of them.
+        every: Only every so-manieth chunk, which acts with a copy of the weights of its own;
+        first: from this one on.
+    """
+    base = program.base
+    spec, size = base.shape.spec, base.shape.group_size
+    arrays, renew_arrays = program.acting(arena)
+    on_devices: list[DeviceActor] = []
+    chunks = []
+    for number in range(first, -(-base.shape.groups // central.groups), every):
+        own = [lane for lane in lanes if lane.chunk == number]
+        groups = sum(lane.groups for lane in own)
+        begin = number * central.groups
+        device = torch.device(central.devices[number % len(central.devices)])
+        policy, normaliser = base.policy.build(spec), base.obs_normaliser(arrays, attach=True)
+        actor: Actor
+        if device.type == "cpu":
+            bind(policy, torch.from_numpy(arrays("weights")))
+            actor = base.actor(policy, groups, normaliser)
+        else:
+            actor = DeviceActor(policy, spec, arrays("weights"), device, normaliser, groups * size)
+            on_devices.append(actor)
+        mailbox = Mailbox(arena, spec, slice(begin * size, (begin + groups) * size))
+        numbers = np.array([lane.first_group for lane in own])
+        starts = [(lane.first_group - begin) * size for lane in own]
+        rows = tuple(slice(start, start + lane.groups * size) for start, lane in zip(starts, own, strict=True))
+        chunks.append(Chunk(numbers, tuple(lane.worker for lane in own), rows, mailbox, actor))
+
+    def renew() -> None:
+        renew_arrays()
+        for actor in on_devices:
+            actor.renew()
+
+    return chunks, renew
+
+
+def serve(
+    program: Acting,
+    central: Central,
+    arena: Arena,
+    runtime: Runtime[J],
+    questions: Questions,
+    lanes: Sequence[LaneShare],
+) -> Runtime[J]:
+    """Have the driver answer what these workers ask."""
+    lines = arena["heartbeat"]
+    servers, renewals = [], []
+
+    def stop_workers() -> None:
+        lines[:, STOP] = 1
+
+    for number in range(len(central.devices)):
+        chunks, renew = chunks_of(program, central, arena, lanes, len(central.devices), number)
+        if not chunks:
+            break
+        renewals.append(renew)
+        servers.append(
+            InferenceServer(
+                number,
+                questions,
+                chunks,
+                whole=central.whole,
+                version=arena["version"],
+                renew=renew,
+                stop_workers=stop_workers,
+            )
+        )
+
+    def renew_all() -> None:
+        for renew in renewals if central.whole else ():
+            renew()
+
+    return ServedRuntime(runtime, questions, servers, lanes, renew_all)

@@ -1,0 +1,197 @@
+"""The machine a run is on, and what the run takes of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from paceline.system.limits import affinity, cpu_quota, memory_limit_mb
+
+VERSIONS_OF = ("paceline", "torch", "numpy", "gymnasium", "tensorboard")
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUsage:
+    """What one process takes."""
+
+    cpu_percent: float | None
+    """None at the first look at it."""
+    memory_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the process tree takes at one moment."""
+
+    cpu_percent: float
+    """Of one core, since the sample before: 200 is two cores busy."""
+    memory_mb: float
+    """Proportional (PSS) where the system tells it, so that shared pages count once; else resident."""
+    processes: int
+    each: Mapping[int, ProcessUsage] = field(default_factory=dict)
+    """The same by process id."""
+
+    def scalars(self) -> dict[str, float]:
+        """By the names of the `system/` tags."""
+        return {"cpu_percent": self.cpu_percent, "rss_mb": self.memory_mb}
+
+
+class SystemSampler:
+    """Samples the process tree now and then, and keeps the peak.
+
+    `sample` is called in every iteration and mostly returns what it knows. To find the processes and read their
+    memory takes milliseconds for each, to read the processor time of known ones microseconds: the first is done
+    less often, and both are spaced to cost at most 0.2 % of the time.
+
+    Args:
+        every_s: The shortest time between two looks.
+    """
+
+    SHARE = 0.002
+
+    def __init__(self, every_s: float = 2.0) -> None:
+        self.peak_memory_mb = 0.0
+        self._every_s = every_s
+        self._root = psutil.Process()
+        self._processes: list[psutil.Process] = []
+        self._memory: dict[int, float] = {}
+        self._cpu_s: dict[int, float] = {}
+        self._at = 0.0
+        self._next_memory = self._next_cpu = 0.0
+        self._usage = Usage(0.0, 0.0, 0)
+        self.sample()
+
+    def sample(self, *, force: bool = False) -> Usage:
+        """The newest look at the tree, no older than the spacing; `force` looks now."""
+        now = time.perf_counter()
+        if force or now >= self._next_memory:
+            self._look_for_all()
+            self._next_memory = self._next_look(now)
+        elif now < self._next_cpu:
+            return self._usage
+        now = time.perf_counter()
+        self._look_at_cpu(now)
+        self._next_cpu = self._next_look(now)
+        return self._usage
+
+    def _next_look(self, began: float) -> float:
+        return began + max(self._every_s, (time.perf_counter() - began) / self.SHARE)
+
+    def _look_for_all(self) -> None:
+        self._processes, self._memory = [], {}
+        for process in _tree(self._root):
+            try:
+                self._memory[process.pid] = _memory_mb(process)
+            except (psutil.Error, OSError):
+                continue  # it ended meanwhile
+            self._processes.append(process)
+        self.peak_memory_mb = max(self.peak_memory_mb, sum(self._memory.values()))
+
+    def _look_at_cpu(self, now: float) -> None:
+        cpu_s: dict[int, float] = {}
+        for process in self._processes:
+            try:
+                times = process.cpu_times()
+            except (psutil.Error, OSError):
+                continue
+            cpu_s[process.pid] = times.user + times.system
+        passed_s, before = now - self._at, self._cpu_s
+        # A process that came since the last look counts in full, one that has gone not at all.
+        busy_s = sum(max(0.0, s - before.get(pid, 0.0)) for pid, s in cpu_s.items())
+        percent = 100.0 * busy_s / passed_s if before and passed_s > 0 else 0.0
+        each = {
+            pid: ProcessUsage(
+                100.0 * max(0.0, s - before[pid]) / passed_s if pid in before and passed_s > 0 else None,
+                self._memory[pid],
+            )
+            for pid, s in cpu_s.items()
+        }
+        self._usage = Usage(percent, sum(one.memory_mb for one in each.values()), len(each), each)
+        self._cpu_s, self._at = cpu_s, now
+
+
+def system_info() -> dict[str, Any]:
+    """Machine and versions, for system_info.json. Names neither host nor user."""
+    memory = psutil.virtual_memory()
+    return {
+        "cpu": cpu_model(),
+        "cores": {
+            "logical": psutil.cpu_count(),
+            "physical": psutil.cpu_count(logical=False),
+            "affinity": affinity(),
+            "quota": cpu_quota(),
+        },
+        "memory_mb": round(memory.total / 2**20),
+        "memory_available_mb": round(memory.available / 2**20),
+        "memory_limit_mb": memory_limit_mb(),
+        "shm_mb": _free_mb(Path("/dev/shm")),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in VERSIONS_OF},
+        "threads": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")},
+    }
+
+
+def cpu_model() -> str:
+    """The processor's name as the system gives it."""
+    try:
+        for line in (PROC / "cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() in ("model name", "Hardware"):
+                return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def tree_memory_mb(root: psutil.Process | None = None) -> float:
+    """Memory of a process and all below it, shared pages counted once (PSS) where readable."""
+    total = 0.0
+    for process in _tree(root or psutil.Process()):
+        try:
+            total += _memory_mb(process)
+        except (psutil.Error, OSError):
+            continue
+    return total
+
+
+def _tree(root: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [root, *root.children(recursive=True)]
+    except psutil.Error:
+        return [root]
+
+
+def _memory_mb(process: psutil.Process) -> float:
+    try:
+        with open(PROC / str(process.pid) / "smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) / 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return float(process.memory_info().rss) / 2**20
+
+
+def _free_mb(path: Path) -> int | None:
+    try:
+        return round(psutil.disk_usage(str(path)).free / 2**20)
+    except OSError:
+        return None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,160 @@
+"""Inference requests: workers ask the driver for actions in the middle of a command, many thousand times per second.
+
+    worker: data in the arena, ASKED += 1  --(signal, if the server sleeps)-->  server
+            data in the arena       <--(signal, if the worker sleeps)--  ANSWERED = ASKED
+
+The direction is the reverse of the doorbell: the worker takes the initiative while it runs its command, and the driver
+serves. A *lane* is a part of a worker's envs that has at most one open request. A worker with two lanes steps the envs
+of one while the request of the other is being answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.memory.shared import Arena, Field
+from paceline.memory.worker_status import BEAT, STOP
+from paceline.runtime.doorbell import LOOK_S
+from paceline.system.fences import fence, in_order
+from paceline.system.wakeups import Signal, Watch, new_signal
+
+ASKED, ANSWERED, ACTIVE = range(3)
+"""Entries of a lane's line: requests, answers, and whether the lane will send more requests."""
+LONGEST_WAIT_S = 60.0
+"""How long a worker that waits for an answer keeps its heartbeat moving."""
+ASLEEP = 0
+"""Entry of a worker's or a server's line: whether it sleeps and needs a signal."""
+
+
+def question_fields(lanes: int, workers: int, servers: int) -> list[Field]:
+    """Return the arena fields: one cache line per lane, worker and server."""
+    return [
+        Field.of("questions/lanes", (lanes, 8), np.int64),
+        Field.of("questions/workers", (max(1, workers), 8), np.int64),
+        Field.of("questions/servers", (servers, 8), np.int64),
+    ]
+
+
+class Asker:
+    """The worker's side.
+
+    Args:
+        arena: Holds `question_fields`.
+        worker: Index of the worker.
+        servers: Signals that wake the servers.
+        answered: Signal that wakes this worker.
+    """
+
+    def __init__(self, arena: Arena, worker: int, servers: Sequence[Signal], answered: Signal) -> None:
+        self._lanes: NDArray[np.int64] = arena["questions/lanes"]
+        self._own, self._servers_asleep = arena["questions/workers"][worker], arena["questions/servers"]
+        self._line = arena["heartbeat"][worker]
+        self._servers, self._answered = servers, answered
+        self._watch = Watch([answered.waitable])
+
+    def ask(self, lane: int, server: int) -> None:
+        """Announce that the lane's data is in the arena, and that more requests will follow."""
+        in_order()
+        self._lanes[lane, ACTIVE] = 1
+        self._lanes[lane, ASKED] += 1
+        self._wake(server)
+
+    def end(self, lane: int, server: int) -> None:
+        """Announce that the lane sends no more requests, so that the server does not wait for it."""
+        self._lanes[lane, ACTIVE] = 0
+        self._wake(server)
+
+    def wait(self, lane: int) -> float:
+        """Block until the lane's request is answered or the run stops; returns the seconds waited."""
+        began, line, looks = perf_counter(), self._lanes[lane], 0
+        while line[ANSWERED] != line[ASKED] and not self._line[STOP]:
+            if 0 < looks < LONGEST_WAIT_S / LOOK_S:
+                self._line[BEAT] += 1  # it waits for somebody else, who may hang; not for ever, since the server may
+            looks += 1
+            self._own[ASLEEP] = 1
+            fence()
+            self._watch.wait(0.0 if line[ANSWERED] == line[ASKED] else LOOK_S)
+            self._own[ASLEEP] = 0
+            self._answered.clear()
+        in_order()
+        return perf_counter() - began
+
+    def _wake(self, server: int) -> None:
+        fence()
+        if self._servers_asleep[server, ASLEEP]:
+            self._servers[server].set()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerQuestions:
+    """The worker's side, in the form that is passed to a new worker."""
+
+    servers: tuple[Signal, ...]
+    answered: Signal
+
+    def open(self, arena: Arena, worker: int) -> Asker:
+        """Open it inside the worker."""
+        return Asker(arena, worker, self.servers, self.answered)
+
+
+class Questions:
+    """The driver's side.
+
+    Args:
+        arena: Holds `question_fields`.
+    """
+
+    def __init__(self, arena: Arena) -> None:
+        self._lanes: NDArray[np.int64] = arena["questions/lanes"]
+        self._workers, self._servers = arena["questions/workers"], arena["questions/servers"]
+        self._asked = [new_signal() for _ in self._servers]
+        self._answered = [new_signal() for _ in self._workers]
+        self._watches = [Watch([signal.waitable]) for signal in self._asked]
+
+    def theirs(self, worker: int) -> WorkerQuestions:
+        """Return what a worker is started with."""
+        return WorkerQuestions(tuple(self._asked), self._answered[worker])
+
+    def look(self, lanes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return [lanes, 3] the current ASKED, ANSWERED and ACTIVE of these lanes."""
+        lines: NDArray[np.int64] = self._lanes[lanes, : ACTIVE + 1]
+        in_order()
+        return lines
+
+    def sleep(self, server: int, lanes: NDArray[np.int64], seen: NDArray[np.int64]) -> None:
+        """Block until a lane sends or ends since it was last looked at, or until a timeout."""
+        self._servers[server, ASLEEP] = 1
+        fence()
+        news = not np.array_equal(self._lanes[lanes, : ACTIVE + 1], seen)
+        self._watches[server].wait(0.0 if news else LOOK_S)
+        self._servers[server, ASLEEP] = 0
+        self._asked[server].clear()
+
+    def answer(self, lane: int, worker: int) -> None:
+        """Announce that the answer is in the arena."""
+        in_order()
+        self._lanes[lane, ANSWERED] = self._lanes[lane, ASKED]
+        fence()
+        if self._workers[worker, ASLEEP]:
+            self._answered[worker].set()
+
+    def forget(self, lanes: NDArray[np.int64], worker: int) -> None:
+        """Reset the lanes of a worker that is replaced: the new one has sent no request."""
+        self._lanes[lanes] = 0
+        self._workers[worker] = 0
+        for server in range(len(self._asked)):
+            self.wake(server)  # others of its chunks need not wait for it now
+
+    def wake(self, server: int) -> None:
+        """Wake a server, so that it looks at its lanes."""
+        self._asked[server].set()
+
+    def close(self) -> None:
+        """Close the signals. Idempotent."""
+        for signal in (*self._asked, *self._answered):
+            signal.close()

@@ -1,0 +1,1 @@
+"""Operating-system settings: CPU affinity, threads, malloc, timers, memory fences, file descriptors."""

@@ -1,0 +1,66 @@
+"""Wait affinity: with one worker per core, each process is bound to its own core while it blocks.
+
+    worker 0 ── core 0      worker 1 ── core 1      driver: the core of the last worker, which idles while it learns
+
+The scheduler chooses the core of a process when it is woken. It cannot know that the process that wakes it is about to
+sleep and that the worker on the other core is not. So two processes share a core while another core is idle, until the
+load balancer corrects that some milliseconds later. A process that blocks on its own core is woken on that core.
+
+Only the wait is bound. While a process works the scheduler may move it to any core, and threads or processes that it
+starts meanwhile (those of an env, for instance) may run anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+
+from paceline.system.limits import affinity
+from paceline.system.threads import core_budget
+
+
+class Home:
+    """Context manager around a blocking call: enter before sleeping, leave when awake.
+
+    Args:
+        core: The core to wake up on.
+    """
+
+    def __init__(self, core: int) -> None:
+        self._core = {core}
+        self._anywhere: set[int] = set()
+
+    def __enter__(self) -> None:
+        self._anywhere = os.sched_getaffinity(0)  # each time: whoever is in charge may change it while we run
+        if self._core < self._anywhere:
+            _move(self._core)
+
+    def __exit__(self, *_: object) -> None:
+        if self._core < self._anywhere:
+            _move(self._anywhere)
+
+
+Waiting = AbstractContextManager[None]
+"""Where to wait."""
+
+
+def home(core: int | None) -> Waiting:
+    """A core to wait on; None for any."""
+    return nullcontext() if core is None else Home(core)
+
+
+def homes(workers: int) -> Sequence[int | None]:
+    """Return a core for each worker; no cores if there are more or fewer workers than cores.
+
+    With fewer workers the scheduler finds an idle core by itself, and two programs that both count from the first core
+    would collide there.
+    """
+    cores = affinity()
+    fitting = len(cores) == core_budget() == workers > 1 and hasattr(os, "sched_setaffinity")
+    return cores if fitting else [None] * workers
+
+
+def _move(cores: set[int]) -> None:
+    with suppress(OSError):  # they may have been taken from this program, or a sandbox may forbid it
+        os.sched_setaffinity(0, cores)

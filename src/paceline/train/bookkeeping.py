@@ -1,0 +1,389 @@
+"""Keeps a run: called after every update, it records, evaluates, saves, and sums up in the end."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from numpy.typing import NDArray
+
+from paceline.collect.finite import NotFinite
+from paceline.errors import CallbackError, EnvHung
+from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
+from paceline.measure.growth import MemoryGrowth
+from paceline.measure.machine import SystemSampler, Usage
+from paceline.measure.progress import Progress
+from paceline.measure.record import Evaluation, Iteration, Record, Summary
+from paceline.measure.tracking import Tracking
+from paceline.memory.worker_status import MEMORY
+from paceline.train import checkpoint
+from paceline.train.activity import activity, lag_percentiles
+from paceline.train.budget import RunBudget
+from paceline.train.callbacks import Callbacks, Moment
+from paceline.train.evaluate import Evaluator
+from paceline.train.training import Training
+
+TRAINING = ("env", "inference", "wait", "learn", "sync", "record", "callback")
+"""The phases that steps per second are counted over: all but start-up, evaluation and checkpoints."""
+
+LONG_EPISODE = 20_000
+"""Steps after which an env that has ended no episode is worth a word."""
+
+SIGNALS = ("SIGINT", "SIGTERM")
+"""Stop reasons that are not the run's own."""
+
+
+class Keeper:
+    """What happens between two iterations. Without a folder nothing is written.
+
+    Args:
+        training: What is being trained.
+        folder: The run's folder.
+        record: Writes progress.csv, episodes.csv and TensorBoard events.
+        tracking: Gets the same numbers.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        *,
+        folder: RunFolder | None = None,
+        record: Record | None = None,
+        tracking: Tracking | None = None,
+    ) -> None:
+        run = training.config.run
+        self._training, self._folder, self._record, self._tracking = training, folder, record, tracking
+        self._tracker, self._clock = training.tracker, training.clock
+        self._budget: RunBudget | None = None
+        self._progress: Progress | None = None
+        self._callbacks = Callbacks()
+        self._stats: dict[str, float] = {}
+        self._lags: Sequence[int] = ()
+        self._lag_counts: Counter[int] = Counter()
+        self._last_episode: tuple[float, int] | None = None
+        self._stopped = False
+        self.last_checkpoint: Path | None = None
+        self._checkpoints = run.checkpoint_dir or (None if folder is None else folder / CHECKPOINTS)
+        self._evaluator: Evaluator | None = None
+        self._system, self._growth = SystemSampler(), MemoryGrowth()
+        self._not_finite = NotFinite(training.arena["heartbeat"], training.config.env.on_nan)
+        self._told_endless = False
+        self._iterations = int(training.resumed_meta.get("iterations", 0))
+        self._best: Evaluation | None = _evaluation(training.resumed_meta.get("best_eval"))
+        self._final: Evaluation | None = None
+        self._evaluated_at = -1
+        self._saved_at = -1
+        self._phases = self._clock.snapshot()
+        self._steps, self._episodes, self._wall_s = 0, 0, 0.0
+        self._first_step, self._moved = self._tracker.steps, training.runtime.bytes_up
+
+    def begin(self, budget: RunBudget, progress: Progress, callbacks: Callbacks | None = None) -> None:
+        """Training starts, or starts again."""
+        self._budget, self._progress, self._callbacks = budget, progress, callbacks or Callbacks()
+        self._stopped = False
+        self._phases, self._wall_s = self._clock.snapshot(), self._clock.elapsed_s
+        self._steps, self._episodes = self._tracker.steps, self._tracker.episodes
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._evaluator is not None:
+            self._evaluator.close()
+
+    def updated(self, stats: dict[str, float]) -> None:
+        """Log, evaluate and save after an update."""
+        self._iterations += 1
+        self._stats = stats
+        self._lags = self._training.rollouts.last.lags or [self._training.learner.lag]
+        self._lag_counts.update(self._lags)
+        self._tell_faults()
+        run = self._training.config.run
+        self._tell("on_update")
+        evaluate = run.n_eval_episodes and _due(run.eval_freq, self._steps, self._tracker.steps)
+        evaluation = self.evaluate() if evaluate else None
+        save = _due(run.save_freq, self._steps, self._tracker.steps)
+        self._note_iteration(stats, evaluation)
+        if save:
+            self.save()
+
+    def collected(self) -> None:
+        """Call the `on_rollout` callbacks."""
+        self._tell("on_rollout", iteration=self._iterations + 1)
+
+    def evaluate(self) -> Evaluation | None:
+        """Play evaluation episodes with the newest weights; keeps the best model. None if the env hangs."""
+        run = self._training.config.run
+        with self._clock.phase("eval"):
+            if self._evaluator is None:
+                self._evaluator = self._training.evaluator()
+            self._evaluated_at = self._tracker.steps
+            try:
+                result = self._evaluator.evaluate(run.n_eval_episodes)
+            except EnvHung as hang:
+                self._say(f"{hang} This evaluation is left out, and the run goes on.")
+                return None
+            if result.cut:
+                self._say(f"evaluation: {result.cut} of {run.n_eval_episodes} episodes were cut; the env may never end")
+            found = Evaluation(result.mean_reward, result.mean_ep_length)
+            self._final = found
+            if self._is_best(found):
+                before, self._best = self._best, found  # what is written says so itself
+                folder = self._folder
+                if folder is not None and self._write(folder / BEST_MODEL, self._training.model_state()) is None:
+                    self._best = before  # the disk may have room for the next that is better than what it has
+        self._tell("on_evaluation")
+        return found
+
+    def _is_best(self, found: Evaluation) -> bool:
+        """Whether it is better than all before; what is no number never is, and is never in the way."""
+        best = math.nan if self._best is None else self._best.mean_reward
+        return not math.isnan(found.mean_reward) and not found.mean_reward <= best
+
+    def save(self, *, announce: bool = True) -> None:
+        """Write a checkpoint; a full disk is a note, not the end of the run.
+
+        Args:
+            announce: Whether callbacks hear of it.
+        """
+        if self._checkpoints is None:
+            return
+        with self._clock.phase("checkpoint"):
+            if self._record is not None:
+                self._record.flush()
+            steps = self._tracker.steps
+            written = self._write(self._checkpoints / checkpoint.step_name(steps), self._training.state())
+            if written is not None:
+                self.last_checkpoint, self._saved_at = written, steps
+                checkpoint.prune(self._checkpoints, self._training.config.run.keep_checkpoints, written)
+        if written is not None and announce:
+            self._tell("on_checkpoint")
+
+    def go_on_from(self, path: Path) -> list[str]:
+        """This run was resumed from `path`: name it if something fails, and leave what came after it behind.
+
+        Returns:
+            What the user should know.
+        """
+        self.last_checkpoint = path
+        if self._checkpoints is None:
+            return []
+        aside = checkpoint.set_aside_after(self._checkpoints, self._tracker.steps)
+        return [f"{later.name}: kept, but this run goes on from an earlier step" for later in aside]
+
+    def finish(self) -> Summary:
+        """The last checkpoint and evaluation, then the summary. After a signal there is no time for an evaluation."""
+        run = self._training.config.run
+        self._tell_faults()
+        if self._saved_at != self._tracker.steps:
+            self.save()
+        signalled = self._budget is not None and self._budget.stop_reason in SIGNALS
+        if run.n_eval_episodes and self._evaluated_at != self._tracker.steps and not signalled:
+            best = self._best
+            self.evaluate()
+            if self._best != best:
+                self.save(announce=False)  # the same once more: a resumed run has to know what the best model scored
+        self._stopped = True
+        self._tell("on_stop")
+        return self._sum_up()
+
+    def abort(self, reason: str) -> None:
+        """The run failed: leave what is known."""
+        if self._budget is not None:
+            self._budget.stop_reason = reason
+        if not self._stopped:
+            # What went wrong first is what the user has to hear of.
+            with suppress(CallbackError):
+                self._tell("on_stop")
+        self._tell_faults()
+        self._sum_up(failure=reason)
+
+    def _tell(self, hook: str, *, iteration: int | None = None) -> None:
+        """Call the callbacks that have `hook`; one of them may end the run."""
+        if hook not in self._callbacks:
+            return
+        with self._clock.phase("callback"):
+            tracker = self._tracker
+            moment = Moment(
+                steps=tracker.steps,
+                episodes=tracker.episodes,
+                iteration=self._iterations if iteration is None else iteration,
+                wall_s=self._clock.elapsed_s,
+                mean_return=tracker.mean_return,
+                mean_length=tracker.mean_length,
+                told=tracker.mean_told(),
+                extras=self._extras() if hook in ("on_rollout", "on_update") else {},
+                finished=self._training.rollouts.last.finished,
+                train=self._stats,
+                evaluation=self._final,
+                checkpoint=self.last_checkpoint,
+                stop_reason=self._budget.stop_reason if self._budget is not None else None,
+            )
+            stopped_by = self._callbacks(hook, moment)
+        if stopped_by is not None and self._budget is not None:
+            self._budget.stop(f"callback {stopped_by}")
+
+    def _extras(self) -> dict[str, NDArray[Any]]:
+        return {name: values.copy() for name, values in self._training.rollouts.extras().items()}
+
+    def _note_iteration(self, stats: dict[str, float], evaluation: Evaluation | None) -> None:
+        clock, tracker, training = self._clock, self._tracker, self._training
+        phases = clock.snapshot()
+        spent = phases.since(self._phases).seconds
+        wall_s = clock.elapsed_s
+        iteration_s = wall_s - self._wall_s
+        report = training.rollouts.last
+        times = report.times
+        busy_s = sum(one.busy_s for one in times) / max(1, len(times))
+        workers, moved = training.layout.num_workers, training.runtime.bytes_up
+        usage = self._system.sample()
+        self._tell_growth(usage)
+        finished = report.finished
+        if len(finished):
+            self._last_episode = float(finished.returns[-1]), int(finished.length[-1])
+        iteration = Iteration(
+            iteration=self._iterations,
+            steps=tracker.steps,
+            episodes=tracker.episodes,
+            wall_s=wall_s,
+            iteration_steps=tracker.steps - self._steps,
+            iteration_episodes=tracker.episodes - self._episodes,
+            iteration_s=iteration_s,
+            ep_rew_mean=tracker.mean_return,
+            ep_len_mean=tracker.mean_length,
+            told=tracker.mean_told(),
+            last_return=self._last_episode and self._last_episode[0],
+            last_length=self._last_episode and self._last_episode[1],
+            phases=spent,
+            train=stats,
+            evaluation=evaluation,
+            parallel={
+                "policy_lag_mean": sum(self._lags) / len(self._lags),
+                "policy_lag_max": float(max(self._lags)),
+                "worker_idle_frac": max(0.0, 1.0 - busy_s / iteration_s) if workers else 0.0,
+                "learner_idle_frac": 1.0 - spent.get("learn", 0.0) / iteration_s,
+                "workers_alive": float(workers),
+                "worker_restarts": float(training.rollouts.restarts.count),
+                "dropped_steps": float(report.dropped_steps),
+                "bytes_per_step": (moved - self._moved) / max(1, tracker.steps - self._steps),
+            },
+            system=usage.scalars(),
+            workers=activity(training, usage) if workers else (),
+        )
+        self._phases, self._steps, self._episodes, self._wall_s = phases, tracker.steps, tracker.episodes, wall_s
+        self._moved = moved
+        with clock.phase("record"):
+            if self._record is not None:
+                self._record(iteration, finished)
+            if self._tracking is not None:
+                self._tracking(iteration)
+            if self._progress is not None:
+                self._progress.update(iteration)
+
+    def _write(self, path: Path, arrays: checkpoint.Arrays) -> Path | None:
+        training = self._training
+        meta = {
+            "identity": {**training.identity(), **training.schedule()},
+            "config": training.config.to_dict(),
+            "iterations": self._iterations,
+            "steps": self._tracker.steps,
+            "best_eval": None if self._best is None else [self._best.mean_reward, self._best.mean_ep_length],
+            "clock": self._clock.state(),
+        }
+        try:
+            checkpoint.save(path, arrays, meta)
+        except OSError as error:
+            self._say(f"{path}: not saved ({error.strerror or error}); the run goes on and the previous one stays")
+            return None
+        return path
+
+    def _sum_up(self, failure: str | None = None) -> Summary:
+        training, config = self._training, self._training.config
+        reason = failure or (self._budget and self._budget.stop_reason) or ""
+        self._system.sample(force=True)
+        phases = self._clock.snapshot().seconds
+        training_s = sum(phases.get(phase, 0.0) for phase in TRAINING)
+        summary = Summary(
+            algo=config.run.algo,
+            env=config.env_name,
+            seed=config.run.seed,
+            n_envs=config.n_envs,
+            num_workers=training.layout.num_workers,
+            group_size=training.layout.group_size,
+            steps=self._tracker.steps,
+            episodes=self._tracker.episodes,
+            iterations=self._iterations,
+            wall_s=self._clock.elapsed_s,
+            startup_s=phases.pop("startup", 0.0),
+            fps=self._tracker.steps / training_s if training_s > 0 else 0.0,
+            final_eval=self._final,
+            best_eval=self._best,
+            phases=phases,
+            peak_memory_mb=self._system.peak_memory_mb,
+            worker_peak_mb=[
+                round(kb / 1024, 1) for kb in training.arena["heartbeat"][: training.layout.num_workers, MEMORY]
+            ],
+            lag=lag_percentiles(self._lag_counts),
+            lag_counts={str(lag): count for lag, count in sorted(self._lag_counts.items())},
+            dropped_steps=training.rollouts.last.dropped_steps,
+            restarts=training.rollouts.restarts.count,
+            strayed=training.rollouts.restarts.strayed,
+            skipped_updates=training.learner.bad.count,
+            not_finite=self._not_finite.count,
+            weights_sha256=training.weights.sha256(),
+            compiled=training.compiled,
+            runtime=training.layout.runtime,
+            nodes=training.layout.nodes,
+            bytes_per_step=training.runtime.bytes_up / max(1, self._tracker.steps - self._first_step),
+            finished=failure is None and reason not in SIGNALS,
+            stop_reason=reason,
+        )
+        if self._folder is not None:
+            try:
+                self._folder.write_json(SUMMARY, summary)
+            except OSError as error:
+                self._say(f"{self._folder / SUMMARY}: not written ({error.strerror or error}). Make room there")
+        if self._tracking is not None:
+            self._tracking.sum_up(summary)
+        if self._progress is not None:
+            self._progress.close(summary)
+        return summary
+
+    def _tell_faults(self) -> None:
+        for note, detail in self._training.rollouts.restarts.notes():
+            self._say(note, detail)
+        for note in self._not_finite.notes():
+            self._say(note)
+        tracker = self._tracker
+        if not self._told_endless and not tracker.episodes and tracker.longest_under_way >= LONG_EPISODE:
+            self._told_endless = True
+            self._say(
+                f"no episode has ended in {tracker.longest_under_way:,} steps of an env; their returns so far are "
+                f"{tracker.mean_under_way:.6g} on average. Does the env ever set terminated or truncated?"
+            )
+
+    def _tell_growth(self, usage: Usage) -> None:
+        names = {pid: f"worker {worker} (pid {pid})" for worker, pid in enumerate(self._training.runtime.pids())}
+        memory_mb = {pid: one.memory_mb for pid, one in usage.each.items()}
+        for note in self._growth(self._clock.elapsed_s, memory_mb, names):
+            self._say(note)
+
+    def _say(self, text: str, detail: str = "") -> None:
+        if self._progress is not None:
+            self._progress.note(text, detail)
+
+
+def _due(every: int, before: int, now: int) -> bool:
+    """Whether a multiple of `every` was passed."""
+    return every > 0 and now // every > before // every
+
+
+def _evaluation(pair: Any) -> Evaluation | None:
+    return None if pair is None else Evaluation(*pair)

@@ -1,0 +1,180 @@
+"""What travels between the driver and the nodes of a cluster, for DQN.
+
+    down   weights, and how much to explore
+    up     the rows that were written, into the driver's ring
+
+A node's ring holds what is under way and no more: the replay is the driver's. Last observations of truncated episodes
+are numbered anew there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.memory.replay_rows import FINAL, PREFIX, ReplayShape, ReplayWriter
+from paceline.memory.shared import Arena, Field
+from paceline.memory.weights import Snapshots
+from paceline.runtime.protocol import Share
+from paceline.runtime.ray.transfer import Did, Held
+from paceline.train.dqn_program import DQNProgram
+from paceline.train.rollout_transfer import (
+    BEGINNINGS,
+    EPISODES,
+    POOL,
+    episodes_down,
+    episodes_up,
+    loads_of,
+    not_finite_up,
+    odds_down,
+    own_histories,
+    range_of,
+    snapshots_down,
+    token_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFreight:
+    """Of `DQNProgram`."""
+
+    here: DQNProgram
+    """The driver's."""
+    weights: int
+    """Parameters."""
+
+    def program(self, held: Held) -> DQNProgram:
+        """The same for some of the groups, with room for what is under way."""
+        here = self.here
+        rows = min(here.shape.rows, (here.longest if here.training.plays_episodes else here.in_orders) + 2)
+        slots = replace(here.base.shape, first_group=held.first_group, groups=held.groups)
+        ring = replace(here.shape, rows=rows, first_group=held.first_group, groups=held.groups)
+        return replace(here, base=replace(here.base, shape=slots), shape=ring)
+
+    def fields(self, held: Held, workers: int) -> list[Field]:
+        """What they need of an arena."""
+        return self.program(held).fields(self.weights, workers)
+
+    def loads(self, command: str) -> tuple[str, ...]:
+        """By command."""
+        return loads_of(self.here.base, command)
+
+    def token(self, load: str, arena: Arena, command: int) -> Hashable:
+        """Players in turns get the weights of the command; others those of a version."""
+        return token_of(load, arena, int(arena["version"][0]) if self.here.streams else command)
+
+    def down(self, load: str, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
+        """What acting needs, or where envs begin."""
+        if load == POOL:
+            yield from snapshots_down(arena)
+        elif load == EPISODES:
+            yield from episodes_down(self.here.base, arena, held, crew)
+        else:
+            yield from self._acting_down(arena, held)
+
+    def _acting_down(self, arena: Arena, held: Held | None) -> Iterator[NDArray[Any]]:
+        version = arena["version"].copy()
+        yield version
+        yield arena["weights"]
+        epsilon = arena["epsilon"] if held is None else np.empty(self.here.shape.n_envs, np.float32)
+        yield epsilon
+        if self.here.base.league is not None:
+            yield from odds_down(arena)
+        if held is not None:
+            size = self.here.shape.group_size
+            arena["epsilon"][:] = epsilon[held.first_group * size : (held.first_group + held.groups) * size]
+            if self.here.streams:
+                Snapshots(arena, ["weights"]).write(int(version[0]))
+            arena["version"][:] = version
+
+    def up(self, did: Did, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
+        """What was written, or what the envs show."""
+        if did.command not in (*BEGINNINGS, "collect"):
+            return
+        program = self.here if held is None else self.program(held)
+        mine, ring = range_of(crew), _Ring(arena, program.shape)
+        if did.command == "collect":
+            heads, _ = did.args
+            rows = [count for written in did.results for count in written.rows]
+            for group, count in enumerate(rows, mine.first_group):
+                yield from ring.collected(group, heads[group], count, driver=held is None)
+        else:
+            heads = did.args[-1]
+            if held is None:
+                ring.cut(mine, heads, did.results if did.command == "restore" else None)
+            for group in range(mine.first_group, mine.first_group + mine.groups):
+                yield from ring.shown(group, heads[group], heads[group] + 1)
+        yield from episodes_up(program.base, arena, mine)
+        yield from not_finite_up(arena, crew)
+
+    def trimmed(self, command: str, args: tuple[Any, ...], crew: Sequence[Share]) -> tuple[Any, ...]:
+        """Histories of these workers' envs only."""
+        return own_histories(args, crew, self.here.shape.group_size) if command == "restore" else args
+
+    def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
+        """What is replayed has no age."""
+
+
+class _Ring:
+    """The rows of a replay, at either end."""
+
+    def __init__(self, arena: Arena, shape: ReplayShape) -> None:
+        self._arena, self._shape = arena, shape
+        self._arrays = {field.name.removeprefix(PREFIX): arena[field.name] for field in shape.fields()}
+
+    def collected(self, group: int, start: int, count: int, *, driver: bool) -> Iterator[NDArray[Any]]:
+        """Rows `start` to `start + count` of a group, and what its envs show after each."""
+        yield from self.shown(group, start + 1, start + count + 1)
+        told = [name for name in self._arrays if name.startswith("told/")]
+        for name in ("action", "reward", "flags", "priority", *told):
+            if name in self._arrays:
+                yield from self._rows(name, group, start, start + count)
+        columns = self._shape.columns(group, 1)
+        at = np.arange(start, start + count) % self._shape.rows
+        flags = self._arrays["flags"][at, columns]  # a copy, of what has arrived by now
+        t, column = np.nonzero(flags & FINAL)
+        finals = [name for name in self._arrays if name.startswith(("final_obs", "final_mask"))]
+        if not len(t):
+            return
+        held, column = group - self._shape.first_group, column + columns.start
+        if not driver:
+            entries = self._arrays["final_at"][at[t], column]
+            for name in finals:
+                yield self._arrays[name][held, entries]
+            return
+        counted = self._arrays["final_count"]
+        entries = (counted[held] + np.arange(len(t))) % (self._shape.rows * self._shape.group_size)
+        for name in finals:
+            field = self._arrays[name]
+            room = np.empty((len(t), *field.shape[2:]), field.dtype)
+            yield room
+            field[held, entries] = room
+        self._arrays["final_at"][at[t], column] = entries
+        counted[held] += len(t)
+
+    def shown(self, group: int, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        """What the envs of a group show in rows `start` to `stop`."""
+        for name in self._arrays:
+            if name in ("mask", "age") or name.startswith("obs/"):
+                yield from self._rows(name, group, start, stop)
+
+    def cut(self, mine: Held, heads: Sequence[int], strayed: Sequence[Sequence[int]] | None) -> None:
+        """Cut off the episodes of envs that begin new ones: those that strayed, or all."""
+        writer = ReplayWriter(self._arena, self._shape, *mine)
+        size = self._shape.group_size
+        first = mine.first_group * size
+        everyone = range(first, first + mine.groups * size)
+        for env in everyone if strayed is None else [env for envs in strayed for env in envs]:
+            writer.cut(heads[env // size], env - first)
+
+    def _rows(self, name: str, group: int, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        """Views of rows of a field: two where the ring goes on at its beginning."""
+        columns, rows = self._shape.columns(group, 1), self._shape.rows
+        while start < stop:
+            end = min(stop, start + rows - start % rows)
+            yield self._arrays[name][start % rows : start % rows + end - start, columns]
+            start = end

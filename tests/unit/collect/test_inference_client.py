@@ -1,0 +1,77 @@
+"""Waiting for central inference counts as idle time of the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from paceline.collect.inference_client import InterleavedCollectors, LaneShare, Mailbox, RemoteActor, mailbox_fields
+from paceline.collect.rollout import RolloutCollector
+from paceline.collect.times import CollectTimes
+from paceline.envs.make import EnvRecipe
+from paceline.memory.shared import Arena
+from paceline.memory.worker_status import heartbeat_field
+from paceline.runtime import inference_requests as questions
+from paceline.runtime.inference_requests import Questions, question_fields
+
+
+class Slow:
+    """Answers a question of lane 0 after a second, and of lane 1 after two."""
+
+    def ask(self, lane: int, server: int) -> None: ...
+
+    def wait(self, lane: int) -> float:
+        return 1.0 + lane
+
+    def end(self, lane: int, server: int) -> None: ...
+
+
+class Asks:
+    """A collector that asks three times."""
+
+    def __init__(self, actor: RemoteActor) -> None:
+        self._actor = actor
+
+    def rows(self, _step: int, _into: int) -> Generator[None, None, float]:
+        for _ in range(3):
+            yield
+            self._actor({"obs": np.zeros((1, 4), np.float32)})
+        return 0.0
+
+
+def test_worker_reports_its_idle_time() -> None:
+    spec = EnvRecipe(source="CartPole-v1").probe()
+    arena = Arena.create(mailbox_fields(spec, 2))
+    mailboxes = [Mailbox(arena, spec, slice(lane, lane + 1)) for lane in range(2)]
+    actors = [RemoteActor(LaneShare(0, lane, 1, 0), 0, mailbox) for lane, mailbox in enumerate(mailboxes)]
+    collectors = InterleavedCollectors([cast(RolloutCollector, Asks(actor)) for actor in actors], actors)
+    collectors.connect(Slow())
+    assert collectors.collect(0).waiting_s == 9.0
+    assert collectors.collect(3).waiting_s == 9.0  # of this rollout alone
+    arena.close()
+
+
+def test_waiting_is_not_busy() -> None:
+    times = CollectTimes(env_s=1.0, inference_s=2.0, total_s=3.0, learn_s=0.5, waiting_s=1.5)
+    assert times.busy_s == 2.0
+    assert times.plus(times).busy_s == 4.0
+
+
+def test_the_wait_for_an_answer_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    arena = Arena.create([*question_fields(1, 1, 1), heartbeat_field(1)])
+    driver = Questions(arena)
+    asker: Any = driver.theirs(0).open(arena, 0)
+
+    class Answers:
+        def wait(self, _seconds: float) -> None:
+            driver.answer(0, 0)
+
+    monkeypatch.setattr(asker, "_watch", Answers())
+    monkeypatch.setattr(questions, "perf_counter", iter([10.0, 12.5]).__next__)
+    asker.ask(0, 0)
+    assert asker.wait(0) == 2.5
+    driver.close()
+    arena.close()

@@ -1,0 +1,240 @@
+"""`paceline cyber`: what its flags mean, and one small training, search and evaluation for all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paceline.cli import main
+from paceline.config.train_config import TrainConfig
+from paceline.domains.cyber import command as cyber
+from paceline.domains.cyber.gp_ucb import Belief, Floats
+from paceline.domains.cyber.training import group_size
+from paceline.domains.cyber.trials import read_trials
+from paceline.domains.cyber.workflow import WORKFLOWS, workflow_name
+from paceline.errors import MissingExtra
+from paceline.measure.record import Summary
+from paceline.train import run as running
+
+ROOT = Path(__file__).parents[3]
+WORKFLOW = "op_server,enterprise,op_host,defender,user"
+OTHER = "user,op_host,op_server,enterprise,defender"
+SMALL = (
+    "--n-envs", "16", "--update-steps", "6", "--max-steps", "6", "--n-epochs", "1", "--num-workers", "0",
+    "--n-eval-episodes", "1", "--quiet", "--red-agent", "bline",
+)  # fmt: skip
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[TrainConfig]:
+    """Configs that would have been trained."""
+    found: list[TrainConfig] = []
+
+    class Done:
+        stop_reason = "total_episodes"
+
+    def train(config: TrainConfig, **_: Any) -> Any:
+        found.append(config)
+        return Done()
+
+    monkeypatch.setattr(running, "train", train)
+    monkeypatch.setattr(cyber, "start_fork_server", lambda modules: None)
+    return found
+
+
+def test_the_users_own_command(asked: list[TrainConfig], tmp_path: Path) -> None:
+    words = (
+        f"cyber train --red-agent meander --n-envs 100 --update-steps 100 --total-episodes 100000 --max-steps 100 "
+        f"--workflow {WORKFLOW} --alignment-lambda 30 --compliance-threshold .95 --n-eval-episodes 20 --seed 3 "
+        f"--checkpoint-dir {tmp_path} --num-workers 2"
+    )
+    assert main(words.split()) == 0
+    config = asked[0]
+    assert config.env.env == "paceline/WorkflowDefence-v0"
+    assert config.env.env_kwargs == {
+        "red_agent": "meander", "max_steps": 100, "rules": "leaderboard-2022", "workflow": WORKFLOW,
+    }  # fmt: skip
+    assert config.env.shaper_kwargs == {"alignment_lambda": 30.0}
+    assert config.run.stop_at == {"compliance": 0.95}
+    assert (config.n_envs, config.rollout_steps, config.run.total_episodes) == (100, 100, 100_000)
+    assert (config.group_size(image=False), config.run.seed) == (50, 3)
+    assert config.run.checkpoint_dir == tmp_path
+
+
+def test_without_a_workflow_it_is_plain_ppo(asked: list[TrainConfig]) -> None:
+    assert (
+        main(
+            [
+                "cyber",
+                "train",
+                "--red-agent",
+                "bline",
+                "--green",
+                "--rules",
+                "head",
+                "--duration",
+                "5m",
+                "--batch-size",
+                "500",
+            ]
+        )
+        == 0
+    )
+    config = asked[0]
+    assert config.env.env == "paceline/NetworkDefence-v0"
+    assert config.env.env_kwargs == {"red_agent": "bline", "max_steps": 100, "rules": "head", "green": True}
+    assert (config.env.shaper, config.run.stop_at) == (None, {})
+    assert (config.run.budget_s, config.run.total_episodes, config.training.batch_size) == (300.0, None, 500)
+
+
+def test_several_workflows_are_drawn_from(asked: list[TrainConfig]) -> None:
+    assert main(["cyber", "train", "--workflow", WORKFLOW, OTHER, "--compliance", "state"]) == 0
+    assert asked[0].env.env_kwargs["workflow"] == [WORKFLOW, OTHER]
+    assert asked[0].env.shaper_kwargs == {"compliance": "state"}
+
+
+def test_the_config_file_says_what_the_command_does(asked: list[TrainConfig]) -> None:
+    path = ROOT / "configs" / "network_defence.yaml"
+    assert main(["cyber", "train"]) == 0
+    assert main(["cyber", "train", "--config", str(path)]) == 0
+    assert asked[0] == asked[1] == TrainConfig.from_yaml(path)
+    assert main(["cyber", "train", "--config", str(path), "--red-agent", "bline", "--n-epochs", "2"]) == 0
+    kwargs = {**asked[0].env.env_kwargs, "red_agent": "bline"}
+    assert asked[2] == asked[0].merge(env_kwargs=kwargs, n_epochs=2) != asked[0]
+
+
+@pytest.mark.parametrize(("n_envs", "size"), [(100, 50), (64, 32), (32, 16), (25, 25), (51, 17), (8, None), (17, 17)])
+def test_groups_are_large_enough_for_vector_envs_and_two_if_possible(n_envs: int, size: int | None) -> None:
+    assert group_size(n_envs) == size
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("trian", "cyber trian: no such command. Did you mean 'train'?"),
+        ("train --red-agent meandr", "Did you mean 'meander'?"),
+        ("train --rules leaderboard", "Did you mean 'leaderboard-2022'?"),
+        ("train --workflow op_server,enterprise,op_host,defender,usr", "Did you mean 'user'?"),
+        ("train --workflow op_server,user", "must name each of the 5 types once"),
+        ("train --alignment-lamda 3", "no such flag. Did you mean '--alignment-lambda'?"),
+        ("train --alignment-lambda 3", "are of a workflow (none given)"),
+        ("train --compliance order", "Did you mean 'ordered'?"),
+        ("train --env CartPole-v1", "trains paceline/NetworkDefence-v0"),
+        ("search --total-timesteps 100", "a search counts episodes"),
+        ("search --resume --overwrite --output-dir s", "Give one of the two"),
+        ("search --resume", "needs the search to go on with"),
+        ("search --n-workflows 121", "must be at least 1 and at most 120"),
+        ("eval nowhere --red-agent blin", "Did you mean 'bline'?"),
+        ("eval nowhere --episode 3", "Did you mean '--episodes'?"),
+    ],
+)
+def test_what_is_wrong_is_said_and_exits_with_2(
+    words: str, said: str, asked: list[TrainConfig], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cyber, "require_scikit_learn", lambda: None)
+    assert main(["cyber", *words.split()]) == 2
+    assert said in capsys.readouterr().err
+    assert not asked
+
+
+def test_a_search_without_scikit_learn_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def missing() -> None:
+        raise MissingExtra("a search over workflows", "search")
+
+    monkeypatch.setattr(cyber, "require_scikit_learn", missing)
+    assert main(["cyber", "search", "--output-dir", str(tmp_path / "s")]) == 2
+    assert "pip install 'paceline[search]'" in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()
+
+
+def test_train_go_on_and_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    aligned = (
+        "--workflow",
+        WORKFLOW,
+        "--compliance",
+        "state",
+        "--compliance-threshold",
+        "2",
+        "--alignment-lambda",
+        "5",
+    )
+    assert main(["cyber", "train", *SMALL, *aligned, "--total-episodes", "16", "--output-dir", str(folder)]) == 0
+    header = (folder / "progress.csv").read_text().splitlines()[0]
+    assert "rollout/alignment_mean,rollout/compliance_mean,rollout/fixes_mean" in header
+    # What the run was begun with holds, but for what is said now.
+    assert main(["cyber", "train", "--output-dir", str(folder), "--resume", "--total-episodes", "32"]) == 0
+    config = TrainConfig.from_yaml(folder / "config.yaml")
+    assert config.env.env_kwargs["red_agent"] == "bline"
+    assert config.env.shaper_kwargs == {"compliance": "state", "alignment_lambda": 5.0}
+    assert config.run.stop_at == {"compliance": 2.0}
+    assert json.loads((folder / "summary.json").read_text())["episodes"] == 32
+
+    capsys.readouterr()
+    out = tmp_path / "scores.json"
+    words = ["--episodes", "150", "--steps", "3,5", "--red-agent", "bline,sleep", "--json", str(out)]
+    assert main(["cyber", "eval", str(folder), *words]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert "150 episodes, leaderboard-2022 rules, most probable actions" in printed[0]
+    assert [line.split("\t")[:2] for line in printed[2:]] == [
+        ["bline", "3"],
+        ["bline", "5"],
+        ["sleep", "3"],
+        ["sleep", "5"],
+    ]
+    rows = json.loads(out.read_text())["rows"]
+    assert rows[3]["mean"] <= 0.0
+    assert all(row["episodes"] == 150 for row in rows)
+
+
+def surest(points: Floats, tried: Floats, seen: Floats) -> Belief:
+    return Belief(np.arange(len(points), dtype=np.float64), np.ones(len(points)))
+
+
+def test_a_search_trains_in_turn_is_interrupted_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real, calls = running.train, []
+
+    def interrupted(config: TrainConfig, **options: Any) -> Summary:
+        calls.append(config)
+        summary = real(config, **options)
+        return replace(summary, stop_reason="SIGINT") if len(calls) == 2 else summary
+
+    monkeypatch.setattr("paceline.domains.cyber.workflow_training.train", interrupted)
+    monkeypatch.setattr(cyber, "require_scikit_learn", lambda: None)
+    monkeypatch.setattr(cyber, "gaussian_process", surest)
+    folder = tmp_path / "search"
+    words = ["cyber", "search", *SMALL, "--workflow", WORKFLOW, "--n-initial", "2", "--output-dir", str(folder)]
+    words += ["--workflow-episodes", "16", "--total-episodes", "48"]
+    assert main(words) == 130
+    assert "1 workflow of 120 tried, 16 episodes" in capsys.readouterr().out
+    assert main(words) == 2  # it is there already
+    assert "--resume" in capsys.readouterr().err
+    assert main([*words, "--resume", "--init-from", "elsewhere"]) == 2
+    assert "init_from is None there and 'elsewhere' here" in capsys.readouterr().err
+    assert main([*words, "--resume"]) == 0
+
+    assert (calls[2].run.resume, calls[2].run.output_dir) == (True, calls[1].run.output_dir)
+    trials = read_trials(folder)
+    assert [trial.episodes for trial in trials] == [16, 16, 16]
+    assert trials[0].workflow == WORKFLOW
+    assert trials[2].workflow == workflow_name(WORKFLOWS[119])
+    assert trials[2].upper == 119 + 2.0
+    assert [config.env.env_kwargs["workflow"] for config in (calls[0], *calls[2:])] == [
+        each.workflow for each in trials
+    ]
+    assert [config.run.init_from for config in (*calls[:2], calls[3])] == [
+        None, folder / trials[0].folder, folder / trials[1].folder,
+    ]  # fmt: skip
+    assert all(trial.compliance is not None and 0.0 <= trial.compliance <= 1.0 for trial in trials)
+    assert {path.name for path in folder.iterdir() if path.is_file()} == {
+        "search.csv", "search.json", "search.txt", "search.png",
+    }  # fmt: skip

@@ -1,0 +1,36 @@
+"""Which envs a worker's line names."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.memory.worker_status import Marks, envs_of, spare
+
+
+@pytest.mark.parametrize(
+    ("done", "left"),
+    [
+        ([0], "envs 7-13"),
+        ([2], "envs 4-9"),
+        ([1], "envs 4-13"),  # one range: it cannot leave out the middle
+        ([0, 1], "envs 10-13"),
+        ([2, 0], "envs 7-9"),
+        ([2, 1, 0], ""),
+        ([0, 0], "envs 7-13"),
+    ],
+)
+def test_of_parts_that_are_at_work_together_those_not_done_are_named(done: list[int], left: str) -> None:
+    line = spare()
+    spans = [3, 3, 4]
+    parts = [Marks(line, first) for first in (4, 7, 10)]
+    for i in (1, 0, 2, 1):
+        parts[i].join(spans[i])
+    assert envs_of(line) == "envs 4-13"
+    for i in done:
+        others = parts[i].besides(spans[i])
+        parts[i].put(others)
+    assert envs_of(line) == left
+    parts[0].at(1)
+    assert envs_of(line) == "env 5"
+    parts[0].put(others)
+    assert envs_of(line) == left

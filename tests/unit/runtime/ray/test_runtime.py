@@ -1,0 +1,190 @@
+"""The runtime of several machines without any: nodes of this process that share no memory with the driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.golden import test_dqn as dqn
+from tests.golden import test_same_weights as ppo
+from tests.inside import inside
+from tests.unit.runtime.ray.loopback import LoopbackCluster
+
+from paceline.config.train_config import TrainConfig
+from paceline.errors import WorkerError
+from paceline.measure.record import Summary
+from paceline.runtime.ray.placement import Fleet
+from paceline.runtime.ray.transfer import pack, unload, unpack
+from paceline.train.run import Run
+
+CASE = "truncation, Box actions, normalisers"
+Event = Callable[[Run, LoopbackCluster], None]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[LoopbackCluster]:
+    """Trainings that ask for Ray get a cluster of two nodes that is none; it appears here."""
+    clusters: list[LoopbackCluster] = []
+
+    def cluster(*, nodes: int | None, workers_per_node: int | None, **_: Any) -> LoopbackCluster:
+        clusters.append(LoopbackCluster(nodes or 1, workers_per_node or 1))
+        return clusters[-1]
+
+    monkeypatch.setattr("paceline.train.workers.RayCluster", cluster)
+    monkeypatch.setattr("paceline.train.build.require_ray", lambda: None)
+    monkeypatch.setattr("paceline.runtime.ray.placement.LOOK_S", 0.0)
+    return clusters
+
+
+def on(nodes: int, workers: int) -> dict[str, Any]:
+    return {"runtime": "ray", "ray_address": "auto", "nodes": nodes, "workers_per_node": workers}
+
+
+def of_ppo(case: str, **more: Any) -> TrainConfig:
+    return ppo.config(case, "auto" if "runtime" in more else 0, **more)  # type: ignore[arg-type]
+
+
+def train(it: TrainConfig, clusters: list[LoopbackCluster], events: dict[int, Event]) -> Summary:
+    """Run to the end; something happens after a rollout has begun."""
+    with Run(it) as run:
+        rollouts, begin, count = inside(run).rollouts, inside(run).rollouts.begin, 0
+
+        def beginning(version: int) -> None:
+            nonlocal count
+            count += 1
+            begin(version)
+            if count in events:
+                events[count](run, clusters[-1])
+
+        rollouts.begin = beginning
+        return run.go()
+
+
+def fleet(run: Run) -> Fleet:
+    found: Fleet = run.training.runtime.fleet  # type: ignore[attr-defined]
+    return found
+
+
+def test_what_is_packed_is_unpacked_also_where_sizes_travel_along() -> None:
+    def views(arrays: dict[str, Any]) -> Iterator[Any]:
+        yield arrays["flag"]
+        yield arrays["count"]
+        yield arrays["rows"][:, 1 : 1 + int(arrays["count"][0])]
+
+    there = {"flag": np.array([True]), "count": np.array([2]), "rows": np.arange(12.0).reshape(3, 4)}
+    here = {"flag": np.array([False]), "count": np.array([0]), "rows": np.zeros((3, 4))}
+    parcel = pack(views(there))
+    assert parcel.nbytes == 1 + 8 + 6 * 8
+    unpack(parcel, views(here))
+    assert here["rows"].tolist() == [[0, 1, 2, 0], [0, 5, 6, 0], [0, 9, 10, 0]]
+    for wrong in (parcel[:-1], np.append(parcel, parcel[:1])):
+        with pytest.raises(ValueError, match="freight"):
+            unpack(wrong, views(here))
+
+
+def test_arrays_are_written_where_they_belong_if_they_are_those_expected() -> None:
+    there, here = [np.array([3]), np.arange(4.0)], [np.array([0]), np.zeros(4)]
+    unload(there, iter(here))
+    assert [array.tolist() for array in here] == [[3], [0, 1, 2, 3]]
+    for wrong in (there[:1], [*there, there[0]], [there[0], np.array([1.0])]):
+        with pytest.raises(ValueError, match="freight"):
+            unload(wrong, iter(here))
+
+
+@pytest.mark.parametrize(("case", "pipeline"), [(CASE, False), ("Dict observations, action masks", True)])
+def test_nodes_that_share_no_memory_train_the_same_weights(
+    case: str, pipeline: bool, made: list[LoopbackCluster]
+) -> None:
+    expected = ppo.train(of_ppo(case, pipeline=pipeline))
+    found = train(of_ppo(case, pipeline=pipeline, **on(2, 2)), made, {})
+    assert found.weights_sha256 == expected.weights_sha256
+    assert (found.steps, found.episodes, found.nodes) == (expected.steps, expected.episodes, 2)
+    assert found.bytes_per_step > 0
+
+
+@pytest.mark.parametrize("case", ["episodes", "self-play"])  # tests/ray has the others
+def test_so_does_dqn(case: str, made: list[LoopbackCluster]) -> None:
+    expected = dqn.train(dqn.config(dqn.DQN[case], 0))
+    found = dqn.train(dqn.config(dqn.DQN[case], "auto", **on(2, 1)))  # type: ignore[arg-type]
+    assert found.weights_sha256 == expected.weights_sha256
+    assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
+
+
+def test_a_lost_node_is_stood_in_for_until_another_joins(made: list[LoopbackCluster]) -> None:
+    expected = ppo.train(of_ppo(CASE, iterations=6))
+    seen: dict[int, list[tuple[int, int]]] = {}
+
+    def lose(run: Run, cluster: LoopbackCluster) -> None:
+        cluster.down.add(1)
+        fleet(run).crews[1].node.actor.kill()
+
+    def look(run: Run, cluster: LoopbackCluster) -> None:
+        seen[len(seen)] = [(crew.node.bundle, len(crew.shares)) for crew in fleet(run).crews]
+
+    def join(run: Run, cluster: LoopbackCluster) -> None:
+        look(run, cluster)
+        cluster.down.clear()
+        fleet(run).welcome()
+        cluster.greet(fleet(run)._coming[1], 10.0)
+
+    found = train(of_ppo(CASE, iterations=6, **on(3, 2)), made, {2: lose, 3: join, 6: look})
+    assert found.weights_sha256 == expected.weights_sha256
+    assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
+    assert seen == {0: [(0, 2), (0, 1), (2, 1), (2, 2)], 1: [(0, 2), (1, 2), (2, 2)]}
+    assert found.restarts == 4, "two workers, twice"
+
+
+def test_a_worker_that_dies_on_a_node_is_replaced_there(made: list[LoopbackCluster]) -> None:
+    expected = ppo.train(of_ppo(CASE))
+
+    def kill(run: Run, cluster: LoopbackCluster) -> None:
+        crew = fleet(run).crews[1]
+        os.kill(crew.node.actor._node._crews[crew.key].pids()[0], signal.SIGKILL)
+
+    found = train(of_ppo(CASE, **on(2, 2)), made, {2: kill})
+    assert found.weights_sha256 == expected.weights_sha256
+    assert found.restarts == 1
+
+
+def test_with_no_node_left_it_waits_a_while_and_gives_up(made: list[LoopbackCluster]) -> None:
+    def lose(run: Run, cluster: LoopbackCluster) -> None:
+        cluster.down.add(0)
+        fleet(run)._start_s = 0.1
+        fleet(run).crews[0].node.actor.kill()
+
+    with pytest.raises(WorkerError, match=r"nodes: none is left, and none came in 0.1 s"):
+        train(of_ppo(CASE, **on(1, 2)), made, {2: lose})
+
+
+@pytest.mark.parametrize("algo", ["impala", "dqn"])
+def test_asynchronous_modes_go_on_after_deaths_and_losses(algo: str, made: list[LoopbackCluster]) -> None:
+    settings: dict[str, Any] = {"env": "CartPole-v1", "n_envs": 12, "group_size": 2, "n_steps": 16, "algo": algo}
+    if algo == "dqn":
+        settings |= {"schedule": "async", "learning_starts": 100, "buffer_size": 3000}
+    it = TrainConfig.from_flat(**settings, **on(2, 2), n_eval_episodes=0, quiet=True, total_timesteps=4000)
+    with Run(it) as run:
+        rollouts, next_batch, count = inside(run).rollouts, inside(run).rollouts.next, 0
+
+        def batch(version: int) -> Any:
+            nonlocal count
+            count += 1
+            if count == 3:
+                crew = fleet(run).crews[0]
+                os.kill(crew.node.actor._node._crews[crew.key].pids()[0], signal.SIGKILL)
+            if count == 6:
+                made[-1].down.add(1)
+                fleet(run).crews[-1].node.actor.kill()
+            return next_batch(version)
+
+        rollouts.next = batch
+        summary = run.go()
+        assert summary.finished
+        while rollouts.restarts.count < 3:  # it may be over before all of it was noticed
+            next_batch(inside(run).learner.version)
+            rollouts.release()
+        if algo == "impala":
+            assert summary.lag["max"] <= it.training.max_lag  # type: ignore[union-attr]
