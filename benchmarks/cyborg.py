@@ -68,12 +68,12 @@ def scripted_actions(seed: int, steps: int) -> list[int]:
 def stock_game(red_agent: str, seed: int, actions: list[int]) -> list[Any]:
     """What there is to see of a game at every step, and now and then the full true state."""
     stock = Stock(red_agent)
-    told: list[Any] = [stock.reset(seed).tolist()]
+    steps: list[Any] = [stock.reset(seed).tolist()]
     for step, action in enumerate(actions):
         seen, reward = stock.step(action)
         true = stock.cyborg.get_agent_state("True") if step % LOOK == 0 else None
-        told.append((seen.tolist(), reward, true))
-    return told
+        steps.append((seen.tolist(), reward, true))
+    return steps
 
 
 def require_same(stock: list[Any], red_agent: str, seed: int, actions: list[int], fast: bool | str) -> None:

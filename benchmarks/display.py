@@ -94,12 +94,12 @@ def main() -> None:
 def window(run: Run, console: Console, *, shown: bool, seconds: float) -> tuple[int, Timed, float, float]:
     """Train for a while; steps, the display, and how much time and processor time it took."""
     training: Any = run.training
-    keeper: Any = run._keeper
+    bookkeeping: Any = run._bookkeeping
     budget = RunBudget(training.tracker, training.clock, None, None, training.clock.elapsed_s + seconds)
     steps, began, cpu_s = training.tracker.steps, time.perf_counter(), time.process_time()
     with Timed(run._info(), Goal(steps=10**9), quiet=not shown, console=console, live=True) as display:
-        keeper.begin(budget, display)
-        training.driver.train(budget, keeper)
+        bookkeeping.begin(budget, display)
+        training.driver.train(budget, bookkeeping)
     took, cpu_s = time.perf_counter() - began, time.process_time() - cpu_s
     return training.tracker.steps - steps, display, took, cpu_s
 

@@ -18,7 +18,7 @@ from paceline.memory.gather import Gather
 from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
-from paceline.nets.actor import PatientActor
+from paceline.nets.actor import DeferredValueActor
 from paceline.nets.array_net import array_net_for
 from paceline.nets.flat import bind
 from paceline.ops.adam import FlatAdam
@@ -79,7 +79,7 @@ class Probe:
         bind(learning, weights, frozen=False)
         self._net = array_net_for(learning, spec)
         actor = program.actor(acting, share.groups)
-        if not isinstance(actor, PatientActor):
+        if not isinstance(actor, DeferredValueActor):
             raise TypeError("the probes know the calls of an MLP only")
         self._actor, self._own = actor, slots.columns(share.first_group, share.groups)
         self._params = np.zeros((shape.n_steps, count, spec.action.param_size), np.float32)

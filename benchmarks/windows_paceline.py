@@ -21,7 +21,7 @@ from windows import Windows, answers  # noqa: E402
 from paceline.config.train_config import TrainConfig  # noqa: E402
 from paceline.runtime.inline import InlineRuntime  # noqa: E402
 from paceline.train.async_rollouts import AsyncRollouts  # noqa: E402
-from paceline.train.bookkeeping import Keeper  # noqa: E402
+from paceline.train.bookkeeping import Bookkeeping  # noqa: E402
 from paceline.train.build import build  # noqa: E402
 from paceline.train.replay_stream import ReplayStream  # noqa: E402
 from paceline.train.training import Training  # noqa: E402
@@ -100,9 +100,9 @@ def main() -> None:
     try:
         training.rollouts.reset()
         # The loop and the bookkeeping of a real run, without its files.
-        with Keeper(training) as keeper:
+        with Bookkeeping(training) as bookkeeping:
             budget = WindowBudget(training, stream, parts)
-            training.driver.train(budget, keeper)
+            training.driver.train(budget, bookkeeping)
     finally:
         training.close()
 

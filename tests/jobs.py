@@ -166,11 +166,11 @@ class Answering(Recorder):
         super().__init__(arena, share)
         self._answers = 0
 
-    def answer(self, letter: bytes) -> bytes:
+    def answer(self, payload: bytes) -> bytes:
         """What a ring does."""
         self._answers += 1
         self._beat[0] += 1
-        match letter:
+        match payload:
             case b"!raise":
                 raise ValueError("asked to")
             case b"!die":
@@ -182,7 +182,7 @@ class Answering(Recorder):
                     time.sleep(0.001)
             case b"!free":
                 self._mode[0] = 1
-        return letter[::-1]
+        return payload[::-1]
 
     def answers(self) -> int:
         """How many there were."""

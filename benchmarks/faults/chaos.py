@@ -400,16 +400,16 @@ def main() -> int:
     own_disk = small_disk(folder)
     chaos = Chaos(folder, given.seed, given.steps, given.pause)
     began = perf_counter()
-    deadline, turn, told = began + 60 * given.minutes, 0, 0
+    deadline, turn, reported = began + 60 * given.minutes, 0, 0
     while perf_counter() < deadline:
         mode = given.modes[turn % len(given.modes)]
         # Every mode gets its turn, on a slow machine too.
         chaos.session(mode, min(deadline, perf_counter() + 60 * given.minutes / len(given.modes)))
         total = sum(chaos.counts.values())
         print(f"{perf_counter() - began:6.0f} s  {mode:<10} {total:4} faults, {len(chaos.broken)} broken", flush=True)
-        for what in chaos.broken[told:]:
+        for what in chaos.broken[reported:]:
             print(f"BROKEN  {what}", flush=True)
-        told = len(chaos.broken)
+        reported = len(chaos.broken)
         turn += 1
     mean = chaos.learns() if chaos.sessions["ppo"] else None
     result: dict[str, Any] = {
@@ -429,7 +429,7 @@ def main() -> int:
     print(f"{result['faults']} faults in {result['lives']} lives of {sum(chaos.sessions.values())} runs")
     print(f"{chaos.compared} runs with the weights of undisturbed ones; mean return after a last resume: {mean}")
     print(f"invariants broken: {len(chaos.broken)}")
-    for what in chaos.broken[told:]:
+    for what in chaos.broken[reported:]:
         print(f"BROKEN  {what}")
     RESULT.write_text(json.dumps(result, indent=2) + "\n")
     if given.keep or chaos.broken:

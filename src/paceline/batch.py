@@ -54,7 +54,9 @@ class Outcome:
     terminated: NDArray[np.bool_]  # [T, n]
     truncated: NDArray[np.bool_]  # [T, n]
     valid: NDArray[np.bool_]  # [T, n]
-    told: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # [T, n]  reward parts and measures by name
+    reward_parts: Mapping[str, NDArray[np.float32]] = field(
+        default_factory=dict
+    )  # [T, n]  reward parts and measures by name
 
 
 @dataclass(frozen=True, slots=True)

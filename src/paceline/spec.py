@@ -72,7 +72,7 @@ class Shaping:
     """Numbers that are only logged, with their value at the end of an episode."""
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def reward_parts(self) -> tuple[str, ...]:
         """All reported numbers, the env's own reward first."""
         return (ENV_REWARD, *self.parts, *self.measures)
 
@@ -141,9 +141,9 @@ class EnvSpec:
     """What the reward shaper reports; None without a shaper."""
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def reward_parts(self) -> tuple[str, ...]:
         """Names of the numbers stored for every step besides the reward (empty without a reward shaper)."""
-        return () if self.shaping is None else self.shaping.told
+        return () if self.shaping is None else self.shaping.reward_parts
 
     @classmethod
     def of(

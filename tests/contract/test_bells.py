@@ -13,7 +13,7 @@ from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena
 from paceline.runtime.doorbell import BOX_BYTES, SKIP, Linger, LookOut, ProcessBells, bell_fields
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Bells, run_all, serve
+from paceline.runtime.protocol import Doorbells, run_all, serve
 from paceline.system import wakeups
 
 KINDS = ("forkserver", "fork")
@@ -27,83 +27,83 @@ def serving(kind: str, **options: Any) -> Iterator[tuple[ProcessRuntime[Answerin
     try:
         method: Any = kind
         runtime = ProcessRuntime(
-            Answering, arena, GROUPS, WORKERS, start_method=method, bells=True, unit="envs", **options
+            Answering, arena, GROUPS, WORKERS, start_method=method, doorbells=True, unit="envs", **options
         )
         runtime.submit_all(serve)
-        yield runtime, runtime.bells
+        yield runtime, runtime.doorbells
     finally:
         if runtime is not None:
             runtime.close()
         arena.close()
 
 
-def ask(bells: Bells, letter: bytes) -> list[bytes]:
-    workers = range(len(bells.rings))
+def ask(doorbells: Doorbells, payload: bytes) -> list[bytes]:
+    workers = range(len(doorbells.notifications))
     for worker in workers:
-        bells.ring(worker, letter)
-    assert bells.wait(workers, at_least=len(workers), timeout_s=30.0, doing="step") == list(workers)
-    return [bells.letter(worker) for worker in workers]
+        doorbells.notify(worker, payload)
+    assert doorbells.wait(workers, at_least=len(workers), timeout_s=30.0, doing="step") == list(workers)
+    return [doorbells.payload(worker) for worker in workers]
 
 
-def ring_the_first_for_ever(bells: Bells) -> None:
+def ring_the_first_for_ever(doorbells: Doorbells) -> None:
     while True:
-        if bells.wait([0, 1], at_least=1, timeout_s=10.0, doing="step") == [0]:
-            bells.ring(0)
+        if doorbells.wait([0, 1], at_least=1, timeout_s=10.0, doing="step") == [0]:
+            doorbells.notify(0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_ring_is_one_wake_up_and_one_answer(kind: str) -> None:
-    with serving(kind) as (runtime, bells):
+    with serving(kind) as (runtime, doorbells):
         for _ in range(50):
-            ask(bells, b"")
-        assert bells.rings == [50] * len(bells.rings)
-        bells.rest()
-        assert run_all(runtime, Answering.answers) == bells.rings
+            ask(doorbells, b"")
+        assert doorbells.notifications == [50] * len(doorbells.notifications)
+        doorbells.rest()
+        assert run_all(runtime, Answering.answers) == doorbells.notifications
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_payloads_of_any_size_arrive_once(kind: str) -> None:
-    with serving(kind) as (_, bells):
+    with serving(kind) as (_, doorbells):
         for size in (0, 3, BOX_BYTES, BOX_BYTES + 1, 3 * BOX_BYTES, 2, 0):
-            letter = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
-            assert ask(bells, letter) == [letter[::-1]] * len(bells.rings)
+            payload = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+            assert ask(doorbells, payload) == [payload[::-1]] * len(doorbells.notifications)
 
 
 def test_long_payload_does_not_make_the_driver_spin(monkeypatch: pytest.MonkeyPatch) -> None:
-    letter = b"ab" * BOX_BYTES
-    with serving("forkserver") as (_, bells):
-        bells.ring(0, letter)
-        bells.ring(1, b"!hold")
-        assert bells.wait([0], at_least=1, timeout_s=30.0, doing="step") == [0]
+    payload = b"ab" * BOX_BYTES
+    with serving("forkserver") as (_, doorbells):
+        doorbells.notify(0, payload)
+        doorbells.notify(1, b"!hold")
+        assert doorbells.wait([0], at_least=1, timeout_s=30.0, doing="step") == [0]
         looks: list[float] = []
-        real = wakeups.Watch.wait
-        monkeypatch.setattr(wakeups.Watch, "wait", lambda self, s: looks.append(s) or real(self, s))  # type: ignore[func-returns-value]
-        assert bells.wait([0, 1], at_least=2, timeout_s=0.1, doing="step") == [0]
+        real = wakeups.DescriptorWatch.wait
+        monkeypatch.setattr(wakeups.DescriptorWatch, "wait", lambda self, s: looks.append(s) or real(self, s))  # type: ignore[func-returns-value]
+        assert doorbells.wait([0, 1], at_least=2, timeout_s=0.1, doing="step") == [0]
         assert len(looks) < 10
-        assert bells.letter(0) == letter[::-1]
-        bells.ring(0, b"!free")
-        assert bells.wait([0, 1], at_least=2, timeout_s=30.0, doing="step") == [0, 1]
+        assert doorbells.payload(0) == payload[::-1]
+        doorbells.notify(0, b"!free")
+        assert doorbells.wait([0, 1], at_least=2, timeout_s=30.0, doing="step") == [0, 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_commands_are_obeyed_between_servings(kind: str) -> None:
-    with serving(kind) as (runtime, bells):
+    with serving(kind) as (runtime, doorbells):
         for _ in range(3):
-            ask(bells, b"ab")
-            bells.rest()
-            assert run_all(runtime, Answering.echo, 7) == [(7,)] * len(bells.rings)
+            ask(doorbells, b"ab")
+            doorbells.rest()
+            assert run_all(runtime, Answering.echo, 7) == [(7,)] * len(doorbells.notifications)
             runtime.submit_all(serve)
 
 
 def test_first_replies_are_returned_before_the_others_arrive() -> None:
-    with serving("forkserver") as (_, bells):
-        bells.ring(0, b"!hold")
-        bells.ring(1, b"quick")
-        assert bells.wait([0, 1], at_least=1, timeout_s=30.0, doing="step") == [1]
-        assert bells.letter(1) == b"kciuq"
-        assert bells.wait([0], at_least=1, timeout_s=0.0, doing="step") == []
-        bells.ring(1, b"!free")
-        assert bells.wait([0, 1], at_least=2, timeout_s=30.0, doing="step") == [0, 1]
+    with serving("forkserver") as (_, doorbells):
+        doorbells.notify(0, b"!hold")
+        doorbells.notify(1, b"quick")
+        assert doorbells.wait([0, 1], at_least=1, timeout_s=30.0, doing="step") == [1]
+        assert doorbells.payload(1) == b"kciuq"
+        assert doorbells.wait([0], at_least=1, timeout_s=0.0, doing="step") == []
+        doorbells.notify(1, b"!free")
+        assert doorbells.wait([0, 1], at_least=2, timeout_s=30.0, doing="step") == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -114,32 +114,32 @@ def test_first_replies_are_returned_before_the_others_arrive() -> None:
         (b"!hang", WorkerHung, r"worker 1 .*no sign of life in `step`"),
     ],
 )
-def test_a_worker_may_fail_but_not_vanish(letter: bytes, error: type[WorkerError], text: str) -> None:
-    with serving("forkserver", step_timeout_s=0.2) as (_, bells):
-        ask(bells, b"")
-        bells.ring(0)
-        bells.ring(1, letter)
+def test_a_worker_may_fail_but_not_vanish(payload: bytes, error: type[WorkerError], text: str) -> None:
+    with serving("forkserver", step_timeout_s=0.2) as (_, doorbells):
+        ask(doorbells, b"")
+        doorbells.notify(0)
+        doorbells.notify(1, payload)
         with pytest.raises(error, match=text):
-            ring_the_first_for_ever(bells)
+            ring_the_first_for_ever(doorbells)
 
 
 def test_a_worker_that_is_replaced_serves_again() -> None:
-    with serving("forkserver") as (runtime, bells):
-        ask(bells, b"")
-        bells.ring(1, b"!die")
+    with serving("forkserver") as (runtime, doorbells):
+        ask(doorbells, b"")
+        doorbells.notify(1, b"!die")
         with pytest.raises(WorkerDied) as death:
-            bells.wait([1], at_least=1, timeout_s=10.0, doing="step")
+            doorbells.wait([1], at_least=1, timeout_s=10.0, doing="step")
         assert runtime.respawn(death.value.worker, Answering.echo, 1) == (1,)
         runtime.submit(death.value.worker, serve)
-        assert ask(bells, b"ab") == [b"ba"] * WORKERS
+        assert ask(doorbells, b"ab") == [b"ba"] * WORKERS
 
 
 def test_lingering_saves_the_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Linger, "fitting", classmethod(lambda cls, workers, cores: cls(5.0, 5.0)))
-    with serving("forkserver") as (runtime, bells):
+    with serving("forkserver") as (runtime, doorbells):
         for _ in range(20):
-            ask(bells, b"")
-        assert sum(runtime.bells.signals) < sum(bells.rings)
+            ask(doorbells, b"")
+        assert sum(runtime.doorbells.signals) < sum(doorbells.notifications)
 
 
 def test_no_process_spins_on_a_core_that_another_needs() -> None:
@@ -152,14 +152,14 @@ def test_no_process_spins_on_a_core_that_another_needs() -> None:
 
 def test_who_looks_out_for_the_last_finds_it_or_its_death(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Linger, "fitting", classmethod(lambda cls, workers, cores: cls(0.0, 0.0, 0.2)))
-    with serving("forkserver") as (_, bells):
+    with serving("forkserver") as (_, doorbells):
         for _ in range(20):
-            assert ask(bells, b"ab") == [b"ba"] * WORKERS
+            assert ask(doorbells, b"ab") == [b"ba"] * WORKERS
         for worker in range(WORKERS - 1):
-            bells.ring(worker)
-        bells.ring(WORKERS - 1, b"!die")
+            doorbells.notify(worker)
+        doorbells.notify(WORKERS - 1, b"!die")
         with pytest.raises(WorkerDied):
-            bells.wait(range(WORKERS), at_least=WORKERS, timeout_s=10.0, doing="step")
+            doorbells.wait(range(WORKERS), at_least=WORKERS, timeout_s=10.0, doing="step")
 
 
 def test_fruitless_spinning_is_followed_by_blocking_waits() -> None:
@@ -178,6 +178,6 @@ def test_fruitless_spinning_is_followed_by_blocking_waits() -> None:
 
 def test_pipes_do_where_there_is_no_eventfd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.runtime.doorbell.new_signal", wakeups.PipeSignal)
-    with serving("forkserver") as (_, bells):
+    with serving("forkserver") as (_, doorbells):
         for _ in range(3):
-            assert ask(bells, b"ab") == [b"ba"] * WORKERS
+            assert ask(doorbells, b"ab") == [b"ba"] * WORKERS

@@ -120,7 +120,7 @@ def two_cores() -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("hand", [None, lambda _item: None], ids=["workers alone", "the driver too"])
 def test_processes_bind_to_a_core_only_while_they_wait(
-    two_cores: list[int], hand: Callable[[int], None] | None
+    two_cores: list[int], local_gradient: Callable[[int], None] | None
 ) -> None:
     seen, driver, over = set(), threading.get_native_id(), threading.Event()
 
@@ -128,7 +128,7 @@ def test_processes_bind_to_a_core_only_while_they_wait(
         while not over.wait(0.001):
             seen.add(frozenset(os.sched_getaffinity(driver)))
 
-    with running("fork", hand=hand, take_turns=True) as it:
+    with running("fork", local_gradient=local_gradient, take_turns=True) as it:
         watcher = threading.Thread(target=watch)
         watcher.start()
         assert run_all(it.runtime, Recorder.slowest_first) == [0, 1]
@@ -228,7 +228,7 @@ def test_a_worker_that_is_stuck_leaves_the_work_to_the_others(kind: str) -> None
 @pytest.mark.parametrize("kind", ["forkserver", "fork"])
 def test_local_gradient_takes_the_shards_workers_leave(kind: str) -> None:
     by_hand: list[int] = []
-    with running(kind, workers=1, hand=by_hand.append) as it:
+    with running(kind, workers=1, local_gradient=by_hand.append) as it:
         it.arena["mode"][0] = STUCK
         it.runtime.work(20)
         by_worker = it.arena["items"].sum(0)
@@ -240,7 +240,7 @@ def test_local_gradient_that_raises_is_an_error_of_the_driver() -> None:
     def fail(item: int) -> None:
         raise ArithmeticError(f"item {item}")
 
-    with running("fork", workers=1, hand=fail) as it:
+    with running("fork", workers=1, local_gradient=fail) as it:
         it.arena["mode"][0] = STUCK
         with pytest.raises(ArithmeticError, match="item"):
             it.runtime.work(20)
@@ -272,7 +272,7 @@ def test_local_gradient_redoes_the_shards_of_a_dead_worker() -> None:
         time.sleep(0.01)  # the worker gets some
         by_hand.append(item)
 
-    with running("forkserver", hand=slowly) as it:
+    with running("forkserver", local_gradient=slowly) as it:
         it.arena["mode"][0] = DIE
         for _ in range(10):  # in one of them a worker claims item 1, and dies
             by_hand.clear()
@@ -294,7 +294,7 @@ def test_local_gradient_redoes_the_shards_of_a_dead_worker() -> None:
 
 
 def test_claims_of_earlier_rounds_and_of_killed_workers_are_released() -> None:
-    with running("forkserver", hand=lambda _: None) as it:
+    with running("forkserver", local_gradient=lambda _: None) as it:
         runtime = it.runtime
         assert isinstance(runtime, ProcessRuntime)
         offered, line = runtime._tickets, it.arena["heartbeat"][0]
@@ -312,7 +312,7 @@ def test_claims_of_earlier_rounds_and_of_killed_workers_are_released() -> None:
 
 def test_only_workers_that_can_get_work_are_flagged_as_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "core_budget", lambda: 3)
-    with running("forkserver", workers=4, hand=lambda _: None) as it:
+    with running("forkserver", workers=4, local_gradient=lambda _: None) as it:
         assert run_all(it.runtime, Recorder.helps) == [True, True, False, False]
     with running("forkserver", workers=4) as it:
         assert run_all(it.runtime, Recorder.helps) == [True] * 4
@@ -453,7 +453,7 @@ def test_without_pipes_to_poll_items_are_dealt_out_in_turn(monkeypatch: pytest.M
 def test_without_pipes_to_poll_the_driver_does_what_comes_within_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.runtime.work_queue.AVAILABLE", False)
     by_hand: list[int] = []
-    with running("forkserver", hand=by_hand.append) as it:
+    with running("forkserver", local_gradient=by_hand.append) as it:
         replies = it.runtime.submit_all(Recorder.slowest_first)
         it.runtime.work(3)
         assert by_hand == [0, 1, 2]

@@ -31,7 +31,7 @@ from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.replay_stream import ReplayStream
 from paceline.train.rollouts import Rollouts
 from paceline.train.run import Run, open_folder
-from paceline.train.slot_scheduler import Orders
+from paceline.train.slot_scheduler import SlotScheduler
 
 ASYNC = ["impala", "appo", "a3c"]
 SYNC: dict[str, dict[str, Any]] = {"ppo": {}, "pipeline": {"pipeline": True}}
@@ -128,13 +128,13 @@ def check_learned_batches(run: Run) -> Callable[[], int]:
 
 @pytest.mark.parametrize("algo", ASYNC)
 def test_async_training_goes_on_and_no_torn_slot_is_learned(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    order = Orders._order
+    order = SlotScheduler._order
 
-    def poisoned(self: Orders, worker: int, into: int) -> None:
+    def poisoned(self: SlotScheduler, worker: int, into: int) -> None:
         poison(self._sets[into], self._columns(worker))
         order(self, worker, into)
 
-    monkeypatch.setattr(Orders, "_order", poisoned)
+    monkeypatch.setattr(SlotScheduler, "_order", poisoned)
     with Run(config(algo)) as run:
         batches = check_learned_batches(run)
         with killing(run, kills=3, every_steps=2000) as killed:
@@ -299,7 +299,7 @@ def test_replay_rows_torn_by_a_killed_worker_are_never_drawn(monkeypatch: pytest
 
     def poisoned(self: ReplayStream, share: Share) -> None:
         if not self._orders[share.worker]:
-            poison_ahead(self._intake.replay, share, self._stint.rows)
+            poison_ahead(self._ingest.replay, share, self._stint.rows)
         post(self, share)
 
     def checked(self: Replay, item: Any) -> Any:

@@ -31,7 +31,7 @@ def test_a_hung_worker_is_replaced_and_the_run_is_the_same(mode: str, how: str, 
     kwargs = {"mode": how, "once": str(tmp_path / "happened"), **HANG}
     found = go(config(mode, env_kwargs=kwargs, env_timeout_s=1.0, output_dir=tmp_path / "run"))
     assert found.restarts >= 1
-    assert found.strayed == 0
+    assert found.restarted == 0
     assert (found.weights_sha256, found.episodes) == (expected.weights_sha256, expected.episodes)
     log = (tmp_path / "run" / "train.log").read_text()
     assert "worker 1 (pid " in log
@@ -54,7 +54,7 @@ def test_hung_worker_is_replaced_in_async_modes_too(mode: str, how: str, tmp_pat
         notes = run.training.rollouts.restarts.notes()
     assert (tmp_path / "happened").exists()
     assert summary.restarts >= 1
-    assert summary.strayed >= 4, "all envs of the worker"
+    assert summary.restarted >= 4, "all envs of the worker"
     assert notes == [], "every replacement was reported"
 
 
@@ -84,7 +84,7 @@ def test_a_worker_brought_down_by_its_env_is_replaced(mode: str, how: str, tmp_p
     assert ('fault.py", line' in log) == (how != "exit"), "its stack"
     if mode in EXACT:
         expected = go(config(mode))
-        assert (found.weights_sha256, found.strayed) == (expected.weights_sha256, 0)
+        assert (found.weights_sha256, found.restarted) == (expected.weights_sha256, 0)
 
 
 def test_a_stopped_worker_is_replaced() -> None:
@@ -117,7 +117,7 @@ def test_envs_that_crash_at_one_place_begin_new_episodes_in_the_end(tmp_path: Pa
     kwargs = {"mode": "exit", "env_index": 6, "at_step": 4, "at_episode": 1}
     summary = go(config("parallel", env_kwargs=kwargs, output_dir=tmp_path / "run"))
     assert summary.finished
-    assert (summary.restarts, summary.strayed) == (3, 4)
+    assert (summary.restarts, summary.restarted) == (3, 4)
     log = (tmp_path / "run" / "train.log").read_text()
     assert "it left with exit code 7" in log
     assert "worker 1: envs 4-7 began new episodes." in log
@@ -127,7 +127,7 @@ def test_envs_that_crash_at_one_place_begin_new_episodes_in_the_end(tmp_path: Pa
 def test_recovery_by_restart_begins_new_episodes(mode: str, tmp_path: Path) -> None:
     kwargs = {"mode": "exit", "once": str(tmp_path / "happened"), **HANG}
     summary = go(config(mode, env_kwargs=kwargs, recovery="restart", output_dir=tmp_path / "run"))
-    assert (summary.restarts, summary.strayed) == (1, 4)
+    assert (summary.restarts, summary.restarted) == (1, 4)
     assert "worker 1: envs 4-7 began new episodes." in (tmp_path / "run" / "train.log").read_text()
 
 

@@ -63,7 +63,7 @@ def go(settings: Any) -> Summary:
 def test_a_worker_that_is_killed_while_it_starts_is_replaced(mode: str, tmp_path: Path) -> None:
     found = go(config(mode, flawed(tmp_path, killed), output_dir=tmp_path / "run"))
     assert found.finished
-    assert (found.restarts, found.strayed) == (2, 0)
+    assert (found.restarts, found.restarted) == (2, 0)
     log = (tmp_path / "run" / "train.log").read_text()
     assert "worker 0 (pid " in log
     assert "ended in `start`, at env 0: killed by SIGKILL" in log
@@ -95,7 +95,7 @@ def test_a_worker_that_is_killed_while_a_run_is_resumed_is_replaced(mode: str, t
     for worker in range(2):
         (tmp_path / f"paceline-worker-{worker}").unlink()
     found = go(config(mode, env, output_dir=tmp_path / "run", resume=True))
-    assert (found.restarts, found.strayed) == (2, 0)
+    assert (found.restarts, found.restarted) == (2, 0)
     assert found.weights_sha256 == expected.weights_sha256
 
 

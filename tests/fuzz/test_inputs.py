@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from paceline.config.coerce import duration_s
 from paceline.config.flags import NoOptions, parse
 from paceline.config.settings import SETTINGS
-from paceline.config.train_config import SECTIONS, TrainConfig, home
+from paceline.config.train_config import SECTIONS, TrainConfig, section_of
 from paceline.errors import CheckpointError, ConfigError, PacelineError
 from paceline.spec import EnvSpec
 from paceline.train import checkpoint
@@ -73,7 +73,7 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
     max_leaves=4,
 )
-NAMES = sorted({name for algo in SETTINGS for name in home(algo)})
+NAMES = sorted({name for algo in SETTINGS for name in section_of(algo)})
 
 
 @examples(15, 3000)

@@ -137,7 +137,7 @@ def test_without_its_replay_a_resumed_run_fills_a_new_one(tmp_path: Path) -> Non
     train(config(settings, 0, output_dir=tmp_path / "run"), interrupt_in=4)
     with Run(config(settings, 0, output_dir=tmp_path / "run", resume=True)) as run:
         assert inside(run).rollouts.stored == 0
-        assert inside(run).rollouts._intake.replay.head.min() > 0, (
+        assert inside(run).rollouts._ingest.replay.head.min() > 0, (
             "heads continue after a resume: noise must not repeat"
         )
         assert inside(run).learner.n_updates > 0

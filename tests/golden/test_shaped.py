@@ -84,7 +84,7 @@ def test_parts_are_logged_and_the_env_s_own_reward_stays_what_it_is(tmp_path: Pa
     assert last["distance_mean"] > 0
     assert last["travelled_mean"] == pytest.approx(2 * last["distance_mean"])
     moment = watching.moments[-1]
-    assert moment.told == pytest.approx(
+    assert moment.reward_parts == pytest.approx(
         {name: last[f"{name}_mean"] for name in ("distance", "patience", "travelled")}, rel=1e-6
     )
     assert moment.extras["true_state"].shape == (11, 6, 2)
@@ -96,7 +96,7 @@ def test_asynchronous_modes_shape_too(algo: str) -> None:
     watching = Watching()
     settings = {key: value for key, value in COMMON.items() if key != "batch_size"}
     train(TrainConfig.from_flat(**settings, algo=algo, num_workers=2), watching)
-    assert watching.moments[-1].told["distance"] > 0
+    assert watching.moments[-1].reward_parts["distance"] > 0
 
 
 def test_extras_and_shapers_cost_no_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,14 +36,14 @@ class RecorderFreight:
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
         return None
 
-    def down(self, load: str, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         yield arena["mode"]
 
-    def up(self, did: Did, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
-        for share in crew:
+    def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+        for share in pool:
             yield arena["log"][share.worker]
 
-    def trimmed(self, command: str, args: tuple[Any, ...], crew: Sequence[Share]) -> tuple[Any, ...]:
+    def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
         return args
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
@@ -60,7 +60,7 @@ def running(
     runtime: RayRuntime[Recorder] | None = None
     try:
         cluster = RayCluster(address="auto", nodes=nodes, workers_per_node=workers, groups=GROUPS)
-        runtime = RayRuntime(RecorderFreight(program), arena, GROUPS, cluster, hand=own.work, **options)
+        runtime = RayRuntime(RecorderFreight(program), arena, GROUPS, cluster, local_gradient=own.work, **options)
         yield Running("ray", runtime, arena)
     finally:
         if runtime is not None:

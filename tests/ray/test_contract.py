@@ -127,7 +127,7 @@ def test_a_silent_worker_is_called_hung_by_its_node() -> None:
 
 def test_a_node_that_is_stuck_is_called_hung() -> None:
     with running(2, 1, step_timeout_s=2.0) as it:
-        actor = it.runtime.fleet.crews[1].node.about["pid"]  # type: ignore[attr-defined]
+        actor = it.runtime.placement.crews[1].node.about["pid"]  # type: ignore[attr-defined]
         run_all(it.runtime, Recorder.beat, 1, 0.0)
         os.kill(actor, signal.SIGSTOP)
         try:
@@ -147,8 +147,8 @@ def test_a_job_that_cannot_be_built_in_one_worker_stops_all() -> None:
 def test_the_death_of_an_actor_is_the_death_of_its_workers(posted: bool) -> None:
     with running(2, 2) as it:
         pids = run_all(it.runtime, Recorder.pid)
-        os.kill(it.runtime.fleet.crews[1].node.about["pid"], signal.SIGKILL)  # type: ignore[attr-defined]
-        told: list[Any] = []
+        os.kill(it.runtime.placement.crews[1].node.about["pid"], signal.SIGKILL)  # type: ignore[attr-defined]
+        received: list[Any] = []
         echoes: list[Reply[Any]] = []
         notes: list[Reply[int]] = []
         if posted:
@@ -157,7 +157,7 @@ def test_the_death_of_an_actor_is_the_death_of_its_workers(posted: bool) -> None
             notes = it.runtime.submit_all(Recorder.note, 7)
         for worker in (2, 3):
             with pytest.raises(WorkerDied, match=r"node 1 .* was lost") as caught:
-                take_all(it.runtime, echoes, told) if posted else it.runtime.wait(notes, all=True)
+                take_all(it.runtime, echoes, received) if posted else it.runtime.wait(notes, all=True)
             assert caught.value.worker == worker
             assert it.runtime.respawn(worker, Recorder.note, 1) == 1
             if posted:
@@ -165,7 +165,7 @@ def test_the_death_of_an_actor_is_the_death_of_its_workers(posted: bool) -> None
             else:
                 notes[worker] = it.runtime.submit(worker, Recorder.note, 7)
         if posted:
-            assert sorted(told) == [(0, (0,)), (1, (1,))]
+            assert sorted(received) == [(0, (0,)), (1, (1,))]
             assert taken(it.runtime, [it.runtime.submit(3, Recorder.echo, 3)], 10.0) == [(3, (3,))]
         else:
             assert results(it.runtime, notes) == [1, 1, 2, 2], "and then they do what was asked"

@@ -45,7 +45,7 @@ def one_more(cluster: Any) -> Iterator[Any]:
 
 def take_away(cluster: Any, node: Any, run: Run) -> None:
     """Lose a node, and wait until its actor is gone: for a moment it answers without its node."""
-    actors = [crew.node.about["pid"] for crew in run.training.runtime.fleet.crews]  # type: ignore[attr-defined]
+    actors = [pool.node.about["pid"] for pool in run.training.runtime.placement.crews]  # type: ignore[attr-defined]
     cluster.remove_node(node, allow_graceful=False)
     deadline = time.perf_counter() + 60
     while all(_lives(pid) for pid in actors):
@@ -80,22 +80,26 @@ def test_the_nodes_that_are_left_take_over_and_a_new_one_joins(cluster: Any, pip
         take_away(cluster, node, run)
 
     def look(run: Run) -> None:
-        seen.append([len(crew.shares) for crew in run.training.runtime.fleet.crews])  # type: ignore[attr-defined]
+        seen.append([len(pool.shares) for pool in run.training.runtime.placement.crews])  # type: ignore[attr-defined]
 
     def join(run: Run) -> None:
         look(run)
         nonlocal more
         more = cluster.add_node(num_cpus=CPUS, object_store_memory=100 * 2**20)
-        fleet = run.training.runtime.fleet  # type: ignore[attr-defined]
+        placement = run.training.runtime.placement  # type: ignore[attr-defined]
         # The actor of the new node takes a few seconds: as if the rollouts before it had been that long.
         deadline = time.perf_counter() + 60
-        while not fleet._coming or not fleet._cluster.greet(next(iter(fleet._coming.values())), 0.2):
-            fleet._looked = 0.0
-            if not fleet._coming:
-                fleet.welcome()
-            where = [(crew.bundle, crew.node.bundle) for crew in fleet.crews]
-            assert time.perf_counter() < deadline, (where, fleet._coming, [fleet._cluster.placed(b) for b in range(4)])
-        fleet._looked = 0.0
+        while not placement._coming or not placement._cluster.greet(next(iter(placement._coming.values())), 0.2):
+            placement._looked = 0.0
+            if not placement._coming:
+                placement.welcome()
+            where = [(pool.bundle, pool.node.bundle) for pool in placement.crews]
+            assert time.perf_counter() < deadline, (
+                where,
+                placement._coming,
+                [placement._cluster.placed(b) for b in range(4)],
+            )
+        placement._looked = 0.0
 
     node = cluster.add_node(num_cpus=CPUS, object_store_memory=100 * 2**20)
     try:
@@ -124,8 +128,8 @@ def test_waiting_for_a_node(cluster: Any) -> None:
 
     def lose(run: Run) -> None:
         take_away(cluster, node, run)
-        fleet = run.training.runtime.fleet  # type: ignore[attr-defined]
-        placed = fleet._cluster.placed
+        placement = run.training.runtime.placement  # type: ignore[attr-defined]
+        placed = placement._cluster.placed
 
         def watched(bundle: int) -> bool:
             if not placed(bundle) and not later:
@@ -133,7 +137,7 @@ def test_waiting_for_a_node(cluster: Any) -> None:
             answer: bool = placed(bundle)
             return answer
 
-        fleet._cluster.placed = watched
+        placement._cluster.placed = watched
 
     try:
         found = train(of_ppo(CASE, on_node_loss="wait", **on(EVERYONE, 1)), {2: lose})
@@ -276,5 +280,5 @@ def test_requesting_more_resources_than_available_is_an_error(cluster: Any, flag
 def test_a_worker_that_is_killed_while_it_starts_is_replaced_on_its_node(cluster: Any, tmp_path: Path) -> None:
     env = test_starts.flawed(tmp_path, test_starts.killed)
     found = test_starts.go(modes.config("parallel", env, num_workers="auto", **on(1, 2)))
-    assert (found.restarts, found.strayed) == (2, 0)
+    assert (found.restarts, found.restarted) == (2, 0)
     assert found.weights_sha256 == test_starts.go(modes.config("parallel", env)).weights_sha256

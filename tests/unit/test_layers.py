@@ -13,14 +13,17 @@ SRC = Path(__file__).parents[2] / "src"
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"spec"},
+    {"moved", "system", "spec"},
     {"batch", "ops", "measure"},
+    {"config"},
     {"memory", "nets"},
     {"envs"},
     {"collect", "algos", "runtime"},
-    {"vector"},
-    {"train", "integrations"},
+    {"vector", "inference"},
+    {"train"},
     {"insight"},
+    {"domains"},
+    {"integrations"},
     {"cli"},
 ]
 """Bottom first. Rooms of one layer do not know each other."""

@@ -184,7 +184,7 @@ class Gradients(Protocol):
         """Gradient `[P]` and loss terms of the minibatch `order[start:stop]`."""
 
 
-class WorkersGradients:
+class ShardedUpdate:
     """Distributes the shards of a minibatch over the workers and sums the results, in shard order so that bits match.
 
     Args:

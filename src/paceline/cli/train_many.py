@@ -23,11 +23,11 @@ from paceline.insight.many import (
     NUMBERS,
     SUMMARY_CSV,
     SUMMARY_JSON,
-    Fleet,
-    Job,
     ManySummary,
+    SeedRun,
+    SeedRuns,
+    SeedState,
     Spread,
-    State,
     allowed_cores,
     last_lines,
     make_slots,
@@ -39,7 +39,7 @@ from paceline.measure.panel import duration, number, plural
 REFRESH_S = 1.0
 SHOWN_LINES = 12
 """Of the log of a seed that failed."""
-STYLES: dict[State, str] = {
+STYLES: dict[SeedState, str] = {
     "waiting": "dim", "running": "cyan", "finished": "green", "stopped": "yellow", "failed": "red",
 }  # fmt: skip
 LOGS = "logs"
@@ -74,10 +74,10 @@ def run(argv: Sequence[str]) -> int:
     at_once: int = len(devices or cores) if given.at_once is None else coerce(given.at_once, int, "at_once")
     check_range("at_once", at_once, "Leave it out for one per core, or per device.", at_least=1)
     at_once = min(at_once, len(jobs))
-    fleet = Fleet(jobs, make_slots(at_once, cores, devices))
+    runs = SeedRuns(jobs, make_slots(at_once, cores, devices))
     with _writable(folder):
         (folder / LOGS).mkdir(parents=True, exist_ok=True)
-    _run(fleet)
+    _run(runs)
     summary = ManySummary.of(jobs)
     _show(summary)
     _show_failures(jobs)
@@ -86,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
         summary.write(folder, about)
     for name in (SUMMARY_JSON, SUMMARY_CSV):
         Console(highlight=False).print(f"written: {folder / name}", markup=False, soft_wrap=True)
-    return fleet.exit_code
+    return runs.exit_code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -130,19 +130,19 @@ def _checked(given: argparse.Namespace) -> tuple[Path, tuple[int, ...]]:
     return Path(given.output_dir), read_seeds(given.seeds)
 
 
-def _job(algo: str, flags: Sequence[str], folder: Path, seed: int, *, resume: bool) -> Job:
+def _job(algo: str, flags: Sequence[str], folder: Path, seed: int, *, resume: bool) -> SeedRun:
     own = folder / f"seed_{seed}"
     # -P: a module in the current folder must not take the place of one of ours or of Python's.
     program = (sys.executable, "-P", "-m", "paceline", "train", algo)
     ours = ("--seed", str(seed), "--output-dir", str(own), *(("--resume",) if resume and _begun(own) else ()))
-    return Job(seed=seed, folder=own, log=folder / LOGS / f"seed_{seed}.txt", command=(*program, *flags, *ours))
+    return SeedRun(seed=seed, folder=own, log=folder / LOGS / f"seed_{seed}.txt", command=(*program, *flags, *ours))
 
 
 def _begun(folder: Path) -> bool:
     return (folder / COMMAND).is_file()
 
 
-def _config(algo: str, job: Job) -> TrainConfig:
+def _config(algo: str, job: SeedRun) -> TrainConfig:
     """What a job's command line means: what is wrong with it is said here, once."""
     words = job.command[job.command.index(algo) + 1 :]
     config, _ = parse(words, prog="paceline train-many", description="", algo=algo, extra=NoOptions)
@@ -172,11 +172,11 @@ def _writable(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _run(fleet: Fleet) -> None:
+def _run(runs: SeedRuns) -> None:
     """Run all of them, with a live line for each on a terminal, and a line for each change elsewhere."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal or console.is_dumb_terminal:
-        fleet.run(_reporter(fleet, console))
+        runs.run(_reporter(runs, console))
         return
     # Drawn by the loop that is there anyway: a process that starts others is better off without threads.
     with Live(console=console, auto_refresh=False, transient=True) as live:
@@ -186,16 +186,16 @@ def _run(fleet: Fleet) -> None:
             nonlocal drawn
             if perf_counter() - drawn >= REFRESH_S:
                 drawn = perf_counter()
-                live.update(live_table(fleet.jobs), refresh=True)
+                live.update(live_table(runs.jobs), refresh=True)
 
-        fleet.run(watch)
+        runs.run(watch)
 
 
-def _reporter(fleet: Fleet, console: Console) -> Callable[[], None]:
-    seen: dict[int, State] = {job.seed: "waiting" for job in fleet.jobs}
+def _reporter(runs: SeedRuns, console: Console) -> Callable[[], None]:
+    seen: dict[int, SeedState] = {job.seed: "waiting" for job in runs.jobs}
 
     def watch() -> None:
-        for job in fleet.jobs:
+        for job in runs.jobs:
             if job.state != seen[job.seed]:
                 seen[job.seed] = job.state
                 cores = "" if job.slot is None else f", cores {' '.join(map(str, job.slot.cores))}"
@@ -206,7 +206,7 @@ def _reporter(fleet: Fleet, console: Console) -> Callable[[], None]:
     return watch
 
 
-def live_table(jobs: Sequence[Job]) -> Table:
+def live_table(jobs: Sequence[SeedRun]) -> Table:
     """A line for each seed: how long it has run, and what it said last."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("seed", "state", "time"):
@@ -260,7 +260,7 @@ def _spread(name: str, spread: Spread | None) -> str:
     return _cell(name, spread.mean) + ("" if spread.std is None else f" ± {_cell(name, spread.std)}")
 
 
-def _show_failures(jobs: Sequence[Job]) -> None:
+def _show_failures(jobs: Sequence[SeedRun]) -> None:
     """Why seeds failed, in their own words."""
     console = Console(stderr=True, highlight=False)
     for job in jobs:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import EnvBlock, Finals, History, Watch
+from paceline.envs.block import EnvBlock, FinalObs, History, Watch
 from paceline.envs.extras import Readings
 from paceline.errors import EnvError
 from paceline.memory.rows import Row
@@ -133,7 +133,7 @@ class FiniteEnvs:
         self._envs.reset(row)
         self._look_at_obs(row.obs)
 
-    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
         """See `EnvBlock`; then checks rewards, observations and final observations."""
         finals = self._envs.step(action, row, after)
         if not np.isfinite(row.reward).all():
@@ -150,9 +150,9 @@ class FiniteEnvs:
 
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
         """See `EnvBlock`; then checks the observations."""
-        strayed = self._envs.restore(histories, row, watch)
+        restarted = self._envs.restore(histories, row, watch)
         self._look_at_obs(row.obs)
-        return strayed
+        return restarted
 
     def dump(self) -> list[bytes]:
         """See `EnvBlock`."""

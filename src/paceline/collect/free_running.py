@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.thread_per_env import EnvsApart
+from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.memory.rows import Row
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import FinalSlot
 from paceline.memory.worker_status import BEAT, STOP
-from paceline.nets.actor import PatientActor
+from paceline.nets.actor import DeferredValueActor
 from paceline.ops.distributions import ActionHead
 from paceline.spec import EnvSpec
 
@@ -35,7 +35,7 @@ TRIED = 20
 """Timed policy calls."""
 
 
-def pays(actor: PatientActor, spec: EnvSpec, n: int, wait_s: float) -> bool:
+def pays(actor: DeferredValueActor, spec: EnvSpec, n: int, wait_s: float) -> bool:
     """Whether free-running threads are faster for n envs: the CPU work of all threads must fit into one env's wait.
 
     Each thread does per env what lockstep collection does once for all envs, and a policy call for one env costs as
@@ -49,17 +49,17 @@ def pays(actor: PatientActor, spec: EnvSpec, n: int, wait_s: float) -> bool:
     """
     if n * STEP_S >= wait_s:
         return False
-    seat, obs = actor.seat(0), {leaf.name: np.zeros((1, *leaf.shape), leaf.dtype) for leaf in spec.obs}
+    row_actor, obs = actor.row_actor(0), {leaf.name: np.zeros((1, *leaf.shape), leaf.dtype) for leaf in spec.obs}
     times = []
     for _ in range(TRIED):
         began = perf_counter()
-        seat(obs)
+        row_actor(obs)
         times.append(perf_counter() - began)
     # The minimum: other load on the machine can only make a call slower.
     return n * (STEP_S + COLD * min(times)) < wait_s
 
 
-class OwnPace:
+class FreeRunning:
     """Collects the rows of free-running envs, which have one thread each.
 
     Args:
@@ -71,10 +71,10 @@ class OwnPace:
     """
 
     def __init__(
-        self, envs: EnvsApart, actor: PatientActor, head: ActionHead, shape: SlotShape, stop: NDArray[np.int64]
+        self, envs: ThreadPerEnv, actor: DeferredValueActor, head: ActionHead, shape: SlotShape, stop: NDArray[np.int64]
     ) -> None:
         self.envs, self._choose, self._size, self._stop = envs, head.choose, shape.group_size, stop
-        self._seats = [actor.seat(i % shape.group_size) for i in range(len(envs.envs))]
+        self._seats = [actor.row_actor(i % shape.group_size) for i in range(len(envs.envs))]
         # Two private one-env rows per thread, used in turn. Creating views of the env's columns in every step would
         # cost more than copying, and keeping views of all rows would take more memory than the rows themselves.
         self._pages = [(Row.blank(shape.spec, 1), Row.blank(shape.spec, 1)) for _ in self._seats]
@@ -103,7 +103,7 @@ class OwnPace:
         stop = self._stop
 
         def drive(i: int) -> float:
-            seat, choose, step, beat = self._seats[i], self._choose, self.envs.envs[i].step, self.envs.lines[i]
+            row_actor, choose, step, beat = self._seats[i], self._choose, self.envs.envs[i].step, self.envs.lines[i]
             mine = slice(None), slice(i, i + 1)
             column, own_params, own_noise = own.at(mine), params[mine], noise[mine]
             env_s, t, (row, after) = 0.0, 0, self._pages[i]
@@ -112,7 +112,7 @@ class OwnPace:
                 for t in range(n_steps):
                     if t > self._last or stop[STOP] or self.envs.halted:
                         break
-                    own_params[t] = now = seat(row.obs)
+                    own_params[t] = now = row_actor(row.obs)
                     column.action[t] = action = choose(now, own_noise[t], row.mask)
                     before_step = perf_counter()
                     last_obs = step(action, row, after)

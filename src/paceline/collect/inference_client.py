@@ -31,7 +31,7 @@ def mailbox_fields(spec: EnvSpec, n_envs: int) -> Iterator[Field]:
     yield Field.of(f"{PREFIX}value", (n_envs,), np.float32)
 
 
-class Asking(Protocol):
+class InferenceChannel(Protocol):
     """Sends a lane's inference requests to a server and waits for the replies."""
 
     def ask(self, lane: int, server: int) -> None:
@@ -102,7 +102,7 @@ class RemoteActor:
     def __init__(self, lane: LaneShare, server: int, mailbox: Mailbox) -> None:
         self._lane, self._server, self._mailbox = lane.first_group, server, mailbox
         self._asked, self._waited_s = False, 0.0
-        self.asker: Asking | None = None
+        self.asker: InferenceChannel | None = None
         """The connection to the server; must be set before the first request."""
 
     def ask(self, obs: Leaves) -> None:
@@ -129,7 +129,7 @@ class RemoteActor:
         """Notify the server that no more requests come in this rollout."""
         self._connected().end(self._lane, self._server)
 
-    def _connected(self) -> Asking:
+    def _connected(self) -> InferenceChannel:
         if self.asker is None:
             raise RuntimeError("remote actor: has no connection to an inference server yet. Call connect() first.")
         return self.asker
@@ -146,7 +146,7 @@ class InterleavedCollectors:
     def __init__(self, collectors: Sequence[RolloutCollector], actors: Sequence[RemoteActor] = ()) -> None:
         self._collectors, self._actors = collectors, actors
 
-    def connect(self, asker: Asking) -> None:
+    def connect(self, asker: InferenceChannel) -> None:
         """Set the connection to the inference servers."""
         for actor in self._actors:
             actor.asker = asker
@@ -188,7 +188,7 @@ AnyCollector: TypeAlias = RolloutCollector | InterleavedCollectors
 """The collector of a worker."""
 
 
-def connect(collector: AnyCollector, asker: Asking) -> None:
+def connect(collector: AnyCollector, asker: InferenceChannel) -> None:
     """Connect a collector to the inference servers, if it uses central inference."""
     if isinstance(collector, InterleavedCollectors):
         collector.connect(asker)

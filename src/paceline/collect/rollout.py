@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from paceline.collect import noise
 from paceline.collect.finite import FiniteRollouts
-from paceline.collect.free_running import OwnPace
+from paceline.collect.free_running import FreeRunning
 from paceline.collect.times import CollectTimes
 from paceline.envs.group import EnvBlock, History
 from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
 from paceline.memory.worker_status import BEAT, STOP
-from paceline.nets.actor import Actor, PatientActor
+from paceline.nets.actor import Actor, DeferredValueActor
 from paceline.ops.distributions import ActionHead
 
 SETTLED_STEPS, SETTLED_BYTES = 2048, 1 << 20
@@ -46,7 +46,7 @@ class RolloutCollector:
         groups: int,
         heartbeat: NDArray[np.int64],
         finite: FiniteRollouts | None = None,
-        own_pace: OwnPace | None = None,
+        free_running: FreeRunning | None = None,
     ) -> None:
         """Take ownership of the envs of these groups.
 
@@ -62,7 +62,7 @@ class RolloutCollector:
             heartbeat: The worker's status line. The first reset and every row increment `BEAT`; a nonzero `STOP` ends
                 collection early.
             finite: Checks each rollout for NaN and infinite values.
-            own_pace: Collects the rows of free-running envs; None to step all envs in lockstep.
+            free_running: Collects the rows of free-running envs; None to step all envs in lockstep.
         """
         shape = slots[0].shape
         self._envs, self._actor, self._group_actor, self._head = envs, actor, group_actor, head
@@ -77,10 +77,10 @@ class RolloutCollector:
         self._between = self._sets[0][0][-1] if len(slots) == 1 else Row.blank(shape.spec, count)
         self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
         self._params = np.zeros((shape.n_steps, count, shape.spec.action.param_size), np.float32)
-        self._patient = actor if isinstance(actor, PatientActor) else None
+        self._patient = actor if isinstance(actor, DeferredValueActor) else None
         seen = sum(leaf.features for leaf in shape.spec.obs) if self._patient is not None else 0
         self._settled = min(SETTLED_STEPS, SETTLED_BYTES // max(1, 4 * seen))
-        self._heartbeat, self._finite, self._own_pace = heartbeat, finite, own_pace
+        self._heartbeat, self._finite, self._free_running = heartbeat, finite, free_running
         self._ask, self._rest = getattr(actor, "ask", None), getattr(actor, "rest", None)
         self._ahead = getattr(envs, "ahead", None)
 
@@ -100,9 +100,9 @@ class RolloutCollector:
         """
         first = self._first_group * self._size
         mine = histories[first : first + self._noise.shape[1]]
-        strayed = self._envs.restore(mine, self._between)
+        restarted = self._envs.restore(mine, self._between)
         self._heartbeat[BEAT] += 1
-        return [first + i for i in strayed]
+        return [first + i for i in restarted]
 
     def dump(self) -> list[bytes]:
         """Pickle the envs in their current state; one entry per env."""
@@ -126,10 +126,10 @@ class RolloutCollector:
         """
         rows, finals_of = self._sets[into]
         self._begin(step, into)
-        if self._own_pace is None:
+        if self._free_running is None:
             env_s = yield from self._in_step(rows, finals_of)
         else:
-            env_s = self._own_pace.collect(self._columns[into], self._params, self._noise, finals_of)
+            env_s = self._free_running.collect(self._columns[into], self._params, self._noise, finals_of)
         if not self._heartbeat[STOP]:  # otherwise the run is ending and nothing reads this rollout
             self._settle(self._columns[into], finals_of)
             if self._finite is not None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import Finals, History, Watch
+from paceline.envs.block import FinalObs, History, Watch
 from paceline.envs.game import Game, Player
 from paceline.envs.seeding import episode_seed
 from paceline.errors import ConfigError
@@ -176,7 +176,7 @@ class GameBlock:
         self._begin_next(over)
         self._show(row)
 
-    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
         """Play the learner's move on every board, then the opponents' moves; finished games start again."""
         game = self._game
         game.play(self._all, action.astype(np.int64))
@@ -238,10 +238,10 @@ class GameBlock:
         for i, history in enumerate(histories):
             same = row.obs[PLAIN][i].tobytes() == history.obs[PLAIN].tobytes()
             lost[i] |= not same or history.mask is None or not np.array_equal(row.mask[i], history.mask)  # type: ignore[index]
-        strayed = np.flatnonzero(lost)
-        self._begin_next(strayed)
+        restarted = np.flatnonzero(lost)
+        self._begin_next(restarted)
         self._show(row)
-        return [int(i) for i in strayed]
+        return [int(i) for i in restarted]
 
     def dump(self) -> list[bytes]:
         """Empty entries: games need no pickled state, since replaying restores them exactly."""

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect import noise
-from paceline.collect.inference_client import Asking, RemoteActor
+from paceline.collect.inference_client import InferenceChannel, RemoteActor
 from paceline.collect.times import CollectTimes
 from paceline.envs.block import EnvBlock, History
 from paceline.memory.replay_rows import ReplayWriter
 from paceline.memory.rows import Row
 from paceline.memory.worker_status import BEAT, STOP
-from paceline.nets.actor import Actor, PatientActor
+from paceline.nets.actor import Actor, DeferredValueActor
 from paceline.nets.features import Leaves
 from paceline.ops.exploring import EpsilonGreedy
 
@@ -34,7 +34,7 @@ NOISE_ROWS = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stint:
+class CollectBudget:
     """Budget of one collect call: a number of rows, or of episodes per group."""
 
     rows: int
@@ -101,7 +101,7 @@ class Lane:
         self._noise = np.empty((NOISE_ROWS, groups * group_size, 2), np.float32)
         self._judge, self._gamma = judge, np.float32(gamma)
         self._seen: Actor = actor
-        if judge is None and isinstance(actor, PatientActor):  # nothing reads the values: skip computing them
+        if judge is None and isinstance(actor, DeferredValueActor):  # nothing reads the values: skip computing them
             self._seen = partial(_without_values, actor)
 
     def reset(self, head: int) -> None:
@@ -130,19 +130,19 @@ class Lane:
         """
         first = self._first_group * self._size
         mine = histories[first : first + len(self._age)]
-        strayed = self._envs.restore(mine, self._now)
+        restarted = self._envs.restore(mine, self._now)
         self._age[:] = [len(history.actions) for history in mine]
-        self._age[strayed] = 0
-        self._begin_at(head, strayed)
-        return [first + i for i in strayed]
+        self._age[restarted] = 0
+        self._begin_at(head, restarted)
+        return [first + i for i in restarted]
 
-    def collect(self, start: int, stint: Stint) -> tuple[int, float]:
+    def collect(self, start: int, budget: CollectBudget) -> tuple[int, float]:
         """Step the envs and write rows from row `start` on; returns the number of rows and the seconds in the envs."""
         writer, envs, head = self._writer, self._envs, self._head
         head.epsilon = self._epsilon.copy()  # epsilon is constant within one collect call
         played, env_s, t = np.zeros(self.groups, np.int64), 0.0, 0
         judged: list[Any] = []
-        while t < stint.rows and (stint.episodes is None or (played < stint.episodes).any()):
+        while t < budget.rows and (budget.episodes is None or (played < budget.episodes).any()):
             if t % NOISE_ROWS == 0:
                 noise.draw(
                     head,
@@ -183,7 +183,7 @@ class Lane:
             self._actor.rest()
         return t, env_s
 
-    def connect(self, asker: Asking) -> None:
+    def connect(self, asker: InferenceChannel) -> None:
         """Set the connection to the inference servers, with central inference."""
         if isinstance(self._actor, RemoteActor):
             self._actor.asker = asker
@@ -216,7 +216,7 @@ class TransitionCollector:
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = lanes
 
-    def connect(self, asker: Asking) -> None:
+    def connect(self, asker: InferenceChannel) -> None:
         """Set the connection to the inference servers, with central inference."""
         for lane in self._lanes:
             lane.connect(asker)
@@ -239,16 +239,16 @@ class TransitionCollector:
             raise RuntimeError(f"replay: groups of one lane must have the same head row (heads {uneven[0]})")
         return [part[0] for part in parts]
 
-    def collect(self, heads: Sequence[int], stint: Stint) -> Written:
+    def collect(self, heads: Sequence[int], budget: CollectBudget) -> Written:
         """Step the envs and write rows, starting at each group's head.
 
         Args:
             heads: Head row of each group of this worker.
-            stint: How much to collect.
+            budget: How much to collect.
         """
         began, env_s, rows = perf_counter(), 0.0, list[int]()
         for lane, head in zip(self._lanes, self._firsts(heads), strict=True):
-            count, seconds = lane.collect(head, stint)
+            count, seconds = lane.collect(head, budget)
             rows += [count] * lane.groups
             env_s += seconds
         total_s, waiting_s = perf_counter() - began, sum(lane.waited_s() for lane in self._lanes)
@@ -261,7 +261,7 @@ class TransitionCollector:
             lane.close()
 
 
-def _without_values(actor: PatientActor, obs: Leaves, /) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _without_values(actor: DeferredValueActor, obs: Leaves, /) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     actor.begin()  # the learner may publish new weights between any two rows
     return actor.act(obs), _NO_VALUES
 

@@ -22,11 +22,11 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from paceline.config.coerce import coerce
 from paceline.config.sections import RunConfig
-from paceline.config.train_config import ALIASES, FAMILIAR, TrainConfig, canonical, home, named_in, section_types
+from paceline.config.train_config import ALIASES, FAMILIAR, TrainConfig, canonical, named_in, section_of, section_types
 from paceline.errors import ConfigError, nearest
 from paceline.measure.folder import CONFIG
 
-Extra = TypeVar("Extra")
+Options = TypeVar("Options")
 
 ELSEWHERE = {"algo"}
 """Settings that are positional arguments, not flags."""
@@ -54,7 +54,7 @@ class NoOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Given(Generic[Extra]):
+class Given(Generic[Options]):
     """A parsed command line, before it is converted to a config."""
 
     algo: str
@@ -62,7 +62,7 @@ class Given(Generic[Extra]):
     """Settings by name, as text."""
     path: str | None
     """Path of the config file, if --config was given."""
-    options: Extra
+    options: Options
     """The command's own flags."""
 
     @property
@@ -73,7 +73,7 @@ class Given(Generic[Extra]):
     def names(self) -> set[str]:
         """Names of the settings given by flags, by the config file, or by the resumed run (which sets all of them)."""
         if self.resumed:
-            return set(home(self.algo))
+            return set(section_of(self.algo))
         return {*map(canonical, self.flags), *(named_in(Path(self.path), self.algo) if self.path is not None else ())}
 
     def config(self, beneath: Mapping[str, Any] | None = None) -> TrainConfig:
@@ -88,14 +88,16 @@ class Given(Generic[Extra]):
 
 
 def parse(
-    argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Extra]
-) -> tuple[TrainConfig, Extra]:
+    argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Options]
+) -> tuple[TrainConfig, Options]:
     """Parse a command line into a config and the command's own options; flags win over --config FILE. See `read`."""
     given = read(argv, prog=prog, description=description, algo=algo, extra=extra)
     return given.config(), given.options
 
 
-def read(argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Extra]) -> Given[Extra]:
+def read(
+    argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Options]
+) -> Given[Options]:
     """Parse a command line.
 
     Args:
@@ -121,7 +123,7 @@ def read(argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo",
         return_unknown_args=True,
     )
     if strays:
-        raise ConfigError(_about(strays, [*home(algo), *get_type_hints(extra)]))
+        raise ConfigError(_about(strays, [*section_of(algo), *get_type_hints(extra)]))
     own, path = given.pop(own_name, {}), given.pop("config", None)
     flat = {name: value for section in given.values() for name, value in section.items()}
     hints = get_type_hints(extra)
@@ -169,7 +171,7 @@ def _setting_groups(algo: str) -> dict[str, Any]:
     """The boxes of the help page: the sections in the order of `ORDER`, then those of `SEPARATE`."""
     types, separate = section_types(algo), {name for names in SEPARATE.values() for name in names}
     groups = {section: _group(types[section], leave_out=separate) for section in ORDER}
-    sections = home(algo)
+    sections = section_of(algo)
     for title, names in SEPARATE.items():
         cls = types[sections[names[0]]]
         groups[title] = _group(cls, leave_out={item.name for item in fields(cls)} - set(names))

@@ -249,7 +249,7 @@ def section_types(algo: str) -> dict[str, type[Any]]:
     return dict(zip(SECTIONS, (EnvConfig, ParallelConfig, SETTINGS[algo], PolicyConfig, RunConfig), strict=True))
 
 
-def home(algo: str) -> dict[str, str]:
+def section_of(algo: str) -> dict[str, str]:
     """The section of each setting. Names are unique over sections: flags carry no prefix."""
     return {item.name: section for section, cls in section_types(algo).items() for item in fields(cls)}
 
@@ -311,7 +311,7 @@ Sections = dict[str, dict[str, Any]]
 def _sections(flat: Mapping[str, Any], algo: str) -> Sections:
     """Flat names sorted into sections, aliases resolved."""
     result: Sections = {name: {} for name in SECTIONS}
-    known = home(algo)
+    known = section_of(algo)
     for given, value in flat.items():
         name = canonical(given)
         if name not in known:
@@ -324,7 +324,7 @@ def _sections(flat: Mapping[str, Any], algo: str) -> Sections:
 
 def _hint(name: str, algo: str, known: Iterable[str]) -> str:
     """Where an unknown setting belongs, or what was probably meant."""
-    others = [other for other in SETTINGS if other != algo and name in home(other)]
+    others = [other for other in SETTINGS if other != algo and name in section_of(other)]
     if others:
         return f"It is a setting of {', '.join(others)}, not of {algo}."
     names = list(known)
@@ -345,7 +345,7 @@ def _sections_of_file(path: Path, algo: str | None) -> Sections:
         raise ConfigError(f"{where}: must be sections of settings ({', '.join(SECTIONS)}). Start with `env:`.")
     run = content.get("run")
     algo = algo or str((run.get("algo") if isinstance(run, Mapping) else None) or DEFAULT_ALGO)
-    types, known = section_types(algo), home(algo)
+    types, known = section_types(algo), section_of(algo)
     flat: dict[str, Any] = {}
     for section, settings in content.items():
         if section not in SECTIONS:

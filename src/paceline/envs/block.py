@@ -22,7 +22,7 @@ from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
 from paceline.spec import MASK_KEY, PLAIN, EnvSpec, Leaf
 
-Finals = Sequence[tuple[int, dict[str, NDArray[Any]]]]
+FinalObs = Sequence[tuple[int, dict[str, NDArray[Any]]]]
 """(index in the block, last observation by leaf, with the mask if known); the receiver owns the arrays."""
 
 CHECKED_STEPS = 2
@@ -73,7 +73,7 @@ class EnvBlock(Protocol):
     def reset(self, row: Row) -> None:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
 
-    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
         """Step every env once; ended ones begin their next episode.
 
         Args:

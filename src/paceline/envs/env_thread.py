@@ -18,11 +18,11 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from paceline.system.one_core import OneCore, roaming
-from paceline.system.timer_slack import wake_on_time
+from paceline.system.timer_slack import set_timer_slack
 
-Outcome: TypeAlias = tuple[Any, BaseException | None]
+TaskOutcome: TypeAlias = tuple[Any, BaseException | None]
 """(return value, None), or (None, exception) of a call."""
-Job: TypeAlias = Callable[[], None]
+ThreadTask: TypeAlias = Callable[[], None]
 """A thread's part of a round. It must not raise."""
 
 CAN_MARCH = hasattr(os, "eventfd")
@@ -50,7 +50,9 @@ class Team:
         gates = 2 if CAN_MARCH and count > 1 else 0
         self._gates = [os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC) for _ in range(gates)]
 
-    def ask(self, owner: int, job: Callable[[], Any], late_s: float | None = None, late: Job | None = None) -> Outcome:
+    def ask(
+        self, owner: int, job: Callable[[], Any], late_s: float | None = None, late: ThreadTask | None = None
+    ) -> TaskOutcome:
         """Have an owner do something, and wait for it; meanwhile call `late` again and again.
 
         Raises:
@@ -69,7 +71,7 @@ class Team:
                 if late is not None:
                     late()
 
-    def all(self, jobs: Sequence[Job | None], late_s: float = -1.0, late: Job | None = None) -> None:
+    def all(self, jobs: Sequence[ThreadTask | None], late_s: float = -1.0, late: ThreadTask | None = None) -> None:
         """Have every owner do its job at the same time; blocks until the slowest is done.
 
         Args:
@@ -86,18 +88,18 @@ class Team:
             raise
         self.finish(late_s, late)
 
-    def begin(self, jobs: Sequence[Job | None]) -> None:
+    def begin(self, jobs: Sequence[ThreadTask | None]) -> None:
         """The first half of `all`, without the caller's own job: returns at once."""
         self.settle()
         if self._gates:
-            self._march(jobs)
+            self._broadcast(jobs)
             return
         busy = [owner for owner, job in enumerate(jobs[:-1]) if job is not None]
         self._round = _Round(self._round.number, jobs, len(busy))
         for owner in busy:
             self._threads[owner].inbox.put(partial(self._round.do, owner))
 
-    def finish(self, late_s: float = -1.0, late: Job | None = None) -> None:
+    def finish(self, late_s: float = -1.0, late: ThreadTask | None = None) -> None:
         """The second half: waits for the others. To be called once for each `begin`."""
         try:
             while not self._round.wait(late_s):
@@ -140,14 +142,14 @@ class Team:
                 os.close(gate)
         self._threads, self._gates, self.count = [], [], 1
 
-    def _post(self, owner: int, job: Callable[[], Any]) -> SimpleQueue[Outcome]:
+    def _post(self, owner: int, job: Callable[[], Any]) -> SimpleQueue[TaskOutcome]:
         """Have a thread do something; where the outcome will be."""
         self._halt()
-        answer: SimpleQueue[Outcome] = SimpleQueue()
+        answer: SimpleQueue[TaskOutcome] = SimpleQueue()
         self._threads[owner].inbox.put(lambda: answer.put(outcome_of(partial(roaming, job))))
         return answer
 
-    def _march(self, jobs: Sequence[Job | None]) -> None:
+    def _broadcast(self, jobs: Sequence[ThreadTask | None]) -> None:
         """Wake all threads for their jobs at once, those without one too: each has to be at the next gate."""
         if not self._marching:
             for owner, thread in enumerate(self._threads):
@@ -202,7 +204,7 @@ class _Thread(threading.Thread):
 
     def run(self) -> None:
         """Serve."""
-        wake_on_time()
+        set_timer_slack()
         while (job := self.inbox.get()) is not None:
             job()
 
@@ -218,7 +220,7 @@ class _Round:
 
     __slots__ = ("_all_in", "_count", "jobs", "left", "number")
 
-    def __init__(self, number: int, jobs: Sequence[Job | None] = (), left: int = 0) -> None:
+    def __init__(self, number: int, jobs: Sequence[ThreadTask | None] = (), left: int = 0) -> None:
         self.number, self.jobs, self.left = number, jobs, left
         self._count, self._all_in = threading.Lock(), threading.Lock()
         if self.left:
@@ -246,7 +248,7 @@ class _Round:
         return self._all_in.acquire(timeout=timeout_s)
 
 
-def outcome_of(job: Callable[[], Any]) -> Outcome:
+def outcome_of(job: Callable[[], Any]) -> TaskOutcome:
     """What a job returned, or raised."""
     try:
         return job(), None
@@ -254,7 +256,7 @@ def outcome_of(job: Callable[[], Any]) -> Outcome:
         return None, error
 
 
-def result_of(outcome: Outcome) -> Any:
+def result_of(outcome: TaskOutcome) -> Any:
     """What the job returned; raises what it raised."""
     if outcome[1] is not None:
         raise outcome[1]

@@ -16,17 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.envs import block
-from paceline.envs.block import CHECKED_STEPS, ActionMap, EnvBlock, Finals, History, ObsMap, Watch, require_same_spaces
+from paceline.envs.block import (
+    CHECKED_STEPS,
+    ActionMap,
+    EnvBlock,
+    FinalObs,
+    History,
+    ObsMap,
+    Watch,
+    require_same_spaces,
+)
 from paceline.envs.extras import Readings
 from paceline.envs.make import Env, EnvMaker, describe
 from paceline.envs.seeding import episode_seed
 from paceline.errors import EnvError
 from paceline.memory.rows import Row
-from paceline.memory.worker_status import ENV, Line, Marks
+from paceline.memory.worker_status import ENV, StatusLine, WorkerStatus
 from paceline.spec import MASK_KEY, EnvSpec
 from paceline.system.one_core import roaming
 
-__all__ = ["EnvBlock", "Finals", "History", "SingleEnvs"]
+__all__ = ["EnvBlock", "FinalObs", "History", "SingleEnvs"]
 
 Ints: TypeAlias = NDArray[np.int64]
 _log = logging.getLogger(__name__)
@@ -46,14 +55,22 @@ class SingleEnvs:
     """
 
     def __init__(
-        self, recipe: EnvMaker, spec: EnvSpec, *, seed: int, first_env: int, n: int, episode: Ints, line: Line = None
+        self,
+        recipe: EnvMaker,
+        spec: EnvSpec,
+        *,
+        seed: int,
+        first_env: int,
+        n: int,
+        episode: Ints,
+        line: StatusLine = None,
     ) -> None:
         self.episode = episode
         self._seed, self._first = seed, first_env
         self._actions, self._obs = ActionMap(spec), ObsMap(spec)
         self._simple = self._obs.plain and not self._obs.masked
         self._rewards: list[Any] = [0.0] * n
-        self._marks, self._row = Marks(line, first_env), 0
+        self._marks, self._row = WorkerStatus(line, first_env), 0
         self.readings = Readings(spec.extras, n, self._who) if spec.extras else None
         self._begun = [0] * n  # The row in which each env's episode began: gives the step for error texts.
         self.envs: list[Env] = []
@@ -81,7 +98,7 @@ class SingleEnvs:
         if row.mask is not None:
             self._obs.check_legal(row.mask, self._first)
 
-    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
         """Step every env once; ended ones begin their next episode. See `EnvBlock.step`."""
         self._row += 1
         rewards = self._rewards
@@ -132,7 +149,7 @@ class SingleEnvs:
 
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
         """Replay every env's episode and compare the outcome bit for bit. See `EnvBlock.restore`."""
-        strayed = []
+        restarted = []
         for i, history in enumerate(histories):
             self.episode[i] = history.episode
             self._marks.at(i)
@@ -145,14 +162,14 @@ class SingleEnvs:
             elif not self._replay(i, history, row, watch):
                 self.episode[i] += 1
                 self._show(i, *self._begin(i), row)
-                strayed.append(i)
+                restarted.append(i)
             self._marks.beat()
         self._marks.end()
         if self.readings is not None:
             self.readings.show_beginning(row)
         if row.mask is not None:
             self._obs.check_legal(row.mask, self._first)
-        return strayed
+        return restarted
 
     def put(self, i: int, env: Env) -> None:
         """Have another env in place of env i."""

@@ -15,7 +15,7 @@ from paceline.envs.native import VectorEnvs
 from paceline.envs.threaded import ThreadedEnvs
 from paceline.measure.clock import waits_so_far
 from paceline.memory.rows import Row
-from paceline.memory.worker_status import Line
+from paceline.memory.worker_status import StatusLine
 from paceline.spec import EnvSpec
 
 EnvThreads: TypeAlias = int | Literal["auto"]
@@ -42,7 +42,7 @@ def make_block(
     group_size: int,
     episode: NDArray[np.int64],
     threads: EnvThreads = 1,
-    line: Line = None,
+    line: StatusLine = None,
     place: int | None = None,
 ) -> EnvBlock:
     """Make the envs of a worker's groups, by the env's own vector implementation where that pays.

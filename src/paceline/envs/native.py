@@ -18,14 +18,14 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from paceline.envs.block import CHECKED_STEPS, ActionMap, Finals, History, ObsMap, Watch, pickled, require_same_spaces
+from paceline.envs.block import CHECKED_STEPS, ActionMap, FinalObs, History, ObsMap, Watch, pickled, require_same_spaces
 from paceline.envs.extras import Readings
 from paceline.envs.make import EnvRecipe, describe
 from paceline.envs.seeding import group_seed
 from paceline.envs.vector_extras import GroupReader
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
-from paceline.memory.worker_status import Line, Marks
+from paceline.memory.worker_status import StatusLine, WorkerStatus
 from paceline.spec import MASK_KEY, EnvSpec
 
 _log = logging.getLogger(__name__)
@@ -55,10 +55,10 @@ class VectorEnvs:
         groups: int,
         group_size: int,
         episode: NDArray[np.int64],
-        line: Line = None,
+        line: StatusLine = None,
     ) -> None:
         self.episode = episode
-        self._marks = Marks(line, first_group * group_size)
+        self._marks = WorkerStatus(line, first_group * group_size)
         self._seed, self._first_group, self._size = seed, first_group, group_size
         self._actions, self._obs = ActionMap(spec), ObsMap(spec)
         self._columns = [slice(g * group_size, (g + 1) * group_size) for g in range(groups)]
@@ -101,7 +101,7 @@ class VectorEnvs:
         if row.mask is not None:
             self._obs.check_legal(row.mask, self._first_group * self._size)
 
-    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
         """Step every group once; ended envs begin their next episode. See `EnvBlock.step`."""
         self._row += 1
         actions = self._actions.batch(action)
@@ -177,7 +177,7 @@ class VectorEnvs:
             except Exception as error:
                 _log.warning("%s raised in close: %s", self._who(len(self._envs)), describe(error))
 
-    def _end_now(self, g: int, obs: Any, infos: dict[str, Any], row: Row, after: Row) -> Finals:
+    def _end_now(self, g: int, obs: Any, infos: dict[str, Any], row: Row, after: Row) -> FinalObs:
         """Gather last observations, and reset what does not reset itself."""
         columns = self._columns[g]
         ended = row.terminated[columns] | row.truncated[columns]

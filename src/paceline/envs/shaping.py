@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import EnvBlock, Finals, History, Watch
+from paceline.envs.block import EnvBlock, FinalObs, History, Watch
 from paceline.envs.extras import Readings
 from paceline.envs.make import load
 from paceline.errors import ConfigError, EnvError
@@ -87,8 +87,8 @@ class ShaperRecipe:
         """What it tells of every step."""
         shaper = self.make(1)
         shaping = Shaping(tuple(shaper.parts), tuple(getattr(shaper, "measures", ())))
-        if len(set(shaping.told)) < len(shaping.told):
-            raise ConfigError(f"shaper {self.source!r}: names must be unique (got {', '.join(shaping.told)}).")
+        if len(set(shaping.reward_parts)) < len(shaping.reward_parts):
+            raise ConfigError(f"shaper {self.source!r}: names must be unique (got {', '.join(shaping.reward_parts)}).")
         return shaping
 
 
@@ -121,7 +121,7 @@ class ShapedEnvs:
         self._envs.reset(row)
         self._shaper.begin(self._everyone, self._now())
 
-    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
         """Step every env once, then shape. See `EnvBlock.step`."""
         for name, values in self._now().items():
             self._before[name][...] = values
@@ -136,10 +136,10 @@ class ShapedEnvs:
     def restore(self, histories: Sequence[History], row: Row, _watch: Watch | None = None, /) -> list[int]:
         """Put every env where it was, and show the shaper how it came there. See `EnvBlock.restore`."""
         self._shaper.begin(self._everyone, self._now())
-        strayed = self._envs.restore(histories, row, _Again(self, row))
-        if strayed:
-            self._shaper.begin(np.asarray(strayed), self._now())
-        return strayed
+        restarted = self._envs.restore(histories, row, _Again(self, row))
+        if restarted:
+            self._shaper.begin(np.asarray(restarted), self._now())
+        return restarted
 
     def dump(self) -> list[bytes]:
         """One entry per env. See `EnvBlock.dump`."""
@@ -163,26 +163,26 @@ class ShapedEnvs:
             extras_after=reached,
         )
         parts, reward = self._shaper(step), row.reward
-        row.told[ENV_REWARD][...] = reward
+        row.reward_parts[ENV_REWARD][...] = reward
         try:
             for name in self._shaping.parts:
-                row.told[name][...] = parts[name]
-                row.told[name][~row.valid] = 0.0
-                reward += row.told[name]
-                if not np.isfinite(row.told[name]).all():
-                    bad = int(np.flatnonzero(~np.isfinite(row.told[name]))[0])
+                row.reward_parts[name][...] = parts[name]
+                row.reward_parts[name][~row.valid] = 0.0
+                reward += row.reward_parts[name]
+                if not np.isfinite(row.reward_parts[name]).all():
+                    bad = int(np.flatnonzero(~np.isfinite(row.reward_parts[name]))[0])
                     raise EnvError(
-                        f"shaper {type(self._shaper).__name__}: part {name!r} is not finite ({row.told[name][bad]}) "
-                        f"for the worker's env {bad}. Fix the shaper."
+                        f"shaper {type(self._shaper).__name__}: part {name!r} of the worker's env {bad} is not finite "
+                        f"({row.reward_parts[name][bad]}). Fix the shaper."
                     )
             if self._shaping.measures:
                 measured: Mapping[str, NDArray[np.float32]] = self._measure()
                 for name in self._shaping.measures:
-                    row.told[name][...] = measured[name]
+                    row.reward_parts[name][...] = measured[name]
         except (KeyError, ValueError) as error:
             raise EnvError(
                 f"shaper {type(self._shaper).__name__}: must return {len(self._everyone)} numbers for each of "
-                f"{', '.join(self._shaping.told[1:])} ({type(error).__name__}: {error})."
+                f"{', '.join(self._shaping.reward_parts[1:])} ({type(error).__name__}: {error})."
             ) from error
 
     def _now(self) -> Mapping[str, NDArray[Any]]:

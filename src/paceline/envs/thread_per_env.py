@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import Finals, History, Watch, require_distinct
-from paceline.envs.env_thread import Job, Outcome, Team, outcome_of, result_of
+from paceline.envs.block import FinalObs, History, Watch, require_distinct
+from paceline.envs.env_thread import TaskOutcome, Team, ThreadTask, outcome_of, result_of
 from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import EnvMaker, describe
 from paceline.memory.rows import Row
-from paceline.memory.worker_status import BEAT, ENV, FIRST, SPAN, Line, spare
+from paceline.memory.worker_status import BEAT, ENV, FIRST, SPAN, StatusLine, spare
 from paceline.spec import EnvSpec
 
 LOOK_S = 0.1
@@ -32,7 +32,7 @@ LOOK_S = 0.1
 _log = logging.getLogger(__name__)
 
 
-class EnvsApart:
+class ThreadPerEnv:
     """Owns n single envs, and a thread for each.
 
     Args:
@@ -55,7 +55,7 @@ class EnvsApart:
         first_env: int,
         n: int,
         episode: NDArray[np.int64],
-        line: Line = None,
+        line: StatusLine = None,
         place: int = 0,
     ) -> None:
         self.episode = episode
@@ -66,9 +66,9 @@ class EnvsApart:
         """True when the results are no longer needed; long operations check it."""
         self.first_env, self._line, self._seen = first_env, spare() if line is None else line, [0] * n
         self._team = Team(n + 1, f"envs-{first_env}", place)
-        self._jobs: list[Job | None] = [*(partial(self._do, i) for i in range(n)), None]
+        self._jobs: list[ThreadTask | None] = [*(partial(self._do, i) for i in range(n)), None]
         self._doing: Callable[[int], Any] = int
-        self._outcomes: list[Outcome] = [(None, None)] * n
+        self._outcomes: list[TaskOutcome] = [(None, None)] * n
         self.envs: list[SingleEnvs] = []
         """Blocks of one."""
         try:
@@ -114,7 +114,7 @@ class EnvsApart:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
         self.each(lambda i: self.envs[i].reset(row.at(_only(i))))
 
-    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
         """Step every env once; ended ones begin their next episode. See `EnvBlock.step`."""
         finals = self.each(lambda i: self.envs[i].step(action[_only(i)], row.at(_only(i)), after.at(_only(i))))
         return [(i, obs) for i, own in enumerate(finals) for _, obs in own]
@@ -127,10 +127,10 @@ class EnvsApart:
             return self.envs[i].restore(histories[i : i + 1], row.at(_only(i)), own_watch)
 
         if watch is None:
-            strayed = self.each(restore)
+            restarted = self.each(restore)
         else:
-            strayed = [self._ask(i, partial(restore, i)) for i in range(len(self.envs))]
-        return [i for i, own in enumerate(strayed) if own]
+            restarted = [self._ask(i, partial(restore, i)) for i in range(len(self.envs))]
+        return [i for i, own in enumerate(restarted) if own]
 
     def dump(self) -> list[bytes]:
         """One entry per env. See `EnvBlock.dump`."""

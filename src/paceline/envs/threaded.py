@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import ActionMap, Finals, History, Watch
-from paceline.envs.env_thread import Job, Outcome, Team, outcome_of, result_of
+from paceline.envs.block import ActionMap, FinalObs, History, Watch
+from paceline.envs.env_thread import TaskOutcome, Team, ThreadTask, outcome_of, result_of
 from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import Env, EnvMaker
 from paceline.envs.seeding import episode_seed
 from paceline.memory.rows import Row
-from paceline.memory.worker_status import Line, Marks
+from paceline.memory.worker_status import StatusLine, WorkerStatus
 from paceline.spec import MASK_KEY, EnvSpec
 from paceline.system.one_core import roaming
 
@@ -59,11 +59,11 @@ class ThreadedEnvs:
         n: int,
         episode: NDArray[np.int64],
         threads: int,
-        line: Line = None,
+        line: StatusLine = None,
         place: int | None = None,
     ) -> None:
         self.episode = episode
-        self._marks, self._n = Marks(line, first_env), n
+        self._marks, self._n = WorkerStatus(line, first_env), n
         self._actions = ActionMap(spec)
         owners = min(threads, n)
         # The caller, who is the last of a team, owns none: it has other blocks to see to.
@@ -90,8 +90,14 @@ class ThreadedEnvs:
             raise
         self._ahead: list[Any] = made
         shares = [[env for i, env in enumerate(made) if i * owners // n == owner] for owner in range(owners)]
-        self._step_jobs: list[Job | None] = [*(partial(_each, share, _Ahead.step_ahead) for share in shares), None]
-        self._reset_jobs: list[Job | None] = [*(partial(_each, share, _Ahead.reset_ahead) for share in shares), None]
+        self._step_jobs: list[ThreadTask | None] = [
+            *(partial(_each, share, _Ahead.step_ahead) for share in shares),
+            None,
+        ]
+        self._reset_jobs: list[ThreadTask | None] = [
+            *(partial(_each, share, _Ahead.reset_ahead) for share in shares),
+            None,
+        ]
 
     def reset(self, row: Row) -> None:
         """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
@@ -109,7 +115,7 @@ class ThreadedEnvs:
         self._team.begin(self._step_jobs)
         self._under_way = True
 
-    def step(self, action: NDArray[Any], row: Row, after: Row) -> Finals:
+    def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
         """Step every env once; ended ones begin their next episode. See `EnvBlock.step`."""
         if not self._under_way:
             self.ahead(action)
@@ -127,12 +133,12 @@ class ThreadedEnvs:
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
         """Replay every env's episode, one env after another. See `EnvBlock.restore`."""
         self._under_way = False
-        strayed = self._envs.restore(histories, row, watch)
+        restarted = self._envs.restore(histories, row, watch)
         for i, (ahead, env) in enumerate(zip(self._ahead, self._envs.envs, strict=True)):
             if env is not ahead:  # it came as it was, pickled
                 ahead.env = env
                 self._envs.put(i, ahead)
-        return strayed
+        return restarted
 
     def dump(self) -> list[bytes]:
         """One entry per env. See `EnvBlock.dump`."""
@@ -165,7 +171,7 @@ class _Ahead:
     """One env as `SingleEnvs` sees it: what it is asked for has happened already, or happens now in its own thread."""
 
     def __init__(
-        self, owner: Callable[[Callable[[], Any]], Outcome], make: Callable[[], Env], seed_of: Callable[[int], int]
+        self, owner: Callable[[Callable[[], Any]], TaskOutcome], make: Callable[[], Env], seed_of: Callable[[int], int]
     ) -> None:
         """Make the env.
 
@@ -180,8 +186,8 @@ class _Ahead:
         self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
         self.action: Any = None
         self.busy = False
-        self._stepped: Outcome | None = None
-        self._begun: tuple[int, Outcome] | None = None
+        self._stepped: TaskOutcome | None = None
+        self._begun: tuple[int, TaskOutcome] | None = None
 
     def step_ahead(self) -> None:
         """In its thread: take `action`, and begin the next episode if that was the end of one."""

@@ -31,7 +31,7 @@ from paceline.nets.actor import Actor
 from paceline.nets.features import Leaves, policy_input
 from paceline.nets.flat import bind
 from paceline.nets.normalise import ObsNormaliser
-from paceline.runtime.inference_requests import ACTIVE, ANSWERED, ASKED, Questions
+from paceline.runtime.inference_requests import ACTIVE, ANSWERED, ASKED, InferenceRequests
 from paceline.runtime.protocol import Job, Reply, Runtime
 from paceline.spec import EnvSpec
 from paceline.train.program import WorkerProgram
@@ -111,7 +111,7 @@ class InferenceServer:
     def __init__(
         self,
         number: int,
-        questions: Questions,
+        inference_requests: InferenceRequests,
         chunks: Sequence[Chunk],
         *,
         whole: bool,
@@ -123,14 +123,14 @@ class InferenceServer:
 
         Args:
             number: Which of the servers.
-            questions: The driver's end.
+            inference_requests: The driver's end.
             chunks: What to serve.
             whole: Whether a chunk waits for all of its lanes.
             version: [1] of the newest weights, for servers that renew by themselves.
             renew: Takes over the newest weights.
             stop_workers: Has workers break off: called when the policy fails.
         """
-        self._number, self._questions, self._chunks, self._whole = number, questions, chunks, whole
+        self._number, self._inference_requests, self._chunks, self._whole = number, inference_requests, chunks, whole
         self._version, self._renew, self._stop_workers = version, renew, stop_workers
         self._lanes = np.concatenate([chunk.lanes for chunk in chunks])
         self._cuts = np.cumsum([len(chunk.lanes) for chunk in chunks])[:-1]
@@ -147,7 +147,7 @@ class InferenceServer:
         """Serve no more."""
         self._closing = True
         if self._thread.is_alive():
-            self._questions.wake(self._number)
+            self._inference_requests.wake(self._number)
             self._thread.join(CLOSE_TIMEOUT_S)
 
     def answer(self, chunk: Chunk, lines: NDArray[np.int64]) -> bool:
@@ -161,17 +161,17 @@ class InferenceServer:
         places = np.flatnonzero(asked).tolist()
         chunk.answer(places)
         for place in places:
-            self._questions.answer(int(chunk.lanes[place]), chunk.workers[place])
+            self._inference_requests.answer(int(chunk.lanes[place]), chunk.workers[place])
         return True
 
     def _serve(self) -> None:
         try:
             while not self._closing:
-                lines = self._questions.look(self._lanes)
+                lines = self._inference_requests.look(self._lanes)
                 parts = np.split(lines, self._cuts)
                 answered = [self.answer(chunk, part) for chunk, part in zip(self._chunks, parts, strict=True)]
                 if not any(answered):
-                    self._questions.sleep(self._number, self._lanes, lines)
+                    self._inference_requests.sleep(self._number, self._lanes, lines)
         except BaseException as error:
             if not self._closing:
                 self.failure = error
@@ -212,7 +212,7 @@ class ServedRuntime(Generic[J]):
 
     Args:
         runtime: The workers.
-        questions: The driver's end of theirs.
+        inference_requests: The driver's end of theirs.
         servers: Answer them.
         lanes: All of them.
         renew: Takes over the newest weights before a rollout.
@@ -221,12 +221,17 @@ class ServedRuntime(Generic[J]):
     def __init__(
         self,
         runtime: Runtime[J],
-        questions: Questions,
+        inference_requests: InferenceRequests,
         servers: Sequence[InferenceServer],
         lanes: Sequence[LaneShare],
         renew: Callable[[], object],
     ) -> None:
-        self._runtime, self._questions, self._servers, self._renew = runtime, questions, servers, renew
+        self._runtime, self._inference_requests, self._servers, self._renew = (
+            runtime,
+            inference_requests,
+            servers,
+            renew,
+        )
         self._lanes = lanes
         self.num_workers, self.bytes_up = runtime.num_workers, 0
         for server in servers:
@@ -254,7 +259,7 @@ class ServedRuntime(Generic[J]):
     def respawn(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """As the runtime's own; what the old one had asked is forgotten."""
         mine = np.array([lane.first_group for lane in self._lanes if lane.worker == worker])
-        self._questions.forget(mine, worker)
+        self._inference_requests.forget(mine, worker)
         return self._runtime.respawn(worker, call, *args, **kwargs)
 
     def work(self, count: int) -> None:
@@ -270,7 +275,7 @@ class ServedRuntime(Generic[J]):
         self._runtime.close()
         for server in self._servers:
             server.close()
-        self._questions.close()
+        self._inference_requests.close()
 
     def _raise_failure(self) -> None:
         for server in self._servers:
@@ -339,7 +344,7 @@ def serve(
     central: Central,
     arena: Arena,
     runtime: Runtime[J],
-    questions: Questions,
+    inference_requests: InferenceRequests,
     lanes: Sequence[LaneShare],
 ) -> Runtime[J]:
     """Have the driver answer what these workers ask."""
@@ -357,7 +362,7 @@ def serve(
         servers.append(
             InferenceServer(
                 number,
-                questions,
+                inference_requests,
                 chunks,
                 whole=central.whole,
                 version=arena["version"],
@@ -370,4 +375,4 @@ def serve(
         for renew in renewals if central.whole else ():
             renew()
 
-    return ServedRuntime(runtime, questions, servers, lanes, renew_all)
+    return ServedRuntime(runtime, inference_requests, servers, lanes, renew_all)

@@ -19,7 +19,7 @@ import numpy as np
 from paceline.config.train_config import TrainConfig
 from paceline.envs.group import EnvBlock
 from paceline.envs.make_block import make_block
-from paceline.envs.thread_per_env import EnvsApart
+from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.insight.learner_probe import LearnerProbe, nothing_to_try
 from paceline.insight.learner_settings import LearnerSpeeds
 from paceline.insight.windows import iterate, phase_shares, ratio, window
@@ -100,7 +100,7 @@ class BareLoop:
         n = share.groups * shape.group_size
         threads = program.threads(n)[0]
         # Where envs wait, nothing is faster than a thread for each that waits for no other.
-        self._apart = program.apart(arena, share) if threads == n > 1 and program.single else None
+        self._apart = program.thread_per_env(arena, share) if threads == n > 1 and program.single else None
         self._envs: EnvBlock = self._apart or make_block(
             program.env,
             shape.spec,
@@ -136,7 +136,7 @@ class BareLoop:
             rows += 1
         return rows * len(row.reward), perf_counter() - began
 
-    def _spin_one(self, apart: EnvsApart, end: float, i: int) -> int:
+    def _spin_one(self, apart: ThreadPerEnv, end: float, i: int) -> int:
         """In an env's thread: step it until then; returns how often."""
         own, step, line, steps = slice(i, i + 1), apart.envs[i].step, apart.lines[i], 0
         row, after = self._rows[0].at(own), self._rows[1].at(own)

@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 
 from paceline.algos.ppo import PPOLearner
-from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient, WorkersGradients
+from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient, ShardedUpdate
 from paceline.algos.targets import GAETargets
 from paceline.config.settings import PPOConfig
 from paceline.insight.learner_settings import TURN_S, LearnerSetting, LearnerSpeeds, alternatives, turn_size
@@ -185,7 +185,7 @@ def _crew(plan: GradOnly, arena: Arena, workers: int, training: Training) -> Run
         take_turns=not plan.program.pipeline,
         start_timeout_s=env.start_timeout_s,
         step_timeout_s=env.env_timeout_s,
-        hand=plan(arena, Share(0, 0, groups)).work,
+        local_gradient=plan(arena, Share(0, 0, groups)).work,
     )
 
 
@@ -195,7 +195,7 @@ def _learner(plan: GradOnly, setting: LearnerSetting, arena: Arena, runtime: Run
     return PPOLearner(
         vector,
         weights,
-        WorkersGradients(runtime.work, Shards(arena, setting.grad_shards), weights.showing(vector)),
+        ShardedUpdate(runtime.work, Shards(arena, setting.grad_shards), weights.showing(vector)),
         Shards(arena),
         GAETargets(plan.training.gamma, plan.training.gae_lambda),
         FlatAdam(vector),

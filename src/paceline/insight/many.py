@@ -45,7 +45,7 @@ NUMBERS = ("final_eval", "best_eval", "steps", "fps", "wall_s")
 COLUMNS = ("seed", "state", "exit_code", *NUMBERS, "device", "cores", "folder", "log")
 SUMMARY_JSON, SUMMARY_CSV = "seeds.json", "seeds.csv"
 
-State = Literal["waiting", "running", "finished", "stopped", "failed"]
+SeedState = Literal["waiting", "running", "finished", "stopped", "failed"]
 
 STOPPED = {128 + number for number in (signal.SIGINT, signal.SIGTERM)} | {-signal.SIGINT, -signal.SIGTERM}
 """Exit codes of a run that a signal has ended, with its checkpoint or before it had anything to save."""
@@ -74,7 +74,7 @@ class Slot:
 
 
 @dataclass(kw_only=True, slots=True)
-class Job:
+class SeedRun:
     """The training of one seed: what is to be run, and how it goes."""
 
     seed: int
@@ -83,7 +83,7 @@ class Job:
     log: Path
     """What the child says goes there."""
     command: tuple[str, ...]
-    state: State = "waiting"
+    state: SeedState = "waiting"
     exit_code: int | None = None
     slot: Slot | None = None
     """Where it runs, or ran."""
@@ -98,7 +98,7 @@ class Job:
         return perf_counter() - self.began
 
 
-class Fleet:
+class SeedRuns:
     """Runs jobs, one in each slot at a time, in their order. Owns the processes: close it.
 
     Args:
@@ -106,7 +106,7 @@ class Fleet:
         slots: Where.
     """
 
-    def __init__(self, jobs: Sequence[Job], slots: Sequence[Slot]) -> None:
+    def __init__(self, jobs: Sequence[SeedRun], slots: Sequence[Slot]) -> None:
         self.jobs = list(jobs)
         self.signals: list[int] = []
         """Those that came; the next step passes them on."""
@@ -159,16 +159,16 @@ class Fleet:
             return 128 + self.signals[0]
         return int(any(job.state != "finished" for job in self.jobs))
 
-    def _running(self) -> list[tuple[Job, subprocess.Popen[bytes]]]:
+    def _running(self) -> list[tuple[SeedRun, subprocess.Popen[bytes]]]:
         return [(job, job.process) for job in self.jobs if job.state == "running" and job.process is not None]
 
-    def _tell(self, job: Job, process: subprocess.Popen[bytes]) -> None:
+    def _tell(self, job: SeedRun, process: subprocess.Popen[bytes]) -> None:
         """Pass on what it has not been told. The first signal stops a run, the second at once, the third kills it."""
         for count, number in enumerate(self.signals[job.told :], job.told + 1):
             process.send_signal(number if count < 3 else signal.SIGKILL)
             job.told = count
 
-    def _start(self, job: Job, slot: Slot) -> None:
+    def _start(self, job: SeedRun, slot: Slot) -> None:
         device = () if slot.device is None else ("--device", slot.device)
         job.log.parent.mkdir(parents=True, exist_ok=True)
         with open(job.log, "wb") as log:
@@ -259,7 +259,7 @@ def last_lines(path: Path, count: int) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()][-count:]
 
 
-def numbers(job: Job) -> dict[str, float | None]:
+def numbers(job: SeedRun) -> dict[str, float | None]:
     """What a job's run has come to, by `NUMBERS`; None is what its folder does not know."""
     if job.state not in ("finished", "stopped"):
         return dict.fromkeys(NUMBERS)
@@ -297,7 +297,7 @@ class ManySummary:
     """By `NUMBERS`; of the seeds that have finished."""
 
     @classmethod
-    def of(cls, jobs: Sequence[Job]) -> ManySummary:
+    def of(cls, jobs: Sequence[SeedRun]) -> ManySummary:
         """Read what the runs have left."""
         rows = [_row(job) for job in jobs]
         finished = [row for row in rows if row["state"] == "finished"]
@@ -320,7 +320,7 @@ class ManySummary:
         write_atomic(folder / SUMMARY_CSV, text.getvalue())
 
 
-def _row(job: Job) -> dict[str, Any]:
+def _row(job: SeedRun) -> dict[str, Any]:
     slot = job.slot
     return {
         "seed": job.seed,

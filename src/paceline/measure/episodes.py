@@ -29,8 +29,8 @@ class Episodes:
     step: NDArray[np.int64]  # [N] steps of the run when that row was done
     returns: NDArray[np.float64]  # [N]
     length: NDArray[np.int64]  # [N]
-    told: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
-    """[N, K] what else is told of an episode, in the order of the tracker's `told`."""
+    reward_parts: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    """[N, K] what else is told of an episode, in the order of the tracker's `reward_parts`."""
 
     def __len__(self) -> int:
         return len(self.t)
@@ -60,11 +60,11 @@ class EpisodeTracker:
     """
 
     def __init__(self, n_envs: int, sums: Sequence[str] = (), lasts: Sequence[str] = ()) -> None:
-        self.told = (*sums, *lasts)
+        self.reward_parts = (*sums, *lasts)
         """What is told of an episode besides its return and its length."""
         self._sums, self._lasts = tuple(sums), tuple(lasts)
-        self._told = np.zeros((len(sums), n_envs), np.float64)  # of the episode under way
-        self._recent_told: deque[NDArray[np.float64]] = deque(maxlen=WINDOW)
+        self._reward_parts = np.zeros((len(sums), n_envs), np.float64)  # of the episode under way
+        self._recent_parts: deque[NDArray[np.float64]] = deque(maxlen=WINDOW)
         self.steps = 0
         """Valid steps seen."""
         self.episodes = 0
@@ -83,11 +83,11 @@ class EpisodeTracker:
         """Mean length of the last 100 episodes; None before the first has ended."""
         return float(np.mean([n for _, n in self._recent])) if self._recent else None
 
-    def mean_told(self) -> dict[str, float]:
+    def mean_parts(self) -> dict[str, float]:
         """Means over the last 100 episodes of what else is told of them; empty before the first has ended."""
-        if not self._recent_told or not self.told:
+        if not self._recent_parts or not self.reward_parts:
             return {}
-        return dict(zip(self.told, np.mean(self._recent_told, axis=0).tolist(), strict=True))
+        return dict(zip(self.reward_parts, np.mean(self._recent_parts, axis=0).tolist(), strict=True))
 
     @property
     def longest_under_way(self) -> int:
@@ -107,7 +107,7 @@ class EpisodeTracker:
         valid: NDArray[np.bool_],
         *,
         first_env: int = 0,
-        told: Mapping[str, NDArray[Any]] | None = None,
+        reward_parts: Mapping[str, NDArray[Any]] | None = None,
     ) -> Episodes:
         """Take in the next T steps of some envs and return the episodes that ended in them.
 
@@ -117,7 +117,7 @@ class EpisodeTracker:
             truncated: [T, n]
             valid: [T, n]; False rows (a vector env's own reset) count neither as step nor as reward.
             first_env: Which env the first column is.
-            told: [T, n] by name, what else every step tells.
+            reward_parts: [T, n] by name, what else every step tells.
         """
         n_steps, n_columns = reward.shape
         own = slice(first_env, first_env + n_columns)
@@ -161,35 +161,39 @@ class EpisodeTracker:
         in_time = np.argsort(t, kind="stable")  # stable: by env within a row
         chosen, t = chosen[in_time], t[in_time]
 
-        ends = np.empty((len(chosen), len(self.told)), np.float64)
+        ends = np.empty((len(chosen), len(self.reward_parts)), np.float64)
         for k, name in enumerate(self._sums):
-            parts = sums_of((told or {})[name])
-            parts[first] += self._told[k, own]
-            self._told[k, own] = np.where(under_way, parts[last], 0.0)
+            parts = sums_of((reward_parts or {})[name])
+            parts[first] += self._reward_parts[k, own]
+            self._reward_parts[k, own] = np.where(under_way, parts[last], 0.0)
             ends[:, k] = parts[chosen]
         for k, name in enumerate(self._lasts, len(self._sums)):
-            ends[:, k] = (told or {})[name][t, column[chosen]]
+            ends[:, k] = (reward_parts or {})[name][t, column[chosen]]
 
         steps_done = self.steps + np.cumsum(np.count_nonzero(valid, axis=1))
         finished = Episodes(t, column[chosen] + first_env, steps_done[t], sums[chosen], lengths[chosen], ends)
         self.steps = int(steps_done[-1])
         self.episodes += len(finished)
         self._recent.extend(zip(finished.returns[-WINDOW:].tolist(), finished.length[-WINDOW:].tolist(), strict=True))
-        self._recent_told.extend(ends[-WINDOW:])
+        self._recent_parts.extend(ends[-WINDOW:])
         return finished
 
     def forget(self, envs: list[int]) -> None:
         """These envs began a new episode out of turn: what they had gained does not count."""
         self._return[envs] = 0.0
         self._length[envs] = 0
-        self._told[:, envs] = 0.0
+        self._reward_parts[:, envs] = 0.0
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays that a checkpoint keeps."""
         recent = list(self._recent)
-        told = {"told": self._told.copy(), "recent_told": np.array(list(self._recent_told))} if self.told else {}
+        reward_parts = (
+            {"told": self._reward_parts.copy(), "recent_told": np.array(list(self._recent_parts))}
+            if self.reward_parts
+            else {}
+        )
         return {
-            **told,
+            **reward_parts,
             "return": self._return.copy(),
             "length": self._length.copy(),
             "recent_return": np.array([r for r, _ in recent], np.float64),
@@ -207,8 +211,8 @@ class EpisodeTracker:
         self._return[...] = state["return"]
         self._length[...] = state["length"]
         self.steps, self.episodes = (int(n) for n in state["counts"])
-        if self.told:
-            self._told[...] = state["told"]
-            self._recent_told = deque(state["recent_told"].reshape(-1, len(self.told)), maxlen=WINDOW)
+        if self.reward_parts:
+            self._reward_parts[...] = state["told"]
+            self._recent_parts = deque(state["recent_told"].reshape(-1, len(self.reward_parts)), maxlen=WINDOW)
         self._recent.clear()
         self._recent.extend(zip(state["recent_return"].tolist(), state["recent_length"].tolist(), strict=True))

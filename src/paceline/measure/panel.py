@@ -57,7 +57,7 @@ def last_lines(summary: Summary, info: RunInfo) -> list[str]:
         least, most = min(summary.worker_peak_mb), max(summary.worker_peak_mb)
         lines.append(f"memory of a worker at most: {least:,.0f} to {most:,.0f} MB")
     if summary.restarts:
-        broken = f" ({plural(summary.strayed, 'episode')} broken off)" if summary.strayed else ""
+        broken = f" ({plural(summary.restarted, 'episode')} broken off)" if summary.restarted else ""
         lines.append(f"workers replaced: {summary.restarts}{broken}")
     if info.folder:
         lines.append(f"run folder: {info.folder}")

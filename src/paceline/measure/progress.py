@@ -26,7 +26,7 @@ from rich.file_proxy import FileProxy
 from rich.live import Live
 
 from paceline.measure.panel import first_lines, last_lines, panel, plain_line
-from paceline.measure.record import Evaluation, Goal, Iteration, RunInfo, Summary
+from paceline.measure.record import EvaluationRow, Goal, Iteration, RunInfo, Summary
 from paceline.measure.train_log import LOGGER, TrainLog
 from paceline.measure.view import View
 
@@ -74,8 +74,8 @@ class Progress:
         self._lock = threading.Lock()  # of the fields below, held for moments only
         self._recent: deque[Iteration] = deque()
         self._returns: deque[float] = deque(maxlen=4096)
-        self._last_eval: Evaluation | None = None
-        self._best_eval: Evaluation | None = None
+        self._last_eval: EvaluationRow | None = None
+        self._best_eval: EvaluationRow | None = None
         self._notes: deque[str] = deque()
         self._updated = time.perf_counter()
         self._summary: Summary | None = None

@@ -90,7 +90,7 @@ class WorkerActivity:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class EvaluationRow:
     """What an evaluation found."""
 
     mean_reward: float
@@ -116,7 +116,7 @@ class Iteration:
     ep_rew_mean: float | None = None
     """Mean return of the last 100 episodes; None before the first has ended."""
     ep_len_mean: float | None = None
-    told: Mapping[str, float] = field(default_factory=dict)
+    reward_parts: Mapping[str, float] = field(default_factory=dict)
     """Means over the last 100 episodes of what else is told of them."""
     last_return: float | None = None
     """Return of the episode that ended last."""
@@ -125,7 +125,7 @@ class Iteration:
     """Seconds of this iteration by phase; `env` and `inference` are the parts of collecting."""
     train: Mapping[str, float] = field(default_factory=dict)
     """What the update reports, by the names of `TAGS` after `train/`."""
-    evaluation: Evaluation | None = None
+    evaluation: EvaluationRow | None = None
     """The evaluation that followed this update, if one did."""
     parallel: Mapping[str, float] = field(default_factory=dict)
     """By the names of `TAGS` after `parallel/`."""
@@ -145,7 +145,7 @@ class Iteration:
         if self.ep_rew_mean is not None and self.ep_len_mean is not None:
             found["rollout/ep_rew_mean"] = self.ep_rew_mean
             found["rollout/ep_len_mean"] = self.ep_len_mean
-        found |= {f"rollout/{name}_mean": value for name, value in self.told.items()}
+        found |= {f"rollout/{name}_mean": value for name, value in self.reward_parts.items()}
         found["rollout/n_completed_episodes"] = self.iteration_episodes
         found["time/fps"] = self.fps
         found["time/episodes_per_s"] = self.iteration_episodes / self.iteration_s if self.iteration_s > 0 else 0.0
@@ -182,8 +182,8 @@ class Summary:
     """What went before: calibration, workers, envs."""
     fps: float
     """Steps per second of training: learning included, evaluation and checkpoints not."""
-    final_eval: Evaluation | None
-    best_eval: Evaluation | None
+    final_eval: EvaluationRow | None
+    best_eval: EvaluationRow | None
     phases: Mapping[str, float]
     """Seconds by phase."""
     peak_memory_mb: float | None
@@ -198,7 +198,7 @@ class Summary:
     """Collected and not learned from."""
     restarts: int
     """Workers that were replaced."""
-    strayed: int = 0
+    restarted: int = 0
     """Episodes that were broken off by that, instead of being taken up where they were."""
     skipped_updates: int = 0
     """Left out because the gradient was not finite."""
@@ -218,7 +218,7 @@ class Summary:
     stop_reason: str
 
 
-class Record:
+class RunRecord:
     """Writes iterations and episodes to the run's folder, together every two seconds.
 
     Call `flush` before saving a checkpoint: a resumed run keeps the rows up to the checkpoint's
@@ -280,7 +280,7 @@ class Record:
         for file in self._files:
             file.close()
 
-    def __enter__(self) -> Record:
+    def __enter__(self) -> RunRecord:
         return self
 
     def __exit__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from paceline.measure.record import Evaluation, Goal, Iteration, RunInfo
+from paceline.measure.record import EvaluationRow, Goal, Iteration, RunInfo
 
 COLOURS = {
     "env": "cyan",
@@ -34,8 +34,8 @@ class View:
     """Seconds since the newest iteration."""
     returns: Sequence[float] = ()
     """Mean returns so far, oldest first."""
-    last_eval: Evaluation | None = None
-    best_eval: Evaluation | None = None
+    last_eval: EvaluationRow | None = None
+    best_eval: EvaluationRow | None = None
 
     @property
     def steps(self) -> int:

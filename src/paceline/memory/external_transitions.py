@@ -34,7 +34,7 @@ class GuestRows:
     """(row, column, next observation) of pieces that end without terminating."""
 
 
-def guest_rows(transitions: Sequence[Sequence[Any]], shape: ReplayShape, number: int) -> GuestRows:
+def external_rows(transitions: Sequence[Sequence[Any]], shape: ReplayShape, number: int) -> GuestRows:
     """Lay out a trajectory.
 
     Args:

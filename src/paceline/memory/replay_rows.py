@@ -66,7 +66,7 @@ class ReplayShape:
             yield Field.of(f"{PREFIX}mask", (*lead, self.spec.action.mask_size), np.bool_, sparse=True)
         yield Field.of(f"{PREFIX}action", (*lead, *self.spec.action.shape), self.spec.action.dtype, sparse=True)
         yield Field.of(f"{PREFIX}reward", lead, np.float32, sparse=True)
-        for name in self.spec.told:
+        for name in self.spec.reward_parts:
             yield Field.of(f"{PREFIX}told/{name}", lead, np.float32, sparse=True)
         yield Field.of(f"{PREFIX}flags", lead, np.uint8, sparse=True)
         if self.frame_stack > 1:
@@ -124,7 +124,7 @@ class ReplayWriter:
         self._action, self._reward, self._flags = (
             arena[f"{PREFIX}{name}"][:, mine] for name in ("action", "reward", "flags")
         )
-        self._told = {name: arena[f"{PREFIX}told/{name}"][:, mine] for name in shape.spec.told}
+        self._reward_parts = {name: arena[f"{PREFIX}told/{name}"][:, mine] for name in shape.spec.reward_parts}
         self._age = arena[f"{PREFIX}age"][:, mine] if shape.frame_stack > 1 else None
         self._oldest_age = shape.frame_stack - 1
         self._priority = arena[f"{PREFIX}priority"][:, mine] if shape.priorities else None
@@ -147,8 +147,8 @@ class ReplayWriter:
         at = t % self._rows
         self._action[at] = row.action
         self._reward[at] = row.reward
-        for name, column in self._told.items():
-            column[at] = row.told[name]
+        for name, column in self._reward_parts.items():
+            column[at] = row.reward_parts[name]
         flags = row.valid * np.uint8(VALID)
         flags |= row.terminated
         flags |= row.truncated * np.uint8(TRUNCATED)

@@ -28,7 +28,7 @@ class Row:
     log_prob: NDArray[np.float32]  # [n]
     value: NDArray[np.float32]  # [n]
     extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # [n, *extra]  arrays read beside the observation
-    told: dict[str, NDArray[np.float32]] = field(default_factory=dict)  # [n]     reward parts and measures
+    reward_parts: dict[str, NDArray[np.float32]] = field(default_factory=dict)  # [n]     reward parts and measures
 
     @classmethod
     def blank(cls, spec: EnvSpec, n: int) -> Row:
@@ -44,7 +44,7 @@ class Row:
             log_prob=np.zeros(n, np.float32),
             value=np.zeros(n, np.float32),
             extras={name: np.zeros((n, *extra.shape), extra.dtype) for name, extra in spec.extras.items()},
-            told={name: np.zeros(n, np.float32) for name in spec.told},
+            reward_parts={name: np.zeros(n, np.float32) for name in spec.reward_parts},
         )
 
     def at(self, t: Any, act: Any = None) -> Row:
@@ -61,7 +61,7 @@ class Row:
             log_prob=self.log_prob[act],
             value=self.value[t],
             extras={name: extra[t] for name, extra in self.extras.items()},
-            told={name: told[act] for name, told in self.told.items()},
+            reward_parts={name: reward_parts[act] for name, reward_parts in self.reward_parts.items()},
         )
 
     def show(self, other: Row, at: Any = ...) -> None:

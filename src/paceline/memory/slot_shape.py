@@ -51,7 +51,7 @@ class SlotShape:
         yield Field.of("value", (steps + 1, envs), np.float32)
         for name, extra in spec.extras.items():
             yield Field.of(f"extra/{name}", (steps + 1, envs, *extra.shape), np.dtype(extra.dtype))
-        for name in spec.told:
+        for name in spec.reward_parts:
             yield Field.of(f"told/{name}", (steps, envs), np.float32)
         # Every step of every env could be a truncation, so there is an entry for each; sparse, because few are.
         room = steps * self.group_size

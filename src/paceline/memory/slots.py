@@ -45,7 +45,7 @@ class Slots:
             mask=arena["mask"][:, mine] if spec.masked else None,
             value=arena["value"][:, mine],
             extras={name: arena[f"extra/{name}"][:, mine] for name in spec.extras},
-            told={name: arena[f"told/{name}"][:, mine] for name in spec.told},
+            reward_parts={name: arena[f"told/{name}"][:, mine] for name in spec.reward_parts},
             **{
                 name: arena[name][:, mine]
                 for name in ("action", "reward", "terminated", "truncated", "valid", "log_prob")
@@ -77,11 +77,11 @@ class Slots:
 
     def outcome(self, columns: slice = slice(None)) -> Outcome:
         """Return rewards and episode ends of the rollout, for statistics."""
-        told = {name: self._arena[f"told/{name}"][:, columns] for name in self.shape.spec.told}
+        reward_parts = {name: self._arena[f"told/{name}"][:, columns] for name in self.shape.spec.reward_parts}
         reward, terminated, truncated, valid = (
             self._arena[name][:, columns] for name in ("reward", "terminated", "truncated", "valid")
         )
-        return Outcome(told.pop(ENV_REWARD, reward), terminated, truncated, valid, told)
+        return Outcome(reward_parts.pop(ENV_REWARD, reward), terminated, truncated, valid, reward_parts)
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """Return the extras [T+1, B, ...] by name: arrays read beside the observations."""

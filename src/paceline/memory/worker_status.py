@@ -23,7 +23,7 @@ NOT_FINITE = 7
 """Count of NaN and infinite values from envs (`collect.finite`)."""
 
 
-Line: TypeAlias = NDArray[np.int64] | None
+StatusLine: TypeAlias = NDArray[np.int64] | None
 """Status line of one worker; None for envs without a worker."""
 
 
@@ -32,7 +32,7 @@ def spare() -> NDArray[np.int64]:
     return np.zeros(8, np.int64)
 
 
-class Marks:
+class WorkerStatus:
     """Records in a worker's status line which env is running, so that a hang or crash can name the env.
 
     Args:
@@ -40,7 +40,7 @@ class Marks:
         first: Index in the run of the first env.
     """
 
-    def __init__(self, line: Line, first: int) -> None:
+    def __init__(self, line: StatusLine, first: int) -> None:
         # A memoryview: writing an entry takes 27 nanoseconds, through numpy 51.
         self._line: memoryview = (spare() if line is None else line).data
         self._first = first

@@ -28,12 +28,12 @@ class Actor(Protocol):
         """Leaves `[n, *leaf]` -> params `[n, P]`, value `[n]`."""
 
 
-Seat: TypeAlias = Callable[[Leaves], Floats]
+RowActor: TypeAlias = Callable[[Leaves], Floats]
 """Leaves `[1, *leaf]` -> params `[1, P]`, overwritten by the next call."""
 
 
 @runtime_checkable
-class PatientActor(Actor, Protocol):
+class DeferredValueActor(Actor, Protocol):
     """An actor that can defer values: computing them for many rows at once costs much less, with identical bits."""
 
     def begin(self) -> None:
@@ -45,7 +45,7 @@ class PatientActor(Actor, Protocol):
     def values(self, obs: Leaves, value: Floats, /) -> None:
         """Leaves `[R, n, *leaf]` -> `value` `[R, n]`."""
 
-    def seat(self, at: int, /) -> Seat:
+    def row_actor(self, at: int, /) -> RowActor:
         """Return an actor for row `at` of a group alone, with identical bits; row actors may run concurrently."""
 
 
@@ -73,7 +73,7 @@ def actor_for(
     n = groups * group_size
     return (
         _PatientNormalised(forward, normaliser, n)
-        if isinstance(forward, PatientActor)
+        if isinstance(forward, DeferredValueActor)
         else _Normalised(forward, normaliser, n)
     )
 
@@ -113,7 +113,7 @@ class _Normalised:
 class _PatientNormalised(_Normalised):
     """The same for an actor with deferred values."""
 
-    def __init__(self, actor: PatientActor, normaliser: ObsNormaliser, n: int) -> None:
+    def __init__(self, actor: DeferredValueActor, normaliser: ObsNormaliser, n: int) -> None:
         super().__init__(actor, normaliser, n)
         self._patient, self._normaliser = actor, normaliser
 
@@ -126,6 +126,6 @@ class _PatientNormalised(_Normalised):
     def values(self, obs: Leaves, value: Floats) -> None:
         self._patient.values(self._normaliser.apply(obs), value)
 
-    def seat(self, at: int) -> Seat:
-        act, scale = self._patient.seat(at), self._normaliser.applier(1)
+    def row_actor(self, at: int) -> RowActor:
+        act, scale = self._patient.row_actor(at), self._normaliser.applier(1)
         return lambda obs: act(scale(obs))

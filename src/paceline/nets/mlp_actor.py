@@ -138,7 +138,7 @@ class MLPActor:
         flat = {leaf.name: obs[leaf.name].reshape(value.size, *leaf.shape) for leaf in self._leaves}
         value[...] = self._rated(self._encode(flat), len(value))
 
-    def seat(self, at: int) -> Callable[[Leaves], Floats]:
+    def row_actor(self, at: int) -> Callable[[Leaves], Floats]:
         """Leaves `[1, *leaf]` -> params `[1, P]`, for row `at` of a group by itself and to the same bits.
 
         Products are those of a whole group, of whose rows one counts: their last bits depend on how many rows there

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from paceline.errors import WorkerDied
 from paceline.memory.shared import Arena, Field
 from paceline.system.fences import fence, in_order
-from paceline.system.wakeups import Signal, Watch, descriptor, new_signal
+from paceline.system.wakeups import DescriptorWatch, Signal, descriptor, new_signal
 
 RUNG, DONE, ASLEEP, REST, SENT, REPLIED = range(6)
 """Entries of a line: notifications, answers, whether a signal is needed, whether to stop serving, payload sizes."""
@@ -120,7 +120,7 @@ class LookOut:
 class WorkerBell:
     """A worker's ends, as it is started with them."""
 
-    bell: Signal
+    doorbell: Signal
     done: Signal
     linger_s: float
 
@@ -130,7 +130,7 @@ class WorkerBell:
         everyone, driver = [each.data for each in lines[:-1]], lines[-1].data
         line = everyone[worker]
         inbox, outbox = (box.data for box in arena["letters"][worker])
-        watch, look_out = Watch([self.bell.waitable, conn]), LookOut(self.linger_s)
+        watch, look_out = DescriptorWatch([self.doorbell.waitable, conn]), LookOut(self.linger_s)
         while self._rung(line, watch, look_out, conn):
             in_order()
             reply = answer(_read(line[SENT], inbox, conn))
@@ -144,7 +144,7 @@ class WorkerBell:
             if len(reply) > BOX_BYTES:
                 conn.send_bytes(reply)
 
-    def _rung(self, line: memoryview, watch: Watch, look_out: LookOut, conn: Connection) -> bool:
+    def _rung(self, line: memoryview, watch: DescriptorWatch, look_out: LookOut, conn: Connection) -> bool:
         """Wait for the bell; False to stop serving."""
         if line[RUNG] == line[DONE] and look_out.due():
             look_out.until(lambda: line[RUNG] != line[DONE])
@@ -153,7 +153,7 @@ class WorkerBell:
             fence()
             ready = watch.wait(0.0 if line[RUNG] != line[DONE] else LOOK_S)
             line[ASLEEP] = 0
-            self.bell.clear()
+            self.doorbell.clear()
             # A letter too long for its box comes after its ring; anything else that comes by pipe is a command.
             if line[RUNG] == line[DONE] and conn.fileno() in ready:
                 return False
@@ -175,13 +175,13 @@ class ProcessBells:
 
     def __init__(self, arena: Arena, workers: int, linger: Linger) -> None:
         lines: NDArray[np.int64] = arena["bells"]
-        self.rings = [0] * workers
+        self.notifications = [0] * workers
         """Wake-ups of each worker, `rest` not counted."""
         self.signals = [0] * workers
         """How many of them took a system call."""
         self._lines, self._own = [line.data for line in lines[:-1]], lines[-1].data
         self._boxes = [[box.data for box in boxes] for boxes in arena["letters"]]
-        self._bells, self._done = [new_signal() for _ in range(workers)], new_signal()
+        self._doorbells, self._done = [new_signal() for _ in range(workers)], new_signal()
         self._linger, self._look_at = linger, 0.0
         self._look_out, self._look_out_for_last = LookOut(linger.driver_s), LookOut(linger.last_s)
         self._long: dict[int, bytes] = {}  # letters that came by pipe, until they are read
@@ -189,7 +189,7 @@ class ProcessBells:
 
     def theirs(self, worker: int) -> WorkerBell:
         """What a worker is started with."""
-        return WorkerBell(self._bells[worker], self._done, self._linger.worker_s)
+        return WorkerBell(self._doorbells[worker], self._done, self._linger.worker_s)
 
     def forget(self, worker: int) -> None:
         """It is replaced: the new one has heard nothing."""
@@ -208,24 +208,24 @@ class ProcessBells:
         """
         self._handles, self._begin, self._check = handles, begin, check
         ends = [end for handle in handles for end in (handle.conn, handle.handles[1])]
-        self._watch = Watch([self._done.waitable, *ends])
+        self._watch = DescriptorWatch([self._done.waitable, *ends])
         self._only_done = {descriptor(self._done.waitable)}
 
-    def ring(self, worker: int, letter: bytes = b"") -> None:
+    def notify(self, worker: int, payload: bytes = b"") -> None:
         """Have a worker answer. It must have answered before, and nobody may touch what it is to read until it has."""
         line = self._lines[worker]
-        line[SENT] = _write(letter, self._boxes[worker][0])
+        line[SENT] = _write(payload, self._boxes[worker][0])
         self._begin(worker)
-        self.rings[worker] += 1
+        self.notifications[worker] += 1
         in_order()
         line[RUNG] += 1
         fence()
         if line[ASLEEP]:
             self.signals[worker] += 1
-            self._bells[worker].set()
-        if len(letter) > BOX_BYTES:
+            self._doorbells[worker].set()
+        if len(payload) > BOX_BYTES:
             with suppress(OSError):  # whoever waits for the answer finds out if it is gone
-                self._handles[worker].conn.send_bytes(letter)
+                self._handles[worker].conn.send_bytes(payload)
 
     def answered(self, workers: Collection[int]) -> list[int]:
         """Those that have answered all their rings."""
@@ -234,7 +234,7 @@ class ProcessBells:
         return answered
 
     def wait(self, workers: Collection[int], *, at_least: int, timeout_s: float, doing: str) -> list[int]:
-        """Those that have answered, when so many have, or by then. See `Bells.wait`."""
+        """Those that have answered, when so many have, or by then. See `Doorbells.wait`."""
         if len(answered := self.answered(workers)) >= at_least and perf_counter() < self._look_at:
             return answered
         if self._look_out.due():
@@ -264,7 +264,7 @@ class ProcessBells:
             if len(answered) >= at_least or now >= end:
                 return answered
 
-    def letter(self, worker: int) -> bytes:
+    def payload(self, worker: int) -> bytes:
         """What a worker answered; to be read once, and before it is rung again."""
         if worker in self._long:
             return self._long.pop(worker)
@@ -276,16 +276,16 @@ class ProcessBells:
 
     def rest(self) -> None:
         """Have all stop serving: the replies of `serve` are then done."""
-        for worker, (line, bell) in enumerate(zip(self._lines, self._bells, strict=True)):
+        for worker, (line, doorbell) in enumerate(zip(self._lines, self._doorbells, strict=True)):
             self._begin(worker)  # it may have been idle for long
             line[REST] = 1
             in_order()
             line[RUNG] += 1
-            bell.set()
+            doorbell.set()
 
     def close(self) -> None:
         """Let go of the signals. Idempotent."""
-        for signal in (*self._bells, self._done):
+        for signal in (*self._doorbells, self._done):
             signal.close()
 
     def _find_failures(self, ready: set[int], doing: str) -> None:
@@ -317,10 +317,10 @@ def _idle(lines: Sequence[memoryview]) -> list[int]:
     return [worker for worker, line in enumerate(lines) if line[DONE] == line[RUNG]]
 
 
-def _write(letter: bytes, box: memoryview) -> int:
-    size = len(letter)
+def _write(payload: bytes, box: memoryview) -> int:
+    size = len(payload)
     if 0 < size <= BOX_BYTES:
-        box[:size] = letter
+        box[:size] = payload
     return size
 
 

@@ -21,7 +21,7 @@ from paceline.memory.shared import Arena, Field
 from paceline.memory.worker_status import BEAT, STOP
 from paceline.runtime.doorbell import LOOK_S
 from paceline.system.fences import fence, in_order
-from paceline.system.wakeups import Signal, Watch, new_signal
+from paceline.system.wakeups import DescriptorWatch, Signal, new_signal
 
 ASKED, ANSWERED, ACTIVE = range(3)
 """Entries of a lane's line: requests, answers, and whether the lane will send more requests."""
@@ -55,7 +55,7 @@ class Asker:
         self._own, self._servers_asleep = arena["questions/workers"][worker], arena["questions/servers"]
         self._line = arena["heartbeat"][worker]
         self._servers, self._answered = servers, answered
-        self._watch = Watch([answered.waitable])
+        self._watch = DescriptorWatch([answered.waitable])
 
     def ask(self, lane: int, server: int) -> None:
         """Announce that the lane's data is in the arena, and that more requests will follow."""
@@ -102,7 +102,7 @@ class WorkerQuestions:
         return Asker(arena, worker, self.servers, self.answered)
 
 
-class Questions:
+class InferenceRequests:
     """The driver's side.
 
     Args:
@@ -114,7 +114,7 @@ class Questions:
         self._workers, self._servers = arena["questions/workers"], arena["questions/servers"]
         self._asked = [new_signal() for _ in self._servers]
         self._answered = [new_signal() for _ in self._workers]
-        self._watches = [Watch([signal.waitable]) for signal in self._asked]
+        self._watches = [DescriptorWatch([signal.waitable]) for signal in self._asked]
 
     def theirs(self, worker: int) -> WorkerQuestions:
         """Return what a worker is started with."""

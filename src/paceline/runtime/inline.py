@@ -10,7 +10,7 @@ from functools import partial
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from paceline.memory.shared import Arena
-from paceline.runtime.protocol import Asking, AskingJob, GradientJob, Job, Program, Reply, Share
+from paceline.runtime.protocol import CentralInferenceJob, GradientJob, InferenceChannel, Job, Program, Reply, Share
 from paceline.runtime.watchdog import Watchdog
 
 J = TypeVar("J", bound=Job)
@@ -45,13 +45,13 @@ class InlineRuntime(Generic[J]):
         self._closed = False
         self._pending: deque[tuple[Reply[object], Callable[[], object]]] = deque()
 
-    def connect(self, asker: Asking) -> None:
+    def connect(self, asker: InferenceChannel) -> None:
         """Give the job its channel to the policy.
 
         Raises:
             TypeError: The job has a policy of its own.
         """
-        if not isinstance(self._job, AskingJob):
+        if not isinstance(self._job, CentralInferenceJob):
             raise TypeError(f"{type(self._job).__name__}: has no `connect`, and cannot use central inference.")
         self._job.connect(asker)
 

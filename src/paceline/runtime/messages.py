@@ -14,7 +14,7 @@ import cloudpickle
 
 Call: TypeAlias = Callable[..., object]
 """A function whose first parameter is the worker's job. It is pickled as its module and qualified name."""
-Kind: TypeAlias = Literal["ok", "error", "exit"]
+MessageKind: TypeAlias = Literal["ok", "error", "exit"]
 """How a call ended: with a result; with an error; or because something in the env meant to end the process."""
 
 
@@ -40,12 +40,12 @@ def hear_call(conn: Connection) -> tuple[Call, tuple[Any, ...], dict[str, Any]] 
     return call
 
 
-def packed_result(kind: Kind, value: object) -> bytes:
+def packed_result(kind: MessageKind, value: object) -> bytes:
     """How a call ended, as it travels to the driver, for `send_bytes`."""
     return pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL)
 
 
-def hear_result(conn: Connection) -> tuple[Kind, Any]:
+def hear_result(conn: Connection) -> tuple[MessageKind, Any]:
     """How a worker's call ended. Blocks until it has.
 
     Raises:

@@ -31,14 +31,14 @@ from paceline.memory.worker_status import BEAT, CLAIM, STOP
 from paceline.runtime import work_queue
 from paceline.runtime.doorbell import Linger, ProcessBells
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
-from paceline.runtime.inference_requests import Questions
+from paceline.runtime.inference_requests import InferenceRequests
 from paceline.runtime.messages import CLOSE, packed_call
 from paceline.runtime.pickled_program import pack
 from paceline.runtime.protocol import GradientJob, Job, Program, Reply, Share, check_remembered, shares
 from paceline.runtime.replies import POLL_S, PendingReplies
-from paceline.runtime.worker_handle import Patience, WorkerHandle
+from paceline.runtime.worker_handle import HangDetector, WorkerHandle
 from paceline.system import threads
-from paceline.system.wait_affinity import home, homes
+from paceline.system.wait_affinity import wait_cores, wait_on
 
 CLOSE_TIMEOUT_S = 5.0
 GRACE_S = 1.0
@@ -68,10 +68,10 @@ class ProcessRuntime(Generic[J]):
         take_turns: bool = False,
         start_timeout_s: float = 120.0,
         step_timeout_s: float = 60.0,
-        hand: Callable[[int], None] | None = None,
-        bells: bool = False,
+        local_gradient: Callable[[int], None] | None = None,
+        doorbells: bool = False,
         unit: str = "groups",
-        questions: Questions | None = None,
+        inference_requests: InferenceRequests | None = None,
         respawns: bool = False,
     ) -> None:
         """Start the workers and wait until each has built its job.
@@ -89,10 +89,10 @@ class ProcessRuntime(Generic[J]):
                 a home.
             start_timeout_s: How long building a job, and then its first heartbeat, may take.
             step_timeout_s: How long a worker may go without a further heartbeat.
-            hand: Does an item of `work` right here; None leaves them all to the workers.
-            bells: Whether jobs can `serve`; `bells` then rings them.
+            local_gradient: Does an item of `work` right here; None leaves them all to the workers.
+            doorbells: Whether jobs can `serve`; `doorbells` then rings them.
             unit: What error texts call a group.
-            questions: Where jobs can ask; a job then has `connect(asker)`.
+            inference_requests: Where jobs can ask; a job then has `connect(asker)`.
             respawns: Whether the caller replaces workers that are lost. One that is lost while it starts is then
                 reported by the first command, and not here.
         """
@@ -100,30 +100,30 @@ class ProcessRuntime(Generic[J]):
         self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
         lines: NDArray[np.int64] = arena["heartbeat"]
         self._lines, self._heartbeat, self._claims, self._stop = lines, lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
-        self._patience = Patience(self._heartbeat, start_timeout_s, step_timeout_s)
-        self._workers, self._hand = list[WorkerHandle](), hand
-        self._tickets: work_queue.Tickets | None = None
-        self._bells: ProcessBells | None = None
-        self._closed, self._unit, self._questions, self._at_home = False, unit, questions, ExitStack()
-        self._pending = PendingReplies(self._workers, self._patience, num_workers)
+        self._hang_detector = HangDetector(self._heartbeat, start_timeout_s, step_timeout_s)
+        self._workers, self._local_gradient = list[WorkerHandle](), local_gradient
+        self._tickets: work_queue.WorkQueue | None = None
+        self._doorbells: ProcessBells | None = None
+        self._closed, self._unit, self._inference_requests, self._bound = False, unit, inference_requests, ExitStack()
+        self._pending = PendingReplies(self._workers, self._hang_detector, num_workers)
         self._method = start_method or default_start_method()
         self._packed, self._arena, self._cores = pack(program), arena, cores
-        self._homes = homes(num_workers) if take_turns and cores is None else [None] * num_workers
-        self._home = home(self._homes[-1])
+        self._wait_cores = wait_cores(num_workers) if take_turns and cores is None else [None] * num_workers
+        self._wait_affinity = wait_on(self._wait_cores[-1])
         # With the driver's own hand, this many keep every core busy; more would only take turns.
-        self._hands = num_workers if hand is None else max(1, threads.core_budget() - 1)
+        self._helpers = num_workers if local_gradient is None else max(1, threads.core_budget() - 1)
         _OPEN.add(self)
         try:
             if self._method == "forkserver":
                 start_fork_server(preload)
             elif self._method == "spawn" and os.name == "posix":
                 resource_tracker.ensure_running()  # otherwise inside `child_environment`, where it unblocks Ctrl-C
-            if bells:
-                self._bells = ProcessBells(arena, num_workers, Linger.fitting(num_workers, threads.core_budget()))
+            if doorbells:
+                self._doorbells = ProcessBells(arena, num_workers, Linger.fitting(num_workers, threads.core_budget()))
             if work_queue.AVAILABLE:
-                self._tickets = work_queue.Tickets(multiprocessing.get_context(self._method))
+                self._tickets = work_queue.WorkQueue(multiprocessing.get_context(self._method))
             for share in shares(groups, num_workers, first_group):
-                self._workers.append(self._new(replace(share, helps=not self._tickets or share.worker < self._hands)))
+                self._workers.append(self._new(replace(share, helps=not self._tickets or share.worker < self._helpers)))
             self._await_start(respawns)
             self._watch()
         except BaseException:
@@ -137,10 +137,10 @@ class ProcessRuntime(Generic[J]):
         foreign = [end for other in self._workers if other.share != share for end in other.ours]
         foreign += self._tickets.ours if self._tickets else ()
         with child_environment():
-            bell = self._bells.theirs(share.worker) if self._bells else None
-            asking = self._questions.theirs(share.worker) if self._questions else None
-            order = (self._packed, self._arena, core, theirs, foreign, bell, self._unit, asking)
-            return WorkerHandle(self._method, share, *order, self._homes[share.worker])
+            doorbell = self._doorbells.theirs(share.worker) if self._doorbells else None
+            asking = self._inference_requests.theirs(share.worker) if self._inference_requests else None
+            order = (self._packed, self._arena, core, theirs, foreign, doorbell, self._unit, asking)
+            return WorkerHandle(self._method, share, *order, self._wait_cores[share.worker])
 
     def _await_start(self, respawns: bool) -> None:
         starting = [self._expect_start(worker) for worker in range(self.num_workers)]
@@ -162,11 +162,11 @@ class ProcessRuntime(Generic[J]):
         return reply
 
     @property
-    def bells(self) -> ProcessBells:
+    def doorbells(self) -> ProcessBells:
         """Rings the workers, while they `serve`; only of a runtime that was made with bells."""
-        if self._bells is None:
+        if self._doorbells is None:
             raise RuntimeError("bells: this runtime was made without. Pass bells=True.")
-        return self._bells
+        return self._doorbells
 
     def submit(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> Reply[R]:
         """Send the call to one worker, which executes what it is sent in order."""
@@ -180,9 +180,9 @@ class ProcessRuntime(Generic[J]):
         """Send the call to all workers, pickled once."""
         message, name = packed_call(call, args, kwargs), call.__name__
         replies: list[Reply[R]] = [Reply(worker, name) for worker in range(self.num_workers)]
-        # Home before anybody is woken: moving there later, it would find a worker at work and be put off for a slice.
-        self._at_home.close()
-        self._at_home.enter_context(self._home)
+        # Bind before waking a worker: later, the core would be busy with that worker for a time slice.
+        self._bound.close()
+        self._bound.enter_context(self._wait_affinity)
         for reply, worker in zip(replies, self._workers, strict=True):
             self._pending.add(reply)
             worker.send(message)
@@ -191,7 +191,7 @@ class ProcessRuntime(Generic[J]):
     def wait(self, replies: Sequence[Reply[R]], *, all: bool, timeout_s: float = math.inf) -> list[Reply[R]]:  # noqa: A002
         """Block until all replies are done, or one of them. With `all`, the last worker of them wakes the driver."""
         check_remembered(replies)
-        with self._at_home:
+        with self._bound:
             self._pending.raise_loss()
             if all:
                 self._pending.wait_all(replies, timeout_s)
@@ -205,8 +205,8 @@ class ProcessRuntime(Generic[J]):
         old.end(perf_counter())
         self._pending.forget(worker)
         self._lines[worker] = 0
-        if self._bells is not None:
-            self._bells.forget(worker)
+        if self._doorbells is not None:
+            self._doorbells.forget(worker)
         self._workers[worker] = self._new(old.share)
         old.let_go()
         self._watch()
@@ -224,24 +224,24 @@ class ProcessRuntime(Generic[J]):
                 items = range(first, min(count, first + self.num_workers))
                 replies = [self.submit(worker, work, item) for worker, item in enumerate(items)]
                 self._pending.wait_all(replies, math.inf)
-        elif self._hand is not None:
+        elif self._local_gradient is not None:
             # Workers are busy, and would get to this only after the calls that were submitted before.
             for own in range(count):
-                self._hand(own)
+                self._local_gradient(own)
         else:
             raise WorkerError("work: needs a hand of the driver's own while a command is under way. Give one.")
 
-    def _offer(self, offered: work_queue.Tickets, count: int) -> None:
+    def _offer(self, offered: work_queue.WorkQueue, count: int) -> None:
         """Offer items to all workers. The driver computes what a worker held that died meanwhile."""
         pending = offered.put(count)
-        while pending and self._hand is not None and (item := offered.take()) is not None:
-            self._hand(item)
+        while pending and self._local_gradient is not None and (item := offered.take()) is not None:
+            self._local_gradient(item)
             pending -= {item, *offered.finished()}  # mostly all there is, and nothing left to ask for
         # While calls are pending their results wait in the pipes: then only the death of a worker counts.
         poll = self._deaths if self._pending else self._failures
         moved, died = perf_counter(), False
         while pending:
-            ready = {fd for fd, _ in work_queue.wait(poll, self._home, timeout_s=POLL_S)}
+            ready = {fd for fd, _ in work_queue.wait(poll, self._wait_affinity, timeout_s=POLL_S)}
             if offered.done_fd in ready:
                 pending -= offered.finished()
                 ready.remove(offered.done_fd)
@@ -251,10 +251,10 @@ class ProcessRuntime(Generic[J]):
                     self._look_into(worker)
                     died = True
             silent_s = perf_counter() - moved
-            if died and self._hand is not None and silent_s > GRACE_S:
+            if died and self._local_gradient is not None and silent_s > GRACE_S:
                 # A worker notes its claim at once, long before this.
                 for item in pending - set(self._holders(offered)):
-                    self._hand(item)
+                    self._local_gradient(item)
                     pending.discard(item)
             if pending and silent_s > self._step_timeout_s and self._end_holders(offered, pending, silent_s):
                 died, moved = True, perf_counter()
@@ -265,17 +265,19 @@ class ProcessRuntime(Generic[J]):
                     "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
                 )
 
-    def _holders(self, offered: work_queue.Tickets) -> dict[int, WorkerHandle]:
+    def _holders(self, offered: work_queue.WorkQueue) -> dict[int, WorkerHandle]:
         """Items that somebody is still at, and who."""
         alive = [(offered.claimed(int(self._claims[one.share.worker])), one) for one in self._workers if one.alive]
         return {item: one for item, one in alive if item is not None}
 
-    def _end_holders(self, offered: work_queue.Tickets, pending: set[int], silent_s: float) -> bool:
+    def _end_holders(self, offered: work_queue.WorkQueue, pending: set[int], silent_s: float) -> bool:
         """Kill whoever hangs in a piece of work, where the driver can do it instead; whether there was one.
 
         The next command finds them dead, and says why.
         """
-        hanging = [one for item, one in self._holders(offered).items() if item in pending and self._hand is not None]
+        hanging = [
+            one for item, one in self._holders(offered).items() if item in pending and self._local_gradient is not None
+        ]
         for worker in hanging:
             worker.hung("work", silent_s, self._step_timeout_s)
         return bool(hanging)
@@ -286,7 +288,7 @@ class ProcessRuntime(Generic[J]):
             worker.receive(self._pending.name(worker.share.worker, "work"))
             raise worker.died("work")  # it had answered the call, and nobody replies to a ticket
         except WorkerDied:
-            if self._hand is None:
+            if self._local_gradient is None:
                 raise
         # The next command finds it dead. Until then nothing more is to be heard of it.
         for poll in (self._failures, self._deaths):
@@ -303,7 +305,7 @@ class ProcessRuntime(Generic[J]):
         if self._closed:
             return
         self._closed = True
-        self._at_home.close()
+        self._bound.close()
         self._stop[:] = 1
         try:
             for worker in self._workers:
@@ -319,21 +321,21 @@ class ProcessRuntime(Generic[J]):
             raise
         if self._tickets is not None:
             self._tickets.close()
-        if self._bells is not None:
-            self._bells.close()
+        if self._doorbells is not None:
+            self._doorbells.close()
 
     def __del__(self) -> None:
         self.close()
 
     def _watch(self) -> None:
         """All that a wait for tickets listens to, with and without what workers say."""
-        if self._bells is not None:
-            workers, patience = self._workers, self._patience
+        if self._doorbells is not None:
+            workers, hang_detector = self._workers, self._hang_detector
 
             def check(numbers: list[int], doing: str) -> None:
-                patience.check([(workers[number], doing) for number in numbers])
+                hang_detector.check([(workers[number], doing) for number in numbers])
 
-            self._bells.watch(workers, patience.begin, check)
+            self._doorbells.watch(workers, hang_detector.begin, check)
         if self._tickets is None:
             return
         self._failures, self._deaths = select.poll(), select.poll()

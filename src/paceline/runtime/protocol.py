@@ -51,7 +51,7 @@ class GradientJob(Job, Protocol):
         """Compute one item: a shard of a minibatch's gradient."""
 
 
-class Asking(Protocol):
+class InferenceChannel(Protocol):
     """A worker's channel to the policy, where that runs elsewhere. The same protocol as `collect` has of it."""
 
     def ask(self, lane: int, server: int) -> None:
@@ -65,19 +65,19 @@ class Asking(Protocol):
 
 
 @runtime_checkable
-class AskingJob(Job, Protocol):
+class CentralInferenceJob(Job, Protocol):
     """A job whose policy runs elsewhere, in the driver: central inference."""
 
-    def connect(self, asker: Asking) -> None:
+    def connect(self, asker: InferenceChannel) -> None:
         """Take the channel to whoever runs the policy. Called once, before the first call."""
 
 
 @runtime_checkable
-class AnsweringJob(Job, Protocol):
-    """A job that can be woken by a doorbell (`Bells`) instead of by a message."""
+class DoorbellJob(Job, Protocol):
+    """A job that can be woken by a doorbell (`Doorbells`) instead of by a message."""
 
-    def answer(self, letter: bytes) -> bytes:
-        """Do what shared memory and `letter` say; returns the payload for the driver. Called once for each ring."""
+    def answer(self, payload: bytes) -> bytes:
+        """Do what shared memory and `payload` say; returns the payload for the driver. Called once for each ring."""
 
 
 J_co = TypeVar("J_co", bound=Job, covariant=True)
@@ -215,8 +215,8 @@ def check_remembered(replies: Sequence[Reply[object]]) -> None:
             )
 
 
-def serve(job: AnsweringJob) -> None:
-    """The call that has a worker answer rings until it is told to rest; see `Bells`.
+def serve(job: DoorbellJob) -> None:
+    """The call that has a worker answer rings until it is told to rest; see `Doorbells`.
 
     Never executed as such: the worker's main loop recognises it, and answers rings by `job.answer`.
 
@@ -226,13 +226,13 @@ def serve(job: AnsweringJob) -> None:
     raise RuntimeError(f"{type(job).__name__}: this runtime was made without bells. Pass bells=True.")
 
 
-class Bells(Protocol):
+class Doorbells(Protocol):
     """Workers that execute the call `serve`, each doing one small thing per ring."""
 
-    rings: list[int]
+    notifications: list[int]
     """Wake-ups of each worker, `rest` not counted."""
 
-    def ring(self, worker: int, letter: bytes = b"") -> None:
+    def notify(self, worker: int, payload: bytes = b"") -> None:
         """Have a worker answer. It must have answered before, and nobody may touch what it is to read until it has."""
 
     def wait(self, workers: Collection[int], *, at_least: int, timeout_s: float, doing: str) -> list[int]:
@@ -249,7 +249,7 @@ class Bells(Protocol):
                 `WorkerDied` the worker be replaced by `respawn`, which has heard no ring.
         """
 
-    def letter(self, worker: int) -> bytes:
+    def payload(self, worker: int) -> bytes:
         """What a worker answered; to be read once, and before it is rung again."""
 
     def rest(self) -> None:

@@ -11,7 +11,7 @@ from time import perf_counter
 
 from paceline.errors import WorkerDied, WorkerHung, WorkerLost
 from paceline.runtime.protocol import Reply
-from paceline.runtime.worker_handle import Patience, WorkerHandle, first_ready, last_ready
+from paceline.runtime.worker_handle import HangDetector, WorkerHandle, first_ready, last_ready
 
 POLL_S = 1.0
 """How often a wait looks at heartbeats."""
@@ -26,8 +26,8 @@ class PendingReplies:
         count: How many workers there will be.
     """
 
-    def __init__(self, workers: Sequence[WorkerHandle], patience: Patience, count: int) -> None:
-        self._workers, self._patience = workers, patience
+    def __init__(self, workers: Sequence[WorkerHandle], hang_detector: HangDetector, count: int) -> None:
+        self._workers, self._hang_detector = workers, hang_detector
         self._pending: list[deque[Reply[object]]] = [deque() for _ in range(count)]
         self._losses: deque[WorkerLost] = deque()  # that no wait has raised yet
 
@@ -39,7 +39,7 @@ class PendingReplies:
         """Expect a result. Its worker's deadline begins now, if it has nothing else to do."""
         pending = self._pending[reply.worker]
         if not pending:
-            self._patience.begin(reply.worker)
+            self._hang_detector.begin(reply.worker)
         pending.append(reply)
 
     def name(self, worker: int, otherwise: str) -> str:
@@ -68,7 +68,7 @@ class PendingReplies:
         A worker may take `step_timeout_s` since its last heartbeat; while envs are made and first reset,
         `start_timeout_s`.
         """
-        end, look_s = perf_counter() + timeout_s, min(POLL_S, self._patience.shortest_s / 4)
+        end, look_s = perf_counter() + timeout_s, min(POLL_S, self._hang_detector.shortest_s / 4)
         busy = self._busy(replies)
         while busy:
             left_s = end - perf_counter()
@@ -107,8 +107,8 @@ class PendingReplies:
         result = worker.receive(pending[0].name)
         pending.popleft().put(result)
         if pending:
-            self._patience.begin(number)  # it may have sent that long ago
+            self._hang_detector.begin(number)  # it may have sent that long ago
 
     def _check(self, busy: Sequence[WorkerHandle]) -> None:
         """Raise WorkerHung for a worker that is silent for too long."""
-        self._patience.check([(worker, self._pending[worker.share.worker][0].name) for worker in busy])
+        self._hang_detector.check([(worker, self._pending[worker.share.worker][0].name) for worker in busy])

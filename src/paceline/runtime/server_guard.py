@@ -10,7 +10,7 @@ import re
 import sys
 
 from paceline.runtime.forkserver import ignore_interrupts
-from paceline.system.die_with_parent import die_with
+from paceline.system.die_with_parent import die_with_parent
 
 
 def guard() -> None:
@@ -18,7 +18,7 @@ def guard() -> None:
     command = re.search(r"forkserver import main; main\((\d+), (\d+)", " ".join(sys.orig_argv))
     if command is not None:
         ignore_interrupts()
-        die_with(int(command[2]))
+        die_with_parent(int(command[2]))
 
 
 guard()

@@ -70,7 +70,7 @@ class Watchdog:
 
     @contextmanager
     def over(self, command: str) -> Iterator[None]:
-        """Watch the code inside the `with` block.
+        """DescriptorWatch the code inside the `with` block.
 
         Raises:
             EnvHung: The counter did not change for too long; the stack is in the log.
@@ -143,7 +143,7 @@ class Watchdog:
 def watched(
     command: str, timeouts_s: tuple[float, float], *, who: str, remedy: str = "", line: NDArray[np.int64] | None = None
 ) -> Iterator[None]:
-    """Watch one `with` block.
+    """DescriptorWatch one `with` block.
 
     Args:
         command: Name of the operation, for the error.

@@ -33,13 +33,13 @@ AVAILABLE = os.name == "posix"
 
 
 def wait(
-    poll: select.poll, at_home: Waiting, *, look_out_s: float = LINGER_S, timeout_s: float | None = None
+    poll: select.poll, wait_affinity: Waiting, *, look_out_s: float = LINGER_S, timeout_s: float | None = None
 ) -> list[tuple[int, int]]:
     """Return what is ready: spins first, yielding the core to other processes, then sleeps.
 
     Args:
         poll: What to wait for.
-        at_home: Wait affinity while sleeping.
+        wait_affinity: Wait affinity while sleeping.
         look_out_s: How long to spin.
         timeout_s: Longest sleep; the result is empty if nothing is ready by then. None sleeps without a timeout: only
             for a worker, which the kernel kills when the driver is gone.
@@ -49,7 +49,7 @@ def wait(
         os.sched_yield()
     if ready:
         return ready
-    with at_home:
+    with wait_affinity:
         return poll.poll(None if timeout_s is None else 1000 * timeout_s)
 
 
@@ -86,7 +86,7 @@ class WorkerTickets:
         os.write(self.done.fileno(), bytes((ticket,)))
 
 
-class Tickets:
+class WorkQueue:
     """The driver's side. The workers' side is passed to every worker.
 
     Args:
@@ -127,10 +127,10 @@ class Tickets:
     def finished(self) -> set[int]:
         """The items of this round that were finished since. Never blocks."""
         try:
-            tickets = os.read(self._done.fileno(), MOST)
+            work_queue = os.read(self._done.fileno(), MOST)
         except BlockingIOError:
             return set()
-        return {ticket & MOST for ticket in tickets if ticket & ~MOST == self._round}
+        return {ticket & MOST for ticket in work_queue if ticket & ~MOST == self._round}
 
     def claimed(self, claim: int) -> int | None:
         """The item of this round that a worker's `CLAIM` is for; None if it is for none."""

@@ -4,7 +4,7 @@
            <--(ok, result)-----
            <--(error, text)----    or (exit, text) where it ends because the env says so
            --(ticket)---------> any worker    pieces of work that whoever is free may claim (`tickets`)
-           --(ring)-----------> worker        answered by `job.answer` while it serves (`bells`)
+           --(ring)-----------> worker        answered by `job.answer` while it serves (`doorbells`)
 
 A worker that loses its driver ends: the pipe closes when it is idle, and a second pipe whose write end only the
 driver holds makes the kernel kill it when it is busy, even inside C code that keeps the GIL.
@@ -32,15 +32,15 @@ from paceline.memory.worker_status import CLAIM, MEMORY
 from paceline.runtime.doorbell import WorkerBell
 from paceline.runtime.forkserver import ignore_interrupts
 from paceline.runtime.inference_requests import WorkerQuestions
-from paceline.runtime.messages import Kind, hear_call, packed_result
-from paceline.runtime.protocol import AnsweringJob, AskingJob, GradientJob, Job, Program, Share, serve
+from paceline.runtime.messages import MessageKind, hear_call, packed_result
+from paceline.runtime.protocol import CentralInferenceJob, DoorbellJob, GradientJob, Job, Program, Share, serve
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.work_queue import FIRST_LINGER_S, LINGER_S, MOST, WorkerTickets, wait
 from paceline.system import threads
-from paceline.system.die_with_parent import die_with
+from paceline.system.die_with_parent import die_with_parent
 from paceline.system.malloc import keep_freed_memory
-from paceline.system.timer_slack import wake_on_time
-from paceline.system.wait_affinity import Waiting, home
+from paceline.system.timer_slack import set_timer_slack
+from paceline.system.wait_affinity import Waiting, wait_on
 
 if sys.platform != "win32":
     import resource
@@ -56,12 +56,12 @@ class WorkerOrder:
     arena: Arena
     conn: Connection
     guard: Connection
-    tickets: WorkerTickets | None
-    bell: WorkerBell | None = None
-    questions: WorkerQuestions | None = None
+    work_queue: WorkerTickets | None
+    doorbell: WorkerBell | None = None
+    inference_requests: WorkerQuestions | None = None
     core: int | None = None
     """Core to stay on, where pinning was asked for."""
-    home: int | None = None
+    wait_on: int | None = None
     """Core to wait on, where each worker has one."""
     stacks: StackFile | None = None
     """Where a crash leaves a trace."""
@@ -73,7 +73,7 @@ def worker_main(order: WorkerOrder) -> None:
     # that an env starts would inherit that.
     ignore_interrupts()
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
-    die_with(order.guard.fileno())
+    die_with_parent(order.guard.fileno())
     if order.stacks is not None:
         order.stacks.listen()
     # Workers are daemons so that a driver which forgets them does not wait at its exit; envs may start
@@ -85,15 +85,15 @@ def worker_main(order: WorkerOrder) -> None:
     threads.limit(1)
     keep_freed_memory()
     _wait_for_turn()
-    wake_on_time()
+    set_timer_slack()
     job: Job | None = None
     try:
         program: Program[Job] = cloudpickle.loads(order.program)
         job = program(order.arena, order.share)
-        if order.questions is not None:
-            if not isinstance(job, AskingJob):
+        if order.inference_requests is not None:
+            if not isinstance(job, CentralInferenceJob):
                 raise _lacks(job, "connect", "use central inference")
-            job.connect(order.questions.open(order.arena, order.share.worker))
+            job.connect(order.inference_requests.open(order.arena, order.share.worker))
         order.conn.send_bytes(packed_result("ok", None))
         _obey(order, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -125,23 +125,23 @@ def _lacks(job: Job, method: str, use: str) -> TypeError:
 
 def _obey(order: WorkerOrder, job: Job) -> None:
     """Execute what comes, until told to end: calls for this worker, and items of work that any free worker takes."""
-    conn, line, at_home = order.conn, order.arena["heartbeat"][order.share.worker], home(order.home)
+    conn, line, wait_affinity = order.conn, order.arena["heartbeat"][order.share.worker], wait_on(order.wait_on)
     compute = job.work if isinstance(job, GradientJob) else None
     while True:
-        if order.tickets is not None:
-            _work(order, order.tickets, compute, line, at_home)
+        if order.work_queue is not None:
+            _work(order, order.work_queue, compute, line, wait_affinity)
             message = hear_call(conn)
         else:
             # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
-            with at_home:
+            with wait_affinity:
                 message = hear_call(conn)
         if message is None:
             return
         call, args, kwargs = message
-        if call is serve and order.bell is not None:
-            if not isinstance(job, AnsweringJob):
+        if call is serve and order.doorbell is not None:
+            if not isinstance(job, DoorbellJob):
                 raise _lacks(job, "answer", "be woken by a bell")
-            order.bell.serve(conn, order.arena, order.share.worker, job.answer)
+            order.doorbell.serve(conn, order.arena, order.share.worker, job.answer)
             result = None
         else:
             result = call(job, *args, **kwargs)
@@ -151,23 +151,23 @@ def _obey(order: WorkerOrder, job: Job) -> None:
 
 def _work(
     order: WorkerOrder,
-    tickets: WorkerTickets,
+    work_queue: WorkerTickets,
     compute: Callable[[int], None] | None,
     line: NDArray[np.int64],
-    at_home: Waiting,
+    wait_affinity: Waiting,
 ) -> None:
     """Compute items of work until a call is there."""
     conn = order.conn.fileno()
-    poll = tickets.poll_with(conn)
-    look_out_s = 0.0 if order.home is None else FIRST_LINGER_S  # only a core of one's own may be kept awake so long
-    while all(fd != conn for fd, _ in wait(poll, at_home, look_out_s=look_out_s)):
-        while (ticket := tickets.take()) is not None:
+    poll = work_queue.poll_with(conn)
+    look_out_s = 0.0 if order.wait_on is None else FIRST_LINGER_S  # only a core of one's own may be kept awake so long
+    while all(fd != conn for fd, _ in wait(poll, wait_affinity, look_out_s=look_out_s)):
+        while (ticket := work_queue.take()) is not None:
             line[CLAIM] = ticket + 1
             if compute is None:
                 raise TypeError("this job has no `work`, and cannot compute gradients.")
             compute(ticket & MOST)
             # In this order: of what nobody is at, and nobody has said that it is done, nobody may be about to say so.
-            tickets.finish(ticket)
+            work_queue.finish(ticket)
             line[CLAIM] = 0
         look_out_s = LINGER_S
 
@@ -180,7 +180,7 @@ def _peak_kb() -> int:
     return peak // 1024 if sys.platform == "darwin" else peak
 
 
-def _send_failure(conn: Connection, error: BaseException, kind: Kind = "error") -> None:
+def _send_failure(conn: Connection, error: BaseException, kind: MessageKind = "error") -> None:
     """Send text, never the exception itself: it may not pickle, or may not unpickle."""
     try:
         what = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"

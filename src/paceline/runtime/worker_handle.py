@@ -29,7 +29,7 @@ from paceline.runtime.messages import hear_result
 from paceline.runtime.protocol import Share
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.worker import WorkerOrder, worker_main
-from paceline.system.wakeups import Watch, descriptor
+from paceline.system.wakeups import DescriptorWatch, descriptor
 
 STARTING = ("start", "reset", "restore")
 """Commands in which envs are made or reset for the first time: each env may take the start-up limit."""
@@ -53,10 +53,10 @@ class WorkerHandle:
         core: int | None,
         theirs_tickets: work_queue.WorkerTickets | None,
         foreign: list[Any],
-        bell: WorkerBell | None = None,
+        doorbell: WorkerBell | None = None,
         unit: str = "groups",
-        questions: WorkerQuestions | None = None,
-        home_core: int | None = None,
+        inference_requests: WorkerQuestions | None = None,
+        wait_core: int | None = None,
     ) -> None:
         ctx: Any = multiprocessing.get_context(method)
         self.share, self._unit = share, unit
@@ -73,10 +73,10 @@ class WorkerHandle:
             theirs,
             guard,
             theirs_tickets,
-            bell,
-            questions,
+            doorbell,
+            inference_requests,
             core=core,
-            home=home_core,
+            wait_on=wait_core,
             stacks=self._stacks,
         )
         target = _forked_main if method == "fork" else worker_main
@@ -90,7 +90,7 @@ class WorkerHandle:
         guard.close()
         self.handles = descriptor(self.conn), self.process.sentinel
         """What becomes readable when it says something, and when it ends."""
-        self.heard = Watch([self.conn, self.process.sentinel])
+        self.heard = DescriptorWatch([self.conn, self.process.sentinel])
 
     @property
     def ours(self) -> tuple[Any, Any]:
@@ -189,7 +189,7 @@ class WorkerHandle:
 
 def first_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
     """Those that have said something or ended by then; empty if none has."""
-    ready = Watch([end for worker in workers for end in (worker.conn, worker.handles[1])]).wait(timeout_s)
+    ready = DescriptorWatch([end for worker in workers for end in (worker.conn, worker.handles[1])]).wait(timeout_s)
     return [worker for worker in workers if not ready.isdisjoint(worker.handles)]
 
 
@@ -198,11 +198,11 @@ def last_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[Worker
 
     Woken by the first to be done, a driver would take the core of another that is not. The last one's is its own home.
     """
-    Watch([*(worker.handles[1] for worker in workers), workers[-1].conn]).wait(timeout_s)
+    DescriptorWatch([*(worker.handles[1] for worker in workers), workers[-1].conn]).wait(timeout_s)
     return [worker for worker in workers if worker.heard.wait(0.0)]
 
 
-class Patience:
+class HangDetector:
     """How long each worker has been silent, since its last heartbeat or since the wait began."""
 
     def __init__(self, heartbeat: NDArray[np.int64], start_timeout_s: float, step_timeout_s: float) -> None:

@@ -11,7 +11,7 @@ if sys.platform != "win32":
     import fcntl
 
 
-def die_with(fd: int) -> None:
+def die_with_parent(fd: int) -> None:
     """Let the kernel kill this process when the other end of a pipe closes, whatever the process is doing.
 
     PR_SET_PDEATHSIG does not work here: with forkserver the parent of a worker is the fork server.

@@ -9,7 +9,7 @@ _PR_SET_TIMERSLACK = 29
 _SLACK_NS = 1
 
 
-def wake_on_time() -> None:
+def set_timer_slack() -> None:
     """Set the timer slack to 1 ns for this thread, and for threads and processes that it starts.
 
     By default Linux may end a sleep 50 microseconds late, to wake a core once for several timers. An env that waits

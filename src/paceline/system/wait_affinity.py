@@ -20,7 +20,7 @@ from paceline.system.limits import affinity
 from paceline.system.threads import core_budget
 
 
-class Home:
+class WaitAffinity:
     """Context manager around a blocking call: enter before sleeping, leave when awake.
 
     Args:
@@ -45,12 +45,12 @@ Waiting = AbstractContextManager[None]
 """Where to wait."""
 
 
-def home(core: int | None) -> Waiting:
+def wait_on(core: int | None) -> Waiting:
     """A core to wait on; None for any."""
-    return nullcontext() if core is None else Home(core)
+    return nullcontext() if core is None else WaitAffinity(core)
 
 
-def homes(workers: int) -> Sequence[int | None]:
+def wait_cores(workers: int) -> Sequence[int | None]:
     """Return a core for each worker; no cores if there are more or fewer workers than cores.
 
     With fewer workers the scheduler finds an idle core by itself, and two programs that both count from the first core

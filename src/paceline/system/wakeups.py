@@ -19,7 +19,7 @@ class Signal(Protocol):
 
     @property
     def waitable(self) -> Any:
-        """File descriptor for a `Watch`: readable while the signal is set."""
+        """File descriptor for a `DescriptorWatch`: readable while the signal is set."""
 
     def set(self) -> None:
         """Wake the waiting process. Never blocks."""
@@ -98,7 +98,7 @@ def new_signal() -> Signal:
     return EventSignal() if hasattr(os, "eventfd") else PipeSignal()
 
 
-class Watch:
+class DescriptorWatch:
     """A wait on several descriptors, set up once because it runs in every step.
 
     Args:

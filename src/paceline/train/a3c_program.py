@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from paceline.algos.a3c import SKIPPED
 from paceline.algos.ppo import PPOLearner
-from paceline.algos.ppo_gradient import ShardedGradient, WorkersGradients
+from paceline.algos.ppo_gradient import ShardedGradient, ShardedUpdate
 from paceline.algos.targets import GAETargets
 from paceline.collect.inference_client import AnyCollector
 from paceline.config.settings import A3CConfig
@@ -139,11 +139,11 @@ class A3CProgram:
         learning, shards = Slots(own, shape), Shards(own)
         live = LiveWeights(arena, share.worker)
         config = self.training.of_worker(share.worker, self.workers)
-        hand = ShardedGradient(base.gradient_of(copies.__getitem__, config), learning, shards)
+        local_gradient = ShardedGradient(base.gradient_of(copies.__getitem__, config), learning, shards)
         learner = PPOLearner(
             live.vector,
             live,
-            WorkersGradients(hand.all, shards),
+            ShardedUpdate(local_gradient.all, shards),
             shards,
             GAETargets(config.gamma, config.gae_lambda),
             self.optimiser(arena),

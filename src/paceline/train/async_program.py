@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.algos.ppo_gradient import ShardedGradient
-from paceline.collect.inference_client import AnyCollector, Asking, connect
+from paceline.collect.inference_client import AnyCollector, InferenceChannel, connect
 from paceline.memory.shards import ShardShape
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape
@@ -19,7 +19,7 @@ from paceline.memory.weights import Snapshots, Weights
 from paceline.memory.worker_status import heartbeat_field
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
-from paceline.train.program import LEARNING, Arrays, WorkerProgram
+from paceline.train.program import LEARNING, ArraysByName, WorkerProgram
 from paceline.train.slot_scheduler import Collected
 
 
@@ -46,7 +46,7 @@ class AsyncJob:
         self._begun, self._sync_every = begun, sync_every
         self._slots = self._version = 0
 
-    def connect(self, asker: Asking) -> None:
+    def connect(self, asker: InferenceChannel) -> None:
         """Whom to ask, where the policy is elsewhere."""
         connect(self._collector, asker)
 
@@ -113,7 +113,7 @@ class AsyncProgram:
         """Where every version of the weights goes, and of the statistics of observations."""
         return Snapshots(arena, ["weights", *(field.name for field in self.base.norms())])
 
-    def acting(self, arena: Arena) -> tuple[Arrays, Callable[[], object]]:
+    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
         """The weights and statistics to act with, by name: a copy; and what takes over the newest."""
         snapshots = self.snapshots(arena)
         private, parts = snapshots.private()

@@ -1,6 +1,6 @@
 """Batches of whatever is ready first, and never too old.
 
-Orders -> full slots -> enough for a batch? -> copied side by side -> learned from -> ordered anew
+requests -> full slots -> enough for a batch? -> copied side by side -> learned from -> requested again
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paceline.memory.slot_copies import copy_columns
 from paceline.memory.slots import Slots
 from paceline.train.loop import CollectReport
 from paceline.train.restarts import Restarts
-from paceline.train.slot_scheduler import Full, Orders, SlotJob
+from paceline.train.slot_scheduler import Full, SlotJob, SlotScheduler
 
 OnLag = Literal["stall", "drop", "mask"]
 
@@ -28,7 +28,7 @@ class AsyncRollouts:
 
     def __init__(
         self,
-        orders: Orders,
+        scheduler: SlotScheduler,
         learning: Slots,
         clock: Clock,
         *,
@@ -39,7 +39,7 @@ class AsyncRollouts:
         """Collect what is ordered.
 
         Args:
-            orders: Has workers fill slots.
+            scheduler: Has workers fill slots.
             learning: Where a batch is put together.
             clock: Books the time as `wait` and `sync`.
             batch_slots: Slots that make a batch.
@@ -47,7 +47,7 @@ class AsyncRollouts:
             on_lag: What happens to slots that would be older: the learner waits for them in time, or they are left
                 out, or they take their place in a batch without counting.
         """
-        self._orders, self._learning, self._clock = orders, learning, clock
+        self._scheduler, self._learning, self._clock = scheduler, learning, clock
         self._batch_slots, self._max_lag, self._on_lag = batch_slots, max_lag, on_lag
         self._ready: list[Full] = []
         self._batch: list[Full] = []
@@ -58,7 +58,7 @@ class AsyncRollouts:
     @property
     def restarts(self) -> Restarts[SlotJob]:
         """Of workers."""
-        return self._orders.restarts
+        return self._scheduler.restarts
 
     @property
     def dropped_steps(self) -> int:
@@ -67,7 +67,7 @@ class AsyncRollouts:
 
     def reset(self) -> None:
         """Begin the first episodes."""
-        self._orders.begin()
+        self._scheduler.begin()
 
     def next(self, version: int) -> Trajectory:
         """The slots that are ready first, once there are enough of them; the oldest first.
@@ -91,20 +91,20 @@ class AsyncRollouts:
     def release(self) -> None:
         """The batch was learned from: order its slots anew."""
         for full in self._batch:
-            self._orders.order(full)
+            self._scheduler.order(full)
         self._batch = []
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Where collection is, for a checkpoint."""
-        return {**self._orders.state(), "counts": np.array([self.learned_steps, self.dropped_steps])}
+        return {**self._scheduler.state(), "counts": np.array([self.learned_steps, self.dropped_steps])}
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
         """Go on with each env's next episode; returns the envs, which are all."""
         self.learned_steps, self._drops = (int(count) for count in state["counts"])
-        return self._orders.load(state)
+        return self._scheduler.load(state)
 
     def _receive(self) -> None:
-        arrived = self._orders.receive()
+        arrived = self._scheduler.receive()
         self._ready += arrived
         self.learned_steps += sum(full.steps for full in arrived if full.said.stats is not None)
 
@@ -118,7 +118,7 @@ class AsyncRollouts:
         """Whether some slot under way would be too old for the batch after this one, and so has to be waited for."""
         if self._on_lag != "stall" or self._max_lag is None:
             return False
-        oldest = self._orders.oldest_under_way()
+        oldest = self._scheduler.oldest_under_way()
         return oldest is not None and version + 1 - oldest > self._max_lag
 
     def _drop(self, version: int) -> None:
@@ -129,7 +129,7 @@ class AsyncRollouts:
         self._ready = [full for full in self._ready if not self._too_old(full, version)]
         for full in old:
             self._drops += full.steps
-            self._orders.order(full)
+            self._scheduler.order(full)
 
     def _assemble(self, version: int) -> Trajectory:
         """Copy the oldest slots side by side."""
@@ -149,7 +149,10 @@ class AsyncRollouts:
         valid[:, at:] = False
         self._learning.array("final_count")[at // self._learning.shape.group_size :] = 0
         self.last = CollectReport(
-            times=self._orders.times(), finished=self._orders.finished(), lags=lags, dropped_steps=self.dropped_steps
+            times=self._scheduler.times(),
+            finished=self._scheduler.finished(),
+            lags=lags,
+            dropped_steps=self.dropped_steps,
         )
         return self._learning.trajectory(min(full.said.version for full in self._batch))
 

@@ -18,7 +18,7 @@ from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
 from paceline.measure.growth import MemoryGrowth
 from paceline.measure.machine import SystemSampler, Usage
 from paceline.measure.progress import Progress
-from paceline.measure.record import Evaluation, Iteration, Record, Summary
+from paceline.measure.record import EvaluationRow, Iteration, RunRecord, Summary
 from paceline.measure.tracking import Tracking
 from paceline.memory.worker_status import MEMORY
 from paceline.train import checkpoint
@@ -38,7 +38,7 @@ SIGNALS = ("SIGINT", "SIGTERM")
 """Stop reasons that are not the run's own."""
 
 
-class Keeper:
+class Bookkeeping:
     """What happens between two iterations. Without a folder nothing is written.
 
     Args:
@@ -53,7 +53,7 @@ class Keeper:
         training: Training,
         *,
         folder: RunFolder | None = None,
-        record: Record | None = None,
+        record: RunRecord | None = None,
         tracking: Tracking | None = None,
     ) -> None:
         run = training.config.run
@@ -74,8 +74,8 @@ class Keeper:
         self._not_finite = NotFinite(training.arena["heartbeat"], training.config.env.on_nan)
         self._told_endless = False
         self._iterations = int(training.resumed_meta.get("iterations", 0))
-        self._best: Evaluation | None = _evaluation(training.resumed_meta.get("best_eval"))
-        self._final: Evaluation | None = None
+        self._best: EvaluationRow | None = _evaluation(training.resumed_meta.get("best_eval"))
+        self._final: EvaluationRow | None = None
         self._evaluated_at = -1
         self._saved_at = -1
         self._phases = self._clock.snapshot()
@@ -89,7 +89,7 @@ class Keeper:
         self._phases, self._wall_s = self._clock.snapshot(), self._clock.elapsed_s
         self._steps, self._episodes = self._tracker.steps, self._tracker.episodes
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> Bookkeeping:
         return self
 
     def __exit__(
@@ -118,7 +118,7 @@ class Keeper:
         """Call the `on_rollout` callbacks."""
         self._tell("on_rollout", iteration=self._iterations + 1)
 
-    def evaluate(self) -> Evaluation | None:
+    def evaluate(self) -> EvaluationRow | None:
         """Play evaluation episodes with the newest weights; keeps the best model. None if the env hangs."""
         run = self._training.config.run
         with self._clock.phase("eval"):
@@ -132,7 +132,7 @@ class Keeper:
                 return None
             if result.cut:
                 self._say(f"evaluation: {result.cut} of {run.n_eval_episodes} episodes were cut; the env may never end")
-            found = Evaluation(result.mean_reward, result.mean_ep_length)
+            found = EvaluationRow(result.mean_reward, result.mean_ep_length)
             self._final = found
             if self._is_best(found):
                 before, self._best = self._best, found  # what is written says so itself
@@ -142,7 +142,7 @@ class Keeper:
         self._tell("on_evaluation")
         return found
 
-    def _is_best(self, found: Evaluation) -> bool:
+    def _is_best(self, found: EvaluationRow) -> bool:
         """Whether it is better than all before; what is no number never is, and is never in the way."""
         best = math.nan if self._best is None else self._best.mean_reward
         return not math.isnan(found.mean_reward) and not found.mean_reward <= best
@@ -218,7 +218,7 @@ class Keeper:
                 wall_s=self._clock.elapsed_s,
                 mean_return=tracker.mean_return,
                 mean_length=tracker.mean_length,
-                told=tracker.mean_told(),
+                reward_parts=tracker.mean_parts(),
                 extras=self._extras() if hook in ("on_rollout", "on_update") else {},
                 finished=self._training.rollouts.last.finished,
                 train=self._stats,
@@ -233,7 +233,7 @@ class Keeper:
     def _extras(self) -> dict[str, NDArray[Any]]:
         return {name: values.copy() for name, values in self._training.rollouts.extras().items()}
 
-    def _note_iteration(self, stats: dict[str, float], evaluation: Evaluation | None) -> None:
+    def _note_iteration(self, stats: dict[str, float], evaluation: EvaluationRow | None) -> None:
         clock, tracker, training = self._clock, self._tracker, self._training
         phases = clock.snapshot()
         spent = phases.since(self._phases).seconds
@@ -258,7 +258,7 @@ class Keeper:
             iteration_s=iteration_s,
             ep_rew_mean=tracker.mean_return,
             ep_len_mean=tracker.mean_length,
-            told=tracker.mean_told(),
+            reward_parts=tracker.mean_parts(),
             last_return=self._last_episode and self._last_episode[0],
             last_length=self._last_episode and self._last_episode[1],
             phases=spent,
@@ -287,7 +287,7 @@ class Keeper:
             if self._progress is not None:
                 self._progress.update(iteration)
 
-    def _write(self, path: Path, arrays: checkpoint.Arrays) -> Path | None:
+    def _write(self, path: Path, arrays: checkpoint.State) -> Path | None:
         training = self._training
         meta = {
             "identity": {**training.identity(), **training.schedule()},
@@ -334,7 +334,7 @@ class Keeper:
             lag_counts={str(lag): count for lag, count in sorted(self._lag_counts.items())},
             dropped_steps=training.rollouts.last.dropped_steps,
             restarts=training.rollouts.restarts.count,
-            strayed=training.rollouts.restarts.strayed,
+            restarted=training.rollouts.restarts.restarted,
             skipped_updates=training.learner.bad.count,
             not_finite=self._not_finite.count,
             weights_sha256=training.weights.sha256(),
@@ -385,5 +385,5 @@ def _due(every: int, before: int, now: int) -> bool:
     return every > 0 and now // every > before // every
 
 
-def _evaluation(pair: Any) -> Evaluation | None:
-    return None if pair is None else Evaluation(*pair)
+def _evaluation(pair: Any) -> EvaluationRow | None:
+    return None if pair is None else EvaluationRow(*pair)

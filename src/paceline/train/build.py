@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from paceline.algos.a3c import A3CLearner
 from paceline.algos.device_gradients import DeviceGradients
 from paceline.algos.ppo import PPOLearner
-from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, WorkersGradients
+from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, ShardedUpdate
 from paceline.algos.targets import targets_for
 from paceline.batch import Trajectory
 from paceline.collect.history import EpisodeHistory
@@ -55,7 +55,7 @@ from paceline.train.loop import Collector, Driver
 from paceline.train.program import WorkerJob, WorkerProgram
 from paceline.train.recipes import acting_head, env_recipe, policy_recipe, restarts_for, shaper_recipe
 from paceline.train.rollouts import Rollouts
-from paceline.train.slot_scheduler import Orders, SlotJob
+from paceline.train.slot_scheduler import SlotJob, SlotScheduler
 from paceline.train.training import AnyDriver, Training
 from paceline.train.workers import AnyProgram, central_for, lay_out, learner_device, room_on_cluster, start_workers
 
@@ -125,12 +125,12 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         if config.policy.compile and device.type == "cpu" and not isinstance(program, WORKERS_LEARN_ELSEWHERE):
             program = _compiled(program, arena, policy, rows=_shard_rows(config, program, arena, base.shards))
         alone = isinstance(program, WorkerProgram) and layout.num_workers == 0  # the one job has a gradient of its own
-        hand = None if alone or isinstance(program, WORKERS_LEARN_ELSEWHERE) else program.gradient(arena)
-        runtime = start_workers(config, program, arena, layout, hand, cluster, size_of(policy))
+        local_gradient = None if alone or isinstance(program, WORKERS_LEARN_ELSEWHERE) else program.gradient(arena)
+        runtime = start_workers(config, program, arena, layout, local_gradient, cluster, size_of(policy))
         undo.callback(runtime.close)
         if isinstance(runtime, RayRuntime):
             layout = replace(layout, places=runtime.places())
-        made = _assemble(config, program, layout, arena, runtime, hand, policy, vector, clock)
+        made = _assemble(config, program, layout, arena, runtime, local_gradient, policy, vector, clock)
         undo.pop_all()
     return made
 
@@ -187,7 +187,7 @@ def _assemble(
     layout: layouts.Layout,
     arena: Arena,
     runtime: Runtime[Any],  # of the jobs that `program` builds: the match below knows which those are
-    hand: ShardedGradient | None,
+    local_gradient: ShardedGradient | None,
     policy: nn.Module,
     vector: Tensor,
     clock: Clock,
@@ -220,7 +220,7 @@ def _assemble(
                 collector = _sync_rollouts(config, program, arena, runtime, tracker, clock, reward_norm, league)
             else:
                 collector = _async_rollouts(config, program, arena, runtime, tracker, clock)
-            gradients, rows = _gradients(config, program, arena, runtime, hand, policy, vector, obs_norm)
+            gradients, rows = _gradients(config, program, arena, runtime, local_gradient, policy, vector, obs_norm)
             learner = PPOLearner(
                 vector,
                 weights,
@@ -261,7 +261,7 @@ def _gradients(
     program: WorkerProgram | AsyncProgram,
     arena: Arena,
     runtime: Runtime[Job],
-    hand: ShardedGradient | None,
+    local_gradient: ShardedGradient | None,
     policy: nn.Module,
     vector: Tensor,
     obs_norm: ObsNormaliser | None,
@@ -270,8 +270,8 @@ def _gradients(
     base, shards = program.base, Shards(arena)
     if vector.device.type == "cpu":
         # In async modes the workers have better things to do than shards.
-        work = runtime.work if program is base or hand is None else hand.all
-        return WorkersGradients(work, shards, program.weights(arena).showing(vector)), base.compiled_rows
+        work = runtime.work if program is base or local_gradient is None else local_gradient.all
+        return ShardedUpdate(work, shards, program.weights(arena).showing(vector)), base.compiled_rows
     spec, rows = base.shape.spec, base.compiled_rows
     whole = partial(PPOGradient, policy, head_for(spec.action), spec, base.rollout_settings, obs_norm)
     if config.policy.compile:
@@ -324,7 +324,7 @@ def _async_rollouts(
     clock: Clock,
 ) -> AsyncRollouts:
     plan, training = program.plan, program.base.rollout_settings
-    orders = Orders(
+    scheduler = SlotScheduler(
         runtime,
         plan.slot_sets(arena),
         shares(plan.base.shape.groups, runtime.num_workers),
@@ -334,7 +334,7 @@ def _async_rollouts(
         program.weights(arena).renew,
         restarts_for(config, runtime),
     )
-    batches = partial(AsyncRollouts, orders, plan.slots(arena), clock, batch_slots=plan.batch_slots)
+    batches = partial(AsyncRollouts, scheduler, plan.slots(arena), clock, batch_slots=plan.batch_slots)
     if isinstance(training, ImpalaConfig):
         return batches(max_lag=training.max_lag, on_lag=training.on_lag)
     return batches()

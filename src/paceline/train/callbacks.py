@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import CallbackError, ConfigError, nearest
 from paceline.measure.episodes import WINDOW, Episodes
-from paceline.measure.record import Evaluation
+from paceline.measure.record import EvaluationRow
 
 HOOKS = ("on_rollout", "on_update", "on_evaluation", "on_checkpoint", "on_stop")
 """What a callback may have, in the order in which they are called."""
@@ -41,7 +41,7 @@ class Moment:
     """Of the last 100 episodes; None before the first has ended."""
     mean_length: float | None
     """Of the last 100 episodes."""
-    told: Mapping[str, float]
+    reward_parts: Mapping[str, float]
     """Means over the last 100 episodes of what a reward shaper tells, by name; empty without one."""
     finished: Episodes
     """The episodes that ended in the newest rollout: arrays `env`, `returns`, `length`, `step`."""
@@ -49,7 +49,7 @@ class Moment:
     """[T+1, B, ...] what was read beside the observations of the newest rollout, by name (on_rollout, on_update)."""
     train: Mapping[str, float] = field(default_factory=dict)
     """What the newest update reports: `loss`, `approx_kl`, ... Empty before the first."""
-    evaluation: Evaluation | None = None
+    evaluation: EvaluationRow | None = None
     """The newest evaluation."""
     checkpoint: Path | None = None
     """The newest checkpoint."""
@@ -124,7 +124,7 @@ class StopAtMeans:
         """Look at the last 100 episodes."""
         if moment.episodes < WINDOW:
             return None
-        return not all(moment.told[name] >= goal for name, goal in self.goals.items())  # NaN reaches no goal
+        return not all(moment.reward_parts[name] >= goal for name, goal in self.goals.items())  # NaN reaches no goal
 
 
 class Callbacks:

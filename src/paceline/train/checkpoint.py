@@ -28,7 +28,7 @@ from paceline.errors import CheckpointError, nearest
 
 FORMAT = 2
 STATE, MANIFEST = "state.safetensors", "manifest.json"
-Arrays = dict[str, NDArray[Any]]
+State = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Snapshot:
     """What was saved."""
 
     path: Path
-    arrays: Arrays
+    arrays: State
     meta: dict[str, Any]
 
-    def part(self, prefix: str) -> Arrays:
+    def part(self, prefix: str) -> State:
         """The arrays under `prefix/`, without it."""
         start = f"{prefix}/"
         return {key.removeprefix(start): value for key, value in self.arrays.items() if key.startswith(start)}

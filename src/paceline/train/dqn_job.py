@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from paceline.collect.inference_client import Asking
-from paceline.collect.transitions import Stint, TransitionCollector, Written
+from paceline.collect.inference_client import InferenceChannel
+from paceline.collect.transitions import CollectBudget, TransitionCollector, Written
 from paceline.envs.block import History
 
 
@@ -19,7 +19,7 @@ class DQNJob:
     """Its groups."""
     renew: Callable[[], object]
 
-    def connect(self, asker: Asking) -> None:
+    def connect(self, asker: InferenceChannel) -> None:
         """Whom to ask, where the policy is elsewhere."""
         self.collector.connect(asker)
 
@@ -31,7 +31,7 @@ class DQNJob:
         """Put every env where it was; returns those that began a new episode."""
         return self.collector.restore(histories, heads[self.mine])
 
-    def collect(self, heads: Sequence[int], stint: Stint) -> Written:
+    def collect(self, heads: Sequence[int], stint: CollectBudget) -> Written:
         """Play, and write rows from these heads on."""
         self.renew()
         return self.collector.collect(heads[self.mine], stint)

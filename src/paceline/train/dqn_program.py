@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from paceline.algos.dqn import DQNLearner, Epsilon
 from paceline.collect.history import EpisodeHistory
 from paceline.collect.inference_client import LaneShare
-from paceline.collect.transitions import Lane, Stint, TransitionCollector
+from paceline.collect.transitions import CollectBudget, Lane, TransitionCollector
 from paceline.config.dqn_settings import DQNConfig, buffer_room
 from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
@@ -39,10 +39,10 @@ from paceline.ops.q_learning import q_values
 from paceline.runtime.protocol import Runtime, Share, shares
 from paceline.train.dqn_job import DQNJob
 from paceline.train.pacing import BatchPace, Limiter
-from paceline.train.program import Arrays, WorkerProgram
+from paceline.train.program import ArraysByName, WorkerProgram
 from paceline.train.recipes import restarts_for
 from paceline.train.replay_batches import ReplayBatches
-from paceline.train.replay_ingest import Intake
+from paceline.train.replay_ingest import ReplayIngest
 from paceline.train.replay_stream import ORDERS, ReplayStream
 
 MOST_MEMORY = 0.9
@@ -100,7 +100,7 @@ class DQNProgram:
         training = self.training
         return Replay(arena, self.shape, gamma=training.gamma, multi_step=training.multi_step, margin=self.margin)
 
-    def acting(self, arena: Arena) -> tuple[Arrays, Callable[[], object]]:
+    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
         """The weights to act with, by name, in place or as a copy; and what takes over the newest."""
         if not self.streams:
             return arena.__getitem__, _nothing
@@ -239,11 +239,11 @@ def dqn_parts(
         clock=clock,
     )
     if program.streams:
-        stint = Stint(rows=training.order_steps)
+        stint = CollectBudget(rows=training.order_steps)
         limiter = Limiter(training, ORDERS * stint.rows * program.shape.n_envs)
         stream = ReplayStream(
             runtime,
-            Intake(replay, sampler, tracker, keep=training.save_replay),
+            ReplayIngest(replay, sampler, tracker, keep=training.save_replay),
             shares(program.shape.groups, runtime.num_workers),
             arena["episode"],
             stint,
@@ -256,12 +256,12 @@ def dqn_parts(
         return DQNParts(learner, stream)
     everyone = np.arange(program.shape.n_envs)
     history = EpisodeHistory(spec, arena["episode"], lambda: replay.shown(everyone), program.base.tags(arena))
-    stint = Stint(rows=program.longest, episodes=training.episodes_per_batch)
+    stint = CollectBudget(rows=program.longest, episodes=training.episodes_per_batch)
     if not training.plays_episodes:
-        stint = Stint(rows=training.order_steps)
+        stint = CollectBudget(rows=training.order_steps)
     batches = ReplayBatches(
         runtime,
-        Intake(replay, sampler, tracker, history, keep=training.save_replay),
+        ReplayIngest(replay, sampler, tracker, history, keep=training.save_replay),
         history,
         stint,
         BatchPace(training, program.shape.groups),

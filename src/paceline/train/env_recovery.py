@@ -39,7 +39,7 @@ class RolloutEnvs:
         self._records: list[Forgetful] = [history, *(one for one in records if one is not None)]
         self._envs = [share.envs(shape.group_size) for share in shares(shape.groups, runtime.num_workers)]
 
-    def put_back(self, worker: int) -> list[int]:
+    def env_recovery(self, worker: int) -> list[int]:
         """Respawn a worker with its envs where they were when the workers were started; see `restarts.Envs`."""
         return self._runtime.respawn(worker, WorkerJob.restore, self._history.marked())
 
@@ -49,7 +49,7 @@ class RolloutEnvs:
         self._runtime.respawn(worker, WorkerJob.reset)
         return self._envs[worker]
 
-    def strayed(self, envs: list[int]) -> None:
+    def restarted(self, envs: list[int]) -> None:
         """These could not be put back where they were, and began a new episode."""
         for record in self._records:
             record.forget(envs)

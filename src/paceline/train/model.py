@@ -15,7 +15,7 @@ from paceline.nets.normalise import ObsNormaliser
 from paceline.runtime.watchdog import watched
 from paceline.spec import EnvSpec
 from paceline.train import checkpoint
-from paceline.train.checkpoint import Arrays, Snapshot
+from paceline.train.checkpoint import Snapshot, State
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.recipes import acting_head, env_recipe, identity, policy_recipe
 
@@ -43,16 +43,16 @@ class Model:
     obs_norm: ObsNormaliser | None
     predictor: Predictor
 
-    def take(self, arrays: Arrays) -> None:
+    def take(self, arrays: State) -> None:
         """Take over newer weights and statistics."""
         self.weights.copy_(torch.from_numpy(arrays["learner/weights"]))
         prefix = "obs_norm/"
         if self.obs_norm is not None:
             self.obs_norm.load({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
 
-    def arrays(self) -> Arrays:
+    def arrays(self) -> State:
         """What a snapshot of it holds."""
-        state: Arrays = {"learner/weights": self.weights.numpy()}
+        state: State = {"learner/weights": self.weights.numpy()}
         if self.obs_norm is not None:
             state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
         return state

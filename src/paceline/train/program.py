@@ -15,8 +15,8 @@ from torch import nn
 
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
 from paceline.collect.finite import FiniteEnvs, FiniteRollouts, OnNan
-from paceline.collect.free_running import OwnPace, pays
-from paceline.collect.inference_client import AnyCollector, Asking, InterleavedCollectors, connect
+from paceline.collect.free_running import FreeRunning, pays
+from paceline.collect.inference_client import AnyCollector, InferenceChannel, InterleavedCollectors, connect
 from paceline.collect.rollout import RolloutCollector
 from paceline.collect.times import CollectTimes
 from paceline.config.dqn_settings import DQNConfig
@@ -25,7 +25,7 @@ from paceline.envs.block import EnvBlock, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block, threads_for, wait_s
 from paceline.envs.shaping import ShapedEnvs, ShaperRecipe
-from paceline.envs.thread_per_env import EnvsApart
+from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.inference.central import Central
 from paceline.memory.opponent_pool import OpponentPool
 from paceline.memory.shards import Shards, ShardShape
@@ -34,7 +34,7 @@ from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
 from paceline.memory.worker_status import heartbeat_field
-from paceline.nets.actor import Actor, PatientActor, actor_for
+from paceline.nets.actor import Actor, DeferredValueActor, actor_for
 from paceline.nets.flat import bind
 from paceline.nets.mlp import Activation
 from paceline.nets.normalise import ObsNormaliser, normalised_leaves
@@ -51,8 +51,8 @@ LEARNING, ACTING = "learning/", "acting/"
 TURNS = 4
 """Parts of a worker's envs that take turns in acting, where they wait while they step."""
 
-Arrays = Callable[[str], NDArray[Any]]
-"""Arrays by name."""
+ArraysByName = Callable[[str], NDArray[Any]]
+"""ArraysByName by name."""
 
 PRELOAD = (__name__,)
 """Imported once by the fork server."""
@@ -82,7 +82,7 @@ class WorkerJob:
     sharded: ShardedGradient | None
     """None for a worker that is never asked for gradients."""
 
-    def connect(self, asker: Asking) -> None:
+    def connect(self, asker: InferenceChannel) -> None:
         """Whom to ask, where the policy is elsewhere."""
         connect(self.collector, asker)
 
@@ -156,7 +156,7 @@ class WorkerProgram:
         ]
 
     def central_fields(self, workers: int) -> list[Field]:
-        """Questions and answers, where the driver runs the policy."""
+        """InferenceRequests and answers, where the driver runs the policy."""
         return [] if self.central is None else self.central.fields(self.shape, workers)
 
     def league_fields(self, weights: int) -> list[Field]:
@@ -187,7 +187,7 @@ class WorkerProgram:
         """Where the learner finds a batch."""
         return Slots(arena, self.shape, LEARNING if self.pipeline else "")
 
-    def obs_normaliser(self, arrays: Arrays, *, attach: bool = False) -> ObsNormaliser | None:
+    def obs_normaliser(self, arrays: ArraysByName, *, attach: bool = False) -> ObsNormaliser | None:
         """The normaliser whose statistics are among `arrays`, if there is one; a worker attaches to it."""
         if not self.normalize_obs:
             return None
@@ -206,7 +206,7 @@ class WorkerProgram:
         collector = self.collector(arena, share, [Slots(arena, self.shape)], self.acting(arena)[0])
         return WorkerJob(collector, self.gradient(arena) if share.helps else None)
 
-    def acting(self, arena: Arena) -> tuple[Arrays, Callable[[], object]]:
+    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
         """The weights and statistics to act with, by name; and what takes over the newest: they are in place."""
         return (partial(_named, arena, ACTING) if self.pipeline else arena.__getitem__), _nothing
 
@@ -235,7 +235,7 @@ class WorkerProgram:
         gradient = self.gradient_of(arena.__getitem__, self.rollout_settings)
         return ShardedGradient(gradient, slots or self.slots(arena), Shards(arena))
 
-    def gradient_of(self, learning: Arrays, training: Settings) -> PPOGradient:
+    def gradient_of(self, learning: ArraysByName, training: Settings) -> PPOGradient:
         """The gradient of a policy of its own, with the weights and observation statistics that are in `learning`."""
         spec = self.shape.spec
         policy = self.policy.build(spec)
@@ -243,7 +243,7 @@ class WorkerProgram:
         normaliser = self.obs_normaliser(learning, attach=True)
         return PPOGradient(policy, head_for(spec.action), spec, training, normaliser, compiled_rows=self.compiled_rows)
 
-    def collector(self, arena: Arena, share: Share, slots: Sequence[Slots], acting: Arrays) -> AnyCollector:
+    def collector(self, arena: Arena, share: Share, slots: Sequence[Slots], acting: ArraysByName) -> AnyCollector:
         """The worker's part of collecting.
 
         Args:
@@ -260,7 +260,9 @@ class WorkerProgram:
         n = share.groups * self.shape.group_size
         threads, waits_s = self.threads(n)
 
-        def collector(own: Share, actor: Actor, envs: EnvBlock, own_pace: OwnPace | None = None) -> RolloutCollector:
+        def collector(
+            own: Share, actor: Actor, envs: EnvBlock, free_running: FreeRunning | None = None
+        ) -> RolloutCollector:
             look = {"first_group": own.first_group, "groups": own.groups, "seed": self.seed}
             return RolloutCollector(
                 envs,
@@ -273,7 +275,7 @@ class WorkerProgram:
                 groups=own.groups,
                 heartbeat=arena["heartbeat"][own.worker],
                 finite=FiniteRollouts(slots, episode=envs.episode, **look) if self.on_nan == "raise" else None,
-                own_pace=own_pace,
+                free_running=free_running,
             )
 
         if self.central is not None:
@@ -285,9 +287,9 @@ class WorkerProgram:
                 [collector(*each, self.block(arena, each[0], threads)) for each in asking], actors
             )
         actor = self.actor(policy, share.groups, normaliser)
-        own_pace = self._own_pace(arena, share, actor, waits_s) if threads == n > 1 else None
-        if own_pace is not None:
-            return collector(share, actor, own_pace.envs, own_pace)
+        free_running = self._free_running(arena, share, actor, waits_s) if threads == n > 1 else None
+        if free_running is not None:
+            return collector(share, actor, free_running.envs, free_running)
         turns = self._turns(share, threads)
         if len(turns) == 1:
             return collector(share, actor, self.block(arena, share, threads))
@@ -315,18 +317,18 @@ class WorkerProgram:
         cuts = [share.first_group + share.groups * part // count for part in range(count + 1)]
         return [replace(share, first_group=a, groups=b - a) for a, b in itertools.pairwise(cuts)]
 
-    def _own_pace(self, arena: Arena, share: Share, actor: Actor, waits_s: float) -> OwnPace | None:
+    def _free_running(self, arena: Arena, share: Share, actor: Actor, waits_s: float) -> FreeRunning | None:
         """A worker's envs, each at its own pace; None where that does not pay, or something looks at all of them."""
         n, spec = share.groups * self.shape.group_size, self.shape.spec
         alone = self.single and self.shaper is None and self.on_nan == "raise"
-        if not alone or not isinstance(actor, PatientActor) or not pays(actor, spec, n, waits_s):
+        if not alone or not isinstance(actor, DeferredValueActor) or not pays(actor, spec, n, waits_s):
             return None
-        envs = self.apart(arena, share)
-        return OwnPace(envs, actor, head_for(spec.action), self.shape, arena["heartbeat"][share.worker])
+        envs = self.thread_per_env(arena, share)
+        return FreeRunning(envs, actor, head_for(spec.action), self.shape, arena["heartbeat"][share.worker])
 
-    def apart(self, arena: Arena, share: Share) -> EnvsApart:
+    def thread_per_env(self, arena: Arena, share: Share) -> ThreadPerEnv:
         """The envs of some groups, single ones, with a thread each."""
-        return EnvsApart(
+        return ThreadPerEnv(
             self.env,
             self.shape.spec,
             seed=self.seed,

@@ -18,7 +18,7 @@ from paceline.memory.sampling import Sampler
 from paceline.spec import ENV_REWARD
 
 
-class Intake:
+class ReplayIngest:
     """Takes note of rows that were written.
 
     Args:
@@ -64,16 +64,23 @@ class Intake:
         if self.history is not None:
             action = replay.rows("action", start, start + rows, columns)
             self.history.extend(action, ended, valid, first_env=columns.start)
-        told = {name: replay.rows(f"told/{name}", start, start + rows, columns) for name in replay.shape.spec.told}
-        reward = told.pop(ENV_REWARD) if told else replay.rows("reward", start, start + rows, columns)
+        reward_parts = {
+            name: replay.rows(f"told/{name}", start, start + rows, columns) for name in replay.shape.spec.reward_parts
+        }
+        reward = reward_parts.pop(ENV_REWARD) if reward_parts else replay.rows("reward", start, start + rows, columns)
         return self.tracker.update(
-            reward, (flags & TERMINATED) != 0, (flags & TRUNCATED) != 0, valid, first_env=columns.start, told=told
+            reward,
+            (flags & TERMINATED) != 0,
+            (flags & TRUNCATED) != 0,
+            valid,
+            first_env=columns.start,
+            reward_parts=reward_parts,
         )
 
-    def add(self, guests: GuestRows) -> None:
+    def add(self, external: GuestRows) -> None:
         """Rows that somebody else wrote. The episodes under way of that group are cut off, and go on after them."""
-        self.replay.insert(guests.group, guests.rows, guests.finals)
-        self._sampler.took_in(guests.group)
+        self.replay.insert(external.group, external.rows, external.finals)
+        self._sampler.took_in(external.group)
 
     def level(self, groups: Sequence[int]) -> None:
         """Have groups that are played together go on from the same row: that of the one that is ahead."""
@@ -101,7 +108,7 @@ class Intake:
         self.replay.load(state)
         self._sampler.load(part(state, "sampler/"))
 
-    def strayed(self, envs: list[int]) -> None:
+    def restarted(self, envs: list[int]) -> None:
         """These began a new episode out of turn; whoever steps them has cut the old one off."""
         self.tracker.forget(envs)
         if self.history is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect.times import CollectTimes
-from paceline.collect.transitions import Stint, Written
+from paceline.collect.transitions import CollectBudget, Written
 from paceline.errors import WorkerLost
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
@@ -19,14 +19,14 @@ from paceline.runtime.protocol import Reply, Runtime, Share
 from paceline.train.dqn_job import DQNJob
 from paceline.train.loop import CollectReport
 from paceline.train.pacing import Limiter
-from paceline.train.replay_ingest import Intake
+from paceline.train.replay_ingest import ReplayIngest
 from paceline.train.restarts import Restarts
 
 POLL_S = 0.5
 MOST_UPDATES = 64
 """What the learner does in one go while workers play: it looks after them in between."""
 ORDERS = 2
-"""Orders that a worker has: the one it works at, and the next."""
+"""Requests that a worker has at once: the one it works on, and the next."""
 
 
 class ReplayStream:
@@ -35,10 +35,10 @@ class ReplayStream:
     def __init__(
         self,
         runtime: Runtime[DQNJob],
-        intake: Intake,
+        ingest: ReplayIngest,
         shares: list[Share],
         episode: NDArray[np.int64],
-        stint: Stint,
+        stint: CollectBudget,
         limiter: Limiter,
         samples: Callable[[], int],
         renew: Callable[[], None],
@@ -49,7 +49,7 @@ class ReplayStream:
 
         Args:
             runtime: The workers.
-            intake: Takes note of what they write.
+            ingest: Takes note of what they write.
             shares: What each worker owns.
             episode: [B] number of each env's episode; written by workers.
             stint: Length of an order.
@@ -59,7 +59,7 @@ class ReplayStream:
             clock: Books the time as `wait` and `sync`.
             restarts: Replaces those that are lost.
         """
-        self._runtime, self._intake, self._shares, self._episode = runtime, intake, shares, episode
+        self._runtime, self._ingest, self._shares, self._episode = runtime, ingest, shares, episode
         self._stint, self._limiter, self._samples, self._renew = stint, limiter, samples, renew
         self._clock = clock
         self._orders = [0] * len(shares)  # that each worker has
@@ -73,12 +73,12 @@ class ReplayStream:
     def reset(self) -> None:
         """Begin the first episodes, and the first orders."""
         self._renew()
-        self.restarts.begin(DQNJob.reset, self._intake.replay.head.tolist())
+        self.restarts.begin(DQNJob.reset, self._ingest.replay.head.tolist())
         self._order()
 
     def next(self, version: int) -> int:  # noqa: ARG002 - what is replayed has no age
         """Updates that the learner may make. Blocks until there are some."""
-        began, tracker = perf_counter(), self._intake.tracker
+        began, tracker = perf_counter(), self._ingest.tracker
         self._receive(0.0)
         while not (updates := self._limiter.updates(tracker.steps, self._samples())) or not self._enough():
             self._order()
@@ -96,11 +96,11 @@ class ReplayStream:
     @property
     def stored(self) -> int:
         """Transitions that can be learned from."""
-        return self._intake.replay.stored
+        return self._ingest.replay.stored
 
     def _enough(self) -> bool:
         """Whether there is enough to learn from: after a checkpoint without the replay, as much as at the beginning."""
-        if self.stored < self._fewest and not self._intake.replay.full:
+        if self.stored < self._fewest and not self._ingest.replay.full:
             return False
         self._fewest = 1
         return self.stored > 0
@@ -112,7 +112,7 @@ class ReplayStream:
         """
         while free := [share for share in self._shares if self._orders[share.worker] < ORDERS]:
             share = min(free, key=self._played)
-            ordered = self._intake.tracker.steps + self._under_way() + share.groups * self._group_steps
+            ordered = self._ingest.tracker.steps + self._under_way() + share.groups * self._group_steps
             # With too little to learn from, the learner cannot catch up, however far players are ahead.
             if self._enough() and not self._limiter.may_play(ordered, self._samples()):
                 return
@@ -120,16 +120,16 @@ class ReplayStream:
 
     def _played(self, share: Share) -> int:
         """Rows that a worker's groups have, ordered ones included."""
-        return int(self._intake.replay.head[share.first_group]) + self._orders[share.worker] * self._stint.rows
+        return int(self._ingest.replay.head[share.first_group]) + self._orders[share.worker] * self._stint.rows
 
     def _post(self, share: Share) -> None:
-        heads = (self._intake.replay.head + self._orders[share.worker] * self._stint.rows).tolist()
+        heads = (self._ingest.replay.head + self._orders[share.worker] * self._stint.rows).tolist()
         self._orders[share.worker] += 1
         self._pending.append(self._runtime.submit(share.worker, DQNJob.collect, heads, self._stint))
 
     @property
     def _group_steps(self) -> int:
-        return self._stint.rows * self._intake.replay.shape.group_size
+        return self._stint.rows * self._ingest.replay.shape.group_size
 
     def _under_way(self) -> int:
         groups = sum(orders * share.groups for orders, share in zip(self._orders, self._shares, strict=True))
@@ -147,15 +147,15 @@ class ReplayStream:
             self._orders[worker] -= 1
             self.restarts.collected(worker)
             self._times[worker] = self._times[worker].plus(written.times)
-            self._ended.append(self._intake.take(self._shares[worker].first_group, written.rows))
+            self._ended.append(self._ingest.take(self._shares[worker].first_group, written.rows))
 
     def _replace(self, loss: WorkerLost) -> None:
         """A new process for a worker that is lost: its envs begin new episodes, its orders are given again."""
         columns = self._columns(self._shares[loss.worker])
         envs = list(range(columns.start, columns.stop))
-        self._intake.strayed(envs)
+        self._ingest.restarted(envs)
         self._episode[columns] += 1
-        worker, _ = self.restarts.replace(loss, DQNJob.reset, self._intake.replay.head.tolist())
+        worker, _ = self.restarts.replace(loss, DQNJob.reset, self._ingest.replay.head.tolist())
         self._pending = [reply for reply in self._pending if reply.worker != worker]
         self.restarts.began_anew(worker, envs)
         lost, self._orders[worker] = self._orders[worker], 0
@@ -163,7 +163,7 @@ class ReplayStream:
             self._post(self._shares[worker])
 
     def _columns(self, share: Share) -> slice:
-        size = self._intake.replay.shape.group_size
+        size = self._ingest.replay.shape.group_size
         return slice(share.first_group * size, (share.first_group + share.groups) * size)
 
     def extras(self) -> dict[str, NDArray[Any]]:
@@ -172,16 +172,16 @@ class ReplayStream:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Where play is. Episodes under way are not kept."""
-        return {"episode": self._episode.copy(), **under("replay/", self._intake.state())}
+        return {"episode": self._episode.copy(), **under("replay/", self._ingest.state())}
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
         """Go on with each env's next episode; returns the envs, which are all."""
         self._episode[:] = state["episode"] + 1
-        self._intake.load(part(state, "replay/"))
+        self._ingest.load(part(state, "replay/"))
         for share in self._shares:  # other workers than then may have groups that were not equally far
-            self._intake.level(range(share.first_group, share.first_group + share.groups))
+            self._ingest.level(range(share.first_group, share.first_group + share.groups))
         self._fewest = 1 if self.stored else self._limiter.starts
         everyone = list(range(len(self._episode)))
-        self._intake.strayed(everyone)
+        self._ingest.restarted(everyone)
         self.reset()
         return everyone

@@ -39,7 +39,7 @@ from paceline.train.rollout_transfer import (
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayFreight:
+class ReplayTransfer:
     """Of `DQNProgram`."""
 
     here: DQNProgram
@@ -67,12 +67,12 @@ class ReplayFreight:
         """Players in turns get the weights of the command; others those of a version."""
         return token_of(load, arena, int(arena["version"][0]) if self.here.streams else command)
 
-    def down(self, load: str, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         """What acting needs, or where envs begin."""
         if load == POOL:
             yield from snapshots_down(arena)
         elif load == EPISODES:
-            yield from episodes_down(self.here.base, arena, held, crew)
+            yield from episodes_down(self.here.base, arena, held, pool)
         else:
             yield from self._acting_down(arena, held)
 
@@ -91,12 +91,12 @@ class ReplayFreight:
                 Snapshots(arena, ["weights"]).write(int(version[0]))
             arena["version"][:] = version
 
-    def up(self, did: Did, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         """What was written, or what the envs show."""
         if did.command not in (*BEGINNINGS, "collect"):
             return
         program = self.here if held is None else self.program(held)
-        mine, ring = range_of(crew), _Ring(arena, program.shape)
+        mine, ring = range_of(pool), _Ring(arena, program.shape)
         if did.command == "collect":
             heads, _ = did.args
             rows = [count for written in did.results for count in written.rows]
@@ -109,11 +109,11 @@ class ReplayFreight:
             for group in range(mine.first_group, mine.first_group + mine.groups):
                 yield from ring.shown(group, heads[group], heads[group] + 1)
         yield from episodes_up(program.base, arena, mine)
-        yield from not_finite_up(arena, crew)
+        yield from not_finite_up(arena, pool)
 
-    def trimmed(self, command: str, args: tuple[Any, ...], crew: Sequence[Share]) -> tuple[Any, ...]:
+    def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
         """Histories of these workers' envs only."""
-        return own_histories(args, crew, self.here.shape.group_size) if command == "restore" else args
+        return own_histories(args, pool, self.here.shape.group_size) if command == "restore" else args
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
         """What is replayed has no age."""
@@ -129,8 +129,8 @@ class _Ring:
     def collected(self, group: int, start: int, count: int, *, driver: bool) -> Iterator[NDArray[Any]]:
         """Rows `start` to `start + count` of a group, and what its envs show after each."""
         yield from self.shown(group, start + 1, start + count + 1)
-        told = [name for name in self._arrays if name.startswith("told/")]
-        for name in ("action", "reward", "flags", "priority", *told):
+        reward_parts = [name for name in self._arrays if name.startswith("told/")]
+        for name in ("action", "reward", "flags", "priority", *reward_parts):
             if name in self._arrays:
                 yield from self._rows(name, group, start, start + count)
         columns = self._shape.columns(group, 1)
@@ -162,13 +162,13 @@ class _Ring:
             if name in ("mask", "age") or name.startswith("obs/"):
                 yield from self._rows(name, group, start, stop)
 
-    def cut(self, mine: Held, heads: Sequence[int], strayed: Sequence[Sequence[int]] | None) -> None:
+    def cut(self, mine: Held, heads: Sequence[int], restarted: Sequence[Sequence[int]] | None) -> None:
         """Cut off the episodes of envs that begin new ones: those that strayed, or all."""
         writer = ReplayWriter(self._arena, self._shape, *mine)
         size = self._shape.group_size
         first = mine.first_group * size
         everyone = range(first, first + mine.groups * size)
-        for env in everyone if strayed is None else [env for envs in strayed for env in envs]:
+        for env in everyone if restarted is None else [env for envs in restarted for env in envs]:
             writer.cut(heads[env // size], env - first)
 
     def _rows(self, name: str, group: int, start: int, stop: int) -> Iterator[NDArray[Any]]:

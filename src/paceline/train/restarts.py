@@ -27,7 +27,7 @@ R = TypeVar("R")
 class Envs(Protocol):
     """Where the envs of all workers were when a call was submitted, so that a new worker can repeat that call."""
 
-    def put_back(self, worker: int) -> list[int]:
+    def env_recovery(self, worker: int) -> list[int]:
         """Respawn a worker with its envs where they were; returns the envs where that failed, at new episodes instead.
 
         Raises:
@@ -41,7 +41,7 @@ class Envs(Protocol):
             WorkerLost: The new worker was lost, too.
         """
 
-    def strayed(self, envs: list[int]) -> None:
+    def restarted(self, envs: list[int]) -> None:
         """Forget the episodes of these envs: they could not be put back, and have begun new ones."""
 
 
@@ -72,7 +72,7 @@ class Restarts(Generic[J_co]):
         self._notes: list[tuple[str, str]] = []
         self.count = 0
         """Replacements."""
-        self.strayed = 0
+        self.restarted = 0
         """Episodes that were broken off by them."""
 
     def replace(
@@ -164,7 +164,7 @@ class Restarts(Generic[J_co]):
     def began_anew(self, worker: int, envs: list[int]) -> None:
         """These envs of a new worker have begun new episodes."""
         if envs:
-            self.strayed += len(envs)
+            self.restarted += len(envs)
             self._notes.append((f"worker {worker}: {_listed(envs)} began new episodes.", ""))
 
     def notes(self) -> list[tuple[str, str]]:
@@ -181,16 +181,16 @@ class Restarts(Generic[J_co]):
             # What is lost in one way again and again would be lost once more: the last attempt goes elsewhere.
             same = self._most > 1 and attempt == self._most and len({*self._causes[worker]}) == 1
             if self._recovery == "exact" and not (same and self._causes[worker][0]):
-                return envs.put_back(worker)
+                return envs.env_recovery(worker)
             anew = envs.begin_anew(worker)
             return []
 
         worker, failed = self._replace(loss, begin)
         if anew:
-            envs.strayed(anew)
+            envs.restarted(anew)
             self.began_anew(worker, anew)
         elif failed:
-            envs.strayed(failed)
+            envs.restarted(failed)
             self._notes.append((f"worker {worker}: {_listed(failed)} could not be put back.", ""))
             self.began_anew(worker, failed)
         return worker

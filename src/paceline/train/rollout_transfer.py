@@ -33,7 +33,7 @@ LEARNERS_OWN = ("samples", "order", "grads", "terms", LEARNING)
 
 
 @dataclass(frozen=True, slots=True)
-class SlotFreight:
+class RolloutTransfer:
     """Of `WorkerProgram` and `AsyncProgram`."""
 
     here: WorkerProgram | AsyncProgram
@@ -60,12 +60,12 @@ class SlotFreight:
         """Workers at a barrier get the weights of the command; others those of a version."""
         return token_of(load, arena, int(arena["version"][0]) if isinstance(self.here, AsyncProgram) else command)
 
-    def down(self, load: str, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         """What acting needs, or where envs begin."""
         if load == POOL:
             yield from snapshots_down(arena)
         elif load == EPISODES:
-            yield from episodes_down(self.here.base, arena, held, crew)
+            yield from episodes_down(self.here.base, arena, held, pool)
         else:
             yield from self._acting_down(arena, node=held is not None)
 
@@ -82,12 +82,12 @@ class SlotFreight:
                 self.here.snapshots(arena).write(int(version[0]))
             arena["version"][:] = version
 
-    def up(self, did: Did, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         """What was collected, or what the envs show."""
         if did.command not in (*BEGINNINGS, "collect"):
             return
         program = self.here if held is None else self.program(held)
-        base, mine = program.base, range_of(crew)
+        base, mine = program.base, range_of(pool)
         if isinstance(program, AsyncProgram):
             if did.command == "collect":
                 yield from parts_of(Slots(arena, base.shape, f"{did.args[1]}/"), *mine)
@@ -98,11 +98,11 @@ class SlotFreight:
             for shown in (*obs.values(), *(() if mask is None else (mask,))):
                 yield shown[base.shape.columns(*mine)]
         yield from episodes_up(base, arena, mine)
-        yield from not_finite_up(arena, crew)
+        yield from not_finite_up(arena, pool)
 
-    def trimmed(self, command: str, args: tuple[Any, ...], crew: Sequence[Share]) -> tuple[Any, ...]:
+    def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
         """Histories of these workers' envs only."""
-        return own_histories(args, crew, self.here.base.shape.group_size) if command == "restore" else args
+        return own_histories(args, pool, self.here.base.shape.group_size) if command == "restore" else args
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
         """A slot that is ordered now will not be collected with older weights than these."""
@@ -110,13 +110,13 @@ class SlotFreight:
             arena["begun_version"][worker, args[1]] = arena["version"][0]
 
 
-def range_of(crew: Sequence[Share]) -> Held:
+def range_of(pool: Sequence[Share]) -> Held:
     """The groups of some workers, which are one range."""
-    return Held(crew[0].first_group, sum(share.groups for share in crew))
+    return Held(pool[0].first_group, sum(share.groups for share in pool))
 
 
 def episodes_down(
-    base: WorkerProgram, arena: Arena, held: Held | None, crew: Sequence[Share]
+    base: WorkerProgram, arena: Arena, held: Held | None, pool: Sequence[Share]
 ) -> Iterator[NDArray[Any]]:
     """Where envs begin: the driver's view of all of them; a node takes those of the workers that are told."""
     if held is None:
@@ -124,7 +124,7 @@ def episodes_down(
         yield from base.tags(arena).values()
         return
     envs, size = base.shape.n_envs, base.shape.group_size
-    mine = range_of(crew)
+    mine = range_of(pool)
     theirs = slice(mine.first_group * size, (mine.first_group + mine.groups) * size)
     here = replace(base.shape, first_group=held.first_group, groups=held.groups).columns(*mine)
     episode = np.empty(envs, np.int64)
@@ -157,9 +157,9 @@ def token_of(load: str, arena: Arena, weights: int) -> Hashable:
     return arena["pool/born"].tobytes() if load == POOL else None
 
 
-def not_finite_up(arena: Arena, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
+def not_finite_up(arena: Arena, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
     """What these workers note of numbers that are none."""
-    for share in crew:
+    for share in pool:
         yield arena["heartbeat"][share.worker, NOT_FINITE : NOT_FINITE + 1]
 
 
@@ -191,9 +191,9 @@ def odds_down(arena: Arena) -> Iterator[NDArray[Any]]:
     yield pool.next_epsilon
 
 
-def own_histories(args: tuple[Any, ...], crew: Sequence[Share], group_size: int) -> tuple[Any, ...]:
+def own_histories(args: tuple[Any, ...], pool: Sequence[Share], group_size: int) -> tuple[Any, ...]:
     """The arguments of `restore`, with the histories of these workers' envs and nothing in the place of others."""
     histories, *rest = args
-    mine = range_of(crew)
+    mine = range_of(pool)
     envs = range(mine.first_group * group_size, (mine.first_group + mine.groups) * group_size)
     return [history if env in envs else None for env, history in enumerate(histories)], *rest

@@ -142,7 +142,7 @@ class Rollouts:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
         restarted = [env for part in self.restarts.begin(WorkerJob.restore, histories) for env in part]
-        self._envs.strayed(restarted)
+        self._envs.restarted(restarted)
         return restarted
 
     def extras(self) -> dict[str, NDArray[Any]]:
@@ -154,7 +154,12 @@ def counted(tracker: EpisodeTracker, slots: Slots, columns: slice = slice(None))
     """Take the steps of some slots into account; returns the episodes that ended in them."""
     came = slots.outcome(columns)
     return tracker.update(
-        came.reward, came.terminated, came.truncated, came.valid, first_env=columns.start or 0, told=came.told
+        came.reward,
+        came.terminated,
+        came.truncated,
+        came.valid,
+        first_env=columns.start or 0,
+        reward_parts=came.reward_parts,
     )
 
 

@@ -28,11 +28,11 @@ from paceline.measure.folder import (
 )
 from paceline.measure.machine import system_info
 from paceline.measure.progress import Progress
-from paceline.measure.record import Goal, Record, RunInfo, Summary
+from paceline.measure.record import Goal, RunInfo, RunRecord, Summary
 from paceline.measure.tracking import Tracking, require_wandb
 from paceline.measure.train_log import TrainLog
 from paceline.train import checkpoint
-from paceline.train.bookkeeping import Keeper
+from paceline.train.bookkeeping import Bookkeeping
 from paceline.train.budget import RunBudget
 from paceline.train.build import build
 from paceline.train.callbacks import Callbacks, StopAtMeans, StopAtScore
@@ -145,7 +145,7 @@ class Run:
         with ExitStack() as stack:
             self.training = build(config, Clock())
             stack.callback(self.training.close)
-            _check_goals(config, self.training.tracker.told)
+            _check_goals(config, self.training.tracker.reward_parts)
             resume_from = resume_source(config)
             self.notes = _begin(self.training, resume_from, init)
             record = None
@@ -157,7 +157,7 @@ class Run:
                     folder.write_command(argv or sys.argv)
                     folder.write_json(SYSTEM_INFO, system_info())
                     folder.write_json(LAYOUT, self.training.layout.json())
-                    record = Record(folder, resume_steps=steps, extra_tags=self.training.extra_tags())
+                    record = RunRecord(folder, resume_steps=steps, extra_tags=self.training.extra_tags())
                 except OSError as error:
                     raise not_writable(folder.path, "output_dir", error) from error
                 stack.enter_context(record)
@@ -165,9 +165,11 @@ class Run:
             if config.run.track:
                 tracking = Tracking(config.to_dict(), folder)
                 stack.callback(tracking.close)
-            self._keeper = stack.enter_context(Keeper(self.training, folder=folder, record=record, tracking=tracking))
+            self._bookkeeping = stack.enter_context(
+                Bookkeeping(self.training, folder=folder, record=record, tracking=tracking)
+            )
             if resume_from is not None:
-                self.notes += self._keeper.go_on_from(resume_from)
+                self.notes += self._bookkeeping.go_on_from(resume_from)
             self._stack = stack.pop_all()
 
     def go(
@@ -189,7 +191,7 @@ class Run:
         Raises:
             PacelineError: Something failed; the text names the last checkpoint.
         """
-        training, keeper, log = self.training, self._keeper, self._log
+        training, bookkeeping, log = self.training, self._bookkeeping, self._log
         callbacks = all_callbacks(self.config) if callbacks is None else callbacks
         tracker, clock, run = training.tracker, training.clock, self.config.run
         clock.restart("startup")
@@ -208,22 +210,22 @@ class Run:
             for note in self.notes:
                 progress.note(note)
             self.notes = []
-            keeper.begin(budget, progress, callbacks)
+            bookkeeping.begin(budget, progress, callbacks)
             try:
-                training.driver.train(budget, keeper)
-                return keeper.finish()
+                training.driver.train(budget, bookkeeping)
+                return bookkeeping.finish()
             except PacelineError as error:
                 if log is not None:
                     log.say(f"error: {error}", logging.ERROR)
-                keeper.abort(type(error).__name__)
-                _name_checkpoint(error, keeper)
+                bookkeeping.abort(type(error).__name__)
+                _name_checkpoint(error, bookkeeping)
                 raise
             except BaseException as error:
                 if log is not None:
                     log.say(f"ended by {type(error).__name__}: {error}", logging.ERROR)
                 if (short := out_of_memory(error, self.config)) is not None:
-                    keeper.abort(type(short).__name__)
-                    _name_checkpoint(short, keeper)
+                    bookkeeping.abort(type(short).__name__)
+                    _name_checkpoint(short, bookkeeping)
                     raise short from error
                 raise
             finally:
@@ -260,17 +262,21 @@ class Run:
         )
 
 
-def _name_checkpoint(error: PacelineError, keeper: Keeper) -> None:
+def _name_checkpoint(error: PacelineError, bookkeeping: Bookkeeping) -> None:
     """Have an error say where the run can go on from."""
-    if keeper.last_checkpoint is not None:
-        error.args = (f"{error}\nThe last checkpoint is {keeper.last_checkpoint}",)
+    if bookkeeping.last_checkpoint is not None:
+        error.args = (f"{error}\nThe last checkpoint is {bookkeeping.last_checkpoint}",)
 
 
-def _check_goals(config: TrainConfig, told: Sequence[str]) -> None:
+def _check_goals(config: TrainConfig, reward_parts: Sequence[str]) -> None:
     """Refuse to stop at what nobody will tell."""
     for name in config.run.stop_at:
-        if name not in told:
-            hint = nearest(name, told) if told else "Name one that tells it with --shaper, or leave it out."
+        if name not in reward_parts:
+            hint = (
+                nearest(name, reward_parts)
+                if reward_parts
+                else "Name one that tells it with --shaper, or leave it out."
+            )
             raise ConfigError(f"stop_at: nothing tells {name!r} of episodes. {hint}")
 
 

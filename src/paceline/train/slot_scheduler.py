@@ -76,7 +76,7 @@ class Full:
         return int(np.count_nonzero(self.slots.array("valid")[:, self.columns]))
 
 
-class Orders:
+class SlotScheduler:
     """The driver's end of workers that never wait."""
 
     def __init__(

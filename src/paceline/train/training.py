@@ -21,7 +21,7 @@ from paceline.memory.weights import Weights
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.runtime.protocol import Job, Runtime
 from paceline.spec import EnvSpec
-from paceline.train.checkpoint import Arrays, Snapshot
+from paceline.train.checkpoint import Snapshot, State
 from paceline.train.dqn_program import DQNParts
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.layout import Layout
@@ -87,7 +87,7 @@ class Training:
             "compiled": self.compiled,
             "normalize_reward": self.config.env.normalize_reward,
             **({} if self.program.league is None else self.program.league.identity()),
-            **({} if self.spec.shaping is None else {"shaping": list(self.spec.told)}),
+            **({} if self.spec.shaping is None else {"shaping": list(self.spec.reward_parts)}),
             **(self.config.training.identity() if isinstance(self.config.training, DQNConfig) else {}),
         }
 
@@ -95,12 +95,12 @@ class Training:
         """What this training reports beyond what all do."""
         names = STATS if self.config.run.algo == "dqn" else ()
         names = (*names, *(self.program.league.stats if self.program.league else ()))
-        told = () if self.spec.shaping is None else self.tracker.told
-        return (*(f"train/{name}" for name in names), *(f"rollout/{name}_mean" for name in told))
+        reward_parts = () if self.spec.shaping is None else self.tracker.reward_parts
+        return (*(f"train/{name}" for name in names), *(f"rollout/{name}_mean" for name in reward_parts))
 
-    def model_state(self) -> Arrays:
+    def model_state(self) -> State:
         """What prediction needs: weights and observation statistics."""
-        state: Arrays = {"learner/weights": self.weights.vector.numpy()}
+        state: State = {"learner/weights": self.weights.vector.numpy()}
         if self.obs_norm is not None:
             state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
         return state
@@ -110,7 +110,7 @@ class Training:
         copied = {key: value.copy() for key, value in self.model_state().items()}
         return Snapshot(Path("memory"), copied, {"identity": self.identity()})
 
-    def state(self) -> Arrays:
+    def state(self) -> State:
         """All that a bit-exact resume needs."""
         state = self.model_state() | under("learner/", self.learner.state())
         state |= under("rollouts/", self.rollouts.state()) | under("tracker/", self.tracker.state())

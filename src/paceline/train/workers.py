@@ -16,13 +16,13 @@ from paceline.inference.central import Central
 from paceline.inference.server import InlineAsker, chunks_of, serve
 from paceline.memory.shared import Arena
 from paceline.runtime.forkserver import StartMethod, default_start_method
-from paceline.runtime.inference_requests import Questions
+from paceline.runtime.inference_requests import InferenceRequests
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Job, Program, Runtime, shares
 from paceline.runtime.ray.cluster import RayCluster
 from paceline.runtime.ray.runtime import RayRuntime
-from paceline.runtime.ray.transfer import Freight
+from paceline.runtime.ray.transfer import Transfer
 from paceline.runtime.start_method import check_start_method
 from paceline.system import threads
 from paceline.system.descriptors import make_room
@@ -31,8 +31,8 @@ from paceline.train.a3c_program import A3CProgram
 from paceline.train.async_program import AsyncProgram
 from paceline.train.dqn_program import DQNProgram
 from paceline.train.program import PRELOAD, WorkerProgram
-from paceline.train.replay_transfer import ReplayFreight
-from paceline.train.rollout_transfer import SlotFreight
+from paceline.train.replay_transfer import ReplayTransfer
+from paceline.train.rollout_transfer import RolloutTransfer
 
 J = TypeVar("J", bound=Job)
 AnyProgram = WorkerProgram | AsyncProgram | A3CProgram | DQNProgram
@@ -141,7 +141,7 @@ def start_workers(
     program: AnyProgram,
     arena: Arena,
     layout: layouts.Layout,
-    hand: ShardedGradient | None,
+    local_gradient: ShardedGradient | None,
     cluster: RayCluster | None,
     weights: int,
 ) -> Runtime[Job]:
@@ -156,33 +156,33 @@ def start_workers(
             preload=PRELOAD,
             start_timeout_s=config.env.start_timeout_s,
             step_timeout_s=config.env.env_timeout_s,
-            hand=hand if isinstance(program, WorkerProgram) else None,
+            local_gradient=local_gradient if isinstance(program, WorkerProgram) else None,
             on_node_loss=config.parallel.on_node_loss,
         )
     central = program.base.central
     if central is None or isinstance(program, A3CProgram):
-        return _workers(config, program, arena, layout, hand)
+        return _workers(config, program, arena, layout, local_gradient)
     lanes = [lane for share in shares(layout.groups, layout.num_workers) for lane in central.lanes(share)]
     if layout.num_workers == 0:
         chunks, renew = chunks_of(program, central, arena, lanes)
         inline = _inline(config, program, arena, layout)
         inline.connect(InlineAsker(chunks, renew, arena["version"]))
         return inline
-    questions = Questions(arena)
+    inference_requests = InferenceRequests(arena)
     with ExitStack() as undo:
-        undo.callback(questions.close)
-        workers = _workers(config, program, arena, layout, hand, questions)
+        undo.callback(inference_requests.close)
+        workers = _workers(config, program, arena, layout, local_gradient, inference_requests)
         undo.callback(workers.close)
-        served = serve(program, central, arena, workers, questions, lanes)
+        served = serve(program, central, arena, workers, inference_requests, lanes)
         undo.pop_all()
     return served
 
 
-def _freight(program: AnyProgram, weights: int) -> Freight[Job]:
+def _freight(program: AnyProgram, weights: int) -> Transfer[Job]:
     """What nodes of a cluster are handed, told, and bring."""
     if isinstance(program, A3CProgram):
         raise TypeError("workers of a3c change shared weights in place, which needs one machine")
-    return ReplayFreight(program, weights) if isinstance(program, DQNProgram) else SlotFreight(program, weights)
+    return ReplayTransfer(program, weights) if isinstance(program, DQNProgram) else RolloutTransfer(program, weights)
 
 
 def _inline(config: TrainConfig, program: Program[J], arena: Arena, layout: layouts.Layout) -> InlineRuntime[J]:
@@ -194,8 +194,8 @@ def _workers(
     program: Program[J],
     arena: Arena,
     layout: layouts.Layout,
-    hand: ShardedGradient | None,
-    questions: Questions | None = None,
+    local_gradient: ShardedGradient | None,
+    inference_requests: InferenceRequests | None = None,
 ) -> Runtime[J]:
     if layout.num_workers == 0:
         return _inline(config, program, arena, layout)
@@ -211,10 +211,10 @@ def _workers(
         start_method=method,
         preload=PRELOAD,
         cores=None if cores is None else threads.pinned_cores(cores),
-        take_turns=isinstance(program, WorkerProgram) and not program.pipeline and questions is None,
+        take_turns=isinstance(program, WorkerProgram) and not program.pipeline and inference_requests is None,
         start_timeout_s=config.env.start_timeout_s,
         step_timeout_s=config.env.env_timeout_s,
-        hand=hand if isinstance(program, WorkerProgram) else None,
-        questions=questions,
+        local_gradient=local_gradient if isinstance(program, WorkerProgram) else None,
+        inference_requests=inference_requests,
         respawns=True,
     )

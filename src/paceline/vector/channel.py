@@ -15,14 +15,14 @@ from typing import Any, Protocol, TypeAlias
 import cloudpickle
 import numpy as np
 
-from paceline.envs.env_thread import Outcome
+from paceline.envs.env_thread import TaskOutcome
 from paceline.envs.make import Env
 from paceline.memory.shared import Arena, Arrays
 from paceline.runtime.doorbell import bell_fields
 from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Reply, Share, run_all, serve, shares
-from paceline.vector.server import PRELOAD, EnvServer, News, Order, VectorProgram
+from paceline.vector.server import PRELOAD, EnvServer, News, StepOrder, VectorProgram
 
 Packed: TypeAlias = Any
 """Result of `Channel.pack`; None for a plain step."""
@@ -37,10 +37,10 @@ class Channel(Protocol):
     """Holds the program's fields."""
     shares: list[Share]
     """The envs of each worker; here a group is one env."""
-    rings: list[int]
+    notifications: list[int]
     """Wake-ups of each worker to step or reset envs."""
 
-    def pack(self, order: Order) -> Packed:
+    def pack(self, order: StepOrder) -> Packed:
         """Serialise an order for `begin`. An order that cannot be pickled raises here, before any worker has begun."""
 
     def begin(self, worker: int, order: Packed) -> None:
@@ -57,7 +57,7 @@ class Channel(Protocol):
     def news(self, worker: int) -> list[News]:
         """Infos and variable-size observations of a worker that is done. Call it once per step."""
 
-    def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> dict[int, Outcome]:
+    def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> dict[int, TaskOutcome]:
         """Call `do(env, index)` for each of these envs, in its process. All workers must be idle. Blocks."""
 
     def pids(self) -> list[int]:
@@ -101,18 +101,18 @@ class ProcessChannel:
                 cores=how.cores,
                 start_timeout_s=how.start_timeout_s,
                 step_timeout_s=how.env_timeout_s,
-                bells=True,
+                doorbells=True,
                 unit="envs",
             )
         except BaseException:
             self._arena.close()
             raise
-        self._bells = self._runtime.bells
-        self.rings = self._bells.rings
+        self._doorbells = self._runtime.doorbells
+        self.notifications = self._doorbells.notifications
         self.memory: Arrays = self._arena
         self._serving: list[Reply[None]] = []  # empty while workers wait for calls
 
-    def pack(self, order: Order) -> Packed:
+    def pack(self, order: StepOrder) -> Packed:
         """Pickle the order as the doorbell's payload."""
         return None if order is None else cloudpickle.dumps(order)
 
@@ -120,23 +120,23 @@ class ProcessChannel:
         """Notify the worker by its doorbell; the first call puts all workers into the `serve` loop."""
         if not self._serving:
             self._serving = self._runtime.submit_all(serve)
-        self._bells.ring(worker, order or b"")
+        self._doorbells.notify(worker, order or b"")
 
     def wait(self, workers: Collection[int], *, at_least: int, doing: str) -> list[int]:
         """Block until at least `at_least` workers have replied."""
-        return self._bells.wait(workers, at_least=at_least, timeout_s=math.inf, doing=doing)
+        return self._doorbells.wait(workers, at_least=at_least, timeout_s=math.inf, doing=doing)
 
     def news(self, worker: int) -> list[News]:
         """Unpickle the payload of the worker's reply."""
-        letter = self._bells.letter(worker)
-        news: list[News] = pickle.loads(letter) if letter else []
+        payload = self._doorbells.payload(worker)
+        news: list[News] = pickle.loads(payload) if payload else []
         return news
 
-    def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> dict[int, Outcome]:
+    def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> dict[int, TaskOutcome]:
         """Leave the `serve` loop, then run a normal command; the next `begin` enters the loop again."""
         packed = cloudpickle.dumps((do, envs))
         if self._serving:
-            self._bells.rest()
+            self._doorbells.rest()
             self._runtime.wait(self._serving, all=True)
             self._serving = []
         answers = run_all(self._runtime, EnvServer.apply, packed)
@@ -162,21 +162,21 @@ class InlineChannel:
     def __init__(self, program: VectorProgram) -> None:
         self.num_workers = 0
         self.shares = shares(program.num_envs, 0)
-        self.rings = [0]
+        self.notifications = [0]
         fields = {field.name: np.zeros(field.shape, field.dtype) for field in program.fields(0)}
         self.memory: Arrays = fields
         self._server: EnvServer = program(fields, self.shares[0])
-        self._order: Order = None
+        self._order: StepOrder = None
         self._begun = False
         self._news: list[News] = []
 
-    def pack(self, order: Order) -> Packed:
+    def pack(self, order: StepOrder) -> Packed:
         """Nothing to serialise in the same process."""
         return order
 
     def begin(self, worker: int, order: Packed) -> None:
         """Store the order for `wait`."""
-        self.rings[worker] += 1
+        self.notifications[worker] += 1
         self._order, self._begun = order, True
 
     def wait(self, workers: Collection[int], *, at_least: int, doing: str) -> list[int]:  # noqa: ARG002 - there is one
@@ -191,7 +191,7 @@ class InlineChannel:
         news, self._news = self._news, []
         return news
 
-    def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> dict[int, Outcome]:
+    def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> dict[int, TaskOutcome]:
         """Call the function in this process."""
         return dict(self._server.ask(do, envs))
 

@@ -29,10 +29,10 @@ from paceline.vector.flights import Flights, by_worker
 from paceline.vector.leaves import Path, write_batch
 from paceline.vector.requests import checked_ids, masked, seeds_of
 from paceline.vector.seat import Infos
-from paceline.vector.server import LooseActions, Order, Reset, VectorProgram
+from paceline.vector.server import LooseActions, Reset, StepOrder, VectorProgram
 
 StepResult = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
-Batch = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any], NDArray[np.intp]]
+ReadyBatch = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any], NDArray[np.intp]]
 
 
 class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
@@ -197,7 +197,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         for worker, places in by_worker(self._flights.worker_of, ascending).items():
             self._flights.send(worker, [ascending[place] for place in places], None)
 
-    def recv(self, min_ready: int = 1) -> Batch:
+    def recv(self, min_ready: int = 1) -> ReadyBatch:
         """Block until at least `min_ready` envs are ready; returns all that are ready then.
 
         Args:
@@ -240,7 +240,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     @property
     def wake_ups(self) -> list[int]:
         """Wake-ups of each worker to step or reset envs."""
-        return list(self._channel.rings)
+        return list(self._channel.notifications)
 
     @property
     def pids(self) -> list[int]:
@@ -284,7 +284,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             },
         )
 
-    def _send_each(self, envs: list[int], orders: Mapping[int, Order]) -> None:
+    def _send_each(self, envs: list[int], orders: Mapping[int, StepOrder]) -> None:
         """Send each worker its order. All are pickled first, so that a failure sends none."""
         packed = {worker: self._channel.pack(order) for worker, order in orders.items()}
         for worker, places in by_worker(self._flights.worker_of, envs).items():

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from paceline.envs.env_thread import Job, Outcome, Team, outcome_of
+from paceline.envs.env_thread import TaskOutcome, Team, ThreadTask, outcome_of
 from paceline.vector.seat import Seat
 
 Do: TypeAlias = Callable[[Seat, Any], None]
 
 
-class Crew:
+class EnvThreadPool:
     """Threads that own n envs, a contiguous range each. The last thread is the caller's.
 
     Args:
@@ -29,9 +29,9 @@ class Crew:
         self._team = Team(max(1, count), f"envs-{first}", first // max(1, n))
         self._owner = [i * count // max(1, n) for i in range(n)]
         self._failures: dict[int, BaseException] = {}
-        self._for_all: dict[Do, list[Job | None]] = {}
+        self._for_all: dict[Do, list[ThreadTask | None]] = {}
 
-    def ask(self, at: int, job: Callable[[], Any]) -> Outcome:
+    def ask(self, at: int, job: Callable[[], Any]) -> TaskOutcome:
         """Run a function in the thread that owns env `at`. Blocks until it is done."""
         return self._team.ask(self._owner[at], job)
 
@@ -52,7 +52,7 @@ class Crew:
             failures, self._failures = self._failures, {}
             raise failures[min(failures)]
 
-    def _jobs(self, do: Do, seats: Sequence[Seat]) -> list[Job | None]:
+    def _jobs(self, do: Do, seats: Sequence[Seat]) -> list[ThreadTask | None]:
         """The job of each thread; cached for the usual case that all envs are called, to keep it off the hot path."""
         everyone = len(seats) == len(self._owner)
         if everyone and do in self._for_all:
@@ -60,7 +60,7 @@ class Crew:
         shares: list[list[Seat]] = [[] for _ in range(self._team.count)]
         for seat in seats:
             shares[self._owner[seat.at]].append(seat)
-        jobs: list[Job | None] = [partial(self._do_share, do, share) if share else None for share in shares]
+        jobs: list[ThreadTask | None] = [partial(self._do_share, do, share) if share else None for share in shares]
         if everyone:
             self._for_all[do] = jobs
         return jobs

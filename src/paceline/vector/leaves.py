@@ -37,7 +37,7 @@ class FixedLeaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaves:
+class SpaceLeaves:
     """All leaves of a space."""
 
     space: AnySpace
@@ -45,7 +45,7 @@ class Leaves:
     loose: tuple[Path, ...]
 
     @classmethod
-    def of(cls, space: AnySpace, prefix: str) -> Leaves:
+    def of(cls, space: AnySpace, prefix: str) -> SpaceLeaves:
         """Find the leaves of a space.
 
         Args:
@@ -77,13 +77,13 @@ class Leaves:
         return _each(self.space, columns, (), n)
 
 
-def obs_writer(leaves: Leaves, arrays: Mapping[Path, NDArray[Any]]) -> ObsWriter:
+def obs_writer(leaves: SpaceLeaves, arrays: Mapping[Path, NDArray[Any]]) -> ObsWriter:
     """Make a function that writes an observation to position `at` of the arrays and returns its loose leaves.
 
     The function raises EnvError if the observation does not match its space.
 
     Args:
-        leaves: Leaves of the observation space.
+        leaves: SpaceLeaves of the observation space.
         arrays: [n, *leaf] by path.
     """
     if not leaves.loose and len(leaves.fixed) == 1 and leaves.fixed[0].path == ():
@@ -120,7 +120,7 @@ def _plain_writer(leaf: FixedLeaf, array: NDArray[Any]) -> ObsWriter:
 
 
 def write_batch(
-    leaves: Leaves, arrays: Mapping[Path, NDArray[Any]], actions: Any, ids: NDArray[np.intp] | None, n: int
+    leaves: SpaceLeaves, arrays: Mapping[Path, NDArray[Any]], actions: Any, ids: NDArray[np.intp] | None, n: int
 ) -> dict[Path, list[Any]]:
     """Copy a batch of actions to the envs `ids` (None: all of them); returns the loose leaves.
 

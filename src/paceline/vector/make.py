@@ -18,7 +18,7 @@ from paceline.system import threads
 from paceline.vector.channel import Channel, InlineChannel, ProcessChannel, Processes
 from paceline.vector.choose import Choice, choose, hand_over_s
 from paceline.vector.env import ParallelVectorEnv
-from paceline.vector.leaves import Leaves
+from paceline.vector.leaves import SpaceLeaves
 from paceline.vector.server import VectorProgram
 from paceline.vector.trial import trial
 
@@ -73,7 +73,7 @@ def make_vec(
     first = recipes[0].make(who="env 0")
     try:
         like = (dict(first.metadata), first.render_mode, first.spec)
-        obs, action = Leaves.of(first.observation_space, "obs"), Leaves.of(first.action_space, "action")
+        obs, action = SpaceLeaves.of(first.observation_space, "obs"), SpaceLeaves.of(first.action_space, "action")
         extras = named_extras(first)
         if num_workers == "auto":
             choice = choose(trial(first), n, env_threads, threads.core_budget())

@@ -23,7 +23,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from paceline.envs.block import require_distinct
-from paceline.envs.env_thread import Outcome, result_of
+from paceline.envs.env_thread import TaskOutcome, result_of
 from paceline.envs.extras import named_extras
 from paceline.envs.make import Env, EnvRecipe, describe
 from paceline.envs.make_block import MOST_THREADS, EnvThreads
@@ -32,8 +32,8 @@ from paceline.memory.shared import Arrays, Field
 from paceline.memory.worker_status import BEAT, heartbeat_field
 from paceline.runtime.protocol import Share
 from paceline.spec import Extra
-from paceline.vector.env_threads import Crew
-from paceline.vector.leaves import AnySpace, Leaves, Path, obs_writer
+from paceline.vector.env_threads import EnvThreadPool
+from paceline.vector.leaves import AnySpace, Path, SpaceLeaves, obs_writer
 from paceline.vector.seat import Infos, Places, Seat
 from paceline.vector.trial import GLANCE_S, trial
 
@@ -46,7 +46,7 @@ PRELOAD = (__name__,)
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Order: reset the envs marked as due. The lists are in the order of those envs."""
+    """StepOrder: reset the envs marked as due. The lists are in the order of those envs."""
 
     seeds: list[int | None]
     options: list[dict[str, Any] | None]
@@ -54,7 +54,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Pretend:
-    """Order: simulate a step without touching an env, to measure the wake-up overhead (`choose.hand_over_s`)."""
+    """StepOrder: simulate a step without touching an env, to measure the wake-up overhead (`choose.hand_over_s`)."""
 
     seconds: float
     waits: bool
@@ -71,12 +71,12 @@ class Pretend:
 
 @dataclass(frozen=True, slots=True)
 class LooseActions:
-    """Order: step the envs marked as due, with these variable-size parts of their actions, in the order of the envs."""
+    """Order to step the envs that are due, with the variable-size parts of their actions, in the order of the envs."""
 
     columns: dict[Path, list[Any]]
 
 
-Order: TypeAlias = Reset | LooseActions | Pretend | None
+StepOrder: TypeAlias = Reset | LooseActions | Pretend | None
 """The payload of a wake-up. None: step with the actions in shared memory."""
 
 
@@ -87,8 +87,8 @@ class VectorProgram:
     recipes: tuple[EnvRecipe, ...]
     """One for all envs, or one per env."""
     num_envs: int
-    obs: Leaves
-    action: Leaves
+    obs: SpaceLeaves
+    action: SpaceLeaves
     autoreset_mode: AutoresetMode
     env_threads: EnvThreads
     extras: Mapping[str, Extra]
@@ -147,7 +147,7 @@ class EnvServer:
             self._news,
         )
         self._beat = places.beat
-        self._crew = Crew(n, _threads(program, first, n), first)
+        self._crew = EnvThreadPool(n, _threads(program, first, n), first)
         self._seats: list[Seat] = []
         try:
             for at in range(n):
@@ -160,12 +160,12 @@ class EnvServer:
             self.close()
             raise
 
-    def answer(self, letter: bytes) -> bytes:
+    def answer(self, payload: bytes) -> bytes:
         """`act` with pickled order and result: the doorbell handler."""
-        news = self.act(pickle.loads(letter) if letter else None)
+        news = self.act(pickle.loads(payload) if payload else None)
         return _packed(news) if news else b""
 
-    def act(self, order: Order) -> list[News]:
+    def act(self, order: StepOrder) -> list[News]:
         """Step or reset the envs marked in `due`; returns their infos and variable-size observations.
 
         Raises:
@@ -193,7 +193,7 @@ class EnvServer:
         """`ask` with pickled arguments and results: the command handler."""
         return _packed_outcomes(self.ask(*cloudpickle.loads(packed)))
 
-    def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> list[tuple[int, Outcome]]:
+    def ask(self, do: Callable[[Env, int], Any], envs: Sequence[int]) -> list[tuple[int, TaskOutcome]]:
         """Call `do(env, index)` for those of `envs` that this process owns; returns results or exceptions."""
         wanted = set(envs)
         seats = [seat for seat in self._seats if seat.number in wanted]
@@ -260,7 +260,7 @@ def _packed(news: list[News]) -> bytes:
     return packed
 
 
-def _packed_outcomes(outcomes: list[tuple[int, Outcome]]) -> bytes:
+def _packed_outcomes(outcomes: list[tuple[int, TaskOutcome]]) -> bytes:
     try:
         packed: bytes = cloudpickle.dumps([(number, _with_trace(outcome)) for number, outcome in outcomes])
         cloudpickle.loads(packed)
@@ -271,7 +271,7 @@ def _packed_outcomes(outcomes: list[tuple[int, Outcome]]) -> bytes:
     return packed
 
 
-def _with_trace(outcome: Outcome) -> Outcome:
+def _with_trace(outcome: TaskOutcome) -> TaskOutcome:
     error = outcome[1]
     if error is not None:
         error.add_note("".join(["In the worker:\n", *traceback.format_exception(error)]).rstrip())

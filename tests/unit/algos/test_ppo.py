@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from paceline.algos.bad_updates import MAX_BAD_UPDATES
 from paceline.algos.device_gradients import DeviceGradients
 from paceline.algos.ppo import PPOLearner
-from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, WorkersGradients
+from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, ShardedUpdate
 from paceline.algos.targets import GAETargets
 from paceline.batch import Finals, Trajectory
 from paceline.config.settings import PPOConfig
@@ -96,7 +96,7 @@ def make() -> Iterator[Make]:
                 parts[(shard + 1) % workers](shard)
             rig.norms.append(float(shards.grads.sum(0).norm()))
 
-        gradients: Gradients = WorkersGradients(work, shards)
+        gradients: Gradients = ShardedUpdate(work, shards)
         if on_device:  # what a GPU does, on the CPU
             whole = PPOGradient(policy, head_for(SPEC.action), SPEC, config, normaliser)
             gradients = DeviceGradients(whole, Slots(arena, SHAPE), shards, torch.device("cpu"))

@@ -11,11 +11,11 @@ from tests.unit.insight.runs.run_folders import summarised
 from paceline import cli
 from paceline.cli import ls
 from paceline.insight.runs.listing import Listed
-from paceline.measure.record import Evaluation
+from paceline.measure.record import EvaluationRow
 
 
 def test_a_line_for_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    summarised(tmp_path / "a", num_workers=4, final_eval=Evaluation(480.0, 1.0))
+    summarised(tmp_path / "a", num_workers=4, final_eval=EvaluationRow(480.0, 1.0))
     summarised(tmp_path / "b", finished=False, stop_reason="SIGINT", final_eval=None)
     assert cli.main(["ls", str(tmp_path)]) == 0
     head, a, b = [line.split("\t") for line in capsys.readouterr().out.splitlines()]

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from paceline import cli
 from paceline.cli import train_many
-from paceline.insight.many import Fleet, Job, State
+from paceline.insight.many import SeedRun, SeedRuns, SeedState
 from paceline.train import checkpoint
 
 ROOT = Path(__file__).parents[3]
@@ -111,7 +111,7 @@ def test_one_per_core_or_device_unless_told(
 ) -> None:
     seen: list[int] = []
     monkeypatch.setattr("paceline.cli.train_many.allowed_cores", lambda: [0, 1, 2])
-    monkeypatch.setattr(Fleet, "run", lambda self, watch: seen.append(len(self._free)))
+    monkeypatch.setattr(SeedRuns, "run", lambda self, watch: seen.append(len(self._free)))
     assert run(tmp_path, "--seeds", "0..4", *words) == 1  # none of them has finished
     assert seen == [slots]
 
@@ -174,9 +174,9 @@ def test_help_tells_our_flags_and_where_the_others_are(capsys: pytest.CaptureFix
 
 
 def test_a_live_line_for_each_seed(tmp_path: Path) -> None:
-    states: list[State] = ["running", "finished", "failed", "waiting"]
+    states: list[SeedState] = ["running", "finished", "failed", "waiting"]
     jobs = [
-        Job(seed=seed, folder=tmp_path, log=tmp_path / f"{seed}.txt", command=(), state=state)
+        SeedRun(seed=seed, folder=tmp_path, log=tmp_path / f"{seed}.txt", command=(), state=state)
         for seed, state in enumerate(states)
     ]
     jobs[0].log.write_text("first\n[0:05] 12,345 / 100,000 steps | " + "more " * 50 + "\n")

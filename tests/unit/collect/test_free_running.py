@@ -15,20 +15,20 @@ import pytest
 from gymnasium import spaces
 from tests.unit.envs.toys import SpaceEnv, Walk
 
-from paceline.collect.free_running import STEP_S, OwnPace, pays
+from paceline.collect.free_running import STEP_S, FreeRunning, pays
 from paceline.collect.rollout import RolloutCollector
-from paceline.envs import thread_per_env as apart
+from paceline.envs import thread_per_env as thread_per_env
 from paceline.envs.block import EnvBlock
 from paceline.envs.fault import FaultEnv
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import EnvRecipe
-from paceline.envs.thread_per_env import EnvsApart
+from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.errors import EnvError
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
 from paceline.memory.worker_status import BEAT, STOP, heartbeat_field
-from paceline.nets.actor import PatientActor, actor_for
+from paceline.nets.actor import DeferredValueActor, actor_for
 from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
 from paceline.spec import EnvSpec
@@ -42,7 +42,7 @@ class Bed:
     collector: RolloutCollector
     slots: Slots
     arena: Arena
-    pace: OwnPace | None
+    pace: FreeRunning | None
 
     def rollouts(self, count: int = 3) -> list[dict[str, bytes]]:
         self.collector.reset()
@@ -62,14 +62,14 @@ def bed(source: Callable[[], gym.Env[Any, Any]], *, together: bool = False) -> I
     slots, line = Slots(arena, shape), arena["heartbeat"][0]
     policy = build_policy("mlp", spec, seed=3)
     actor, head = actor_for(policy, spec, GROUPS, SIZE), head_for(spec.action)
-    assert isinstance(actor, PatientActor)
+    assert isinstance(actor, DeferredValueActor)
     how: dict[str, Any] = {"seed": SEED, "first_env": 0, "n": N, "episode": arena["episode"], "line": line}
     envs: EnvBlock
     if together:
         envs, pace = SingleEnvs(recipe, spec, **how), None
     else:
-        envs = EnvsApart(recipe, spec, **how)
-        pace = OwnPace(envs, actor, head, shape, line)
+        envs = ThreadPerEnv(recipe, spec, **how)
+        pace = FreeRunning(envs, actor, head, shape, line)
     collector = RolloutCollector(
         envs,
         [slots],
@@ -80,7 +80,7 @@ def bed(source: Callable[[], gym.Env[Any, Any]], *, together: bool = False) -> I
         first_group=0,
         groups=GROUPS,
         heartbeat=line,
-        own_pace=pace,
+        free_running=pace,
     )
     try:
         yield Bed(collector, slots, arena, pace)
@@ -230,7 +230,7 @@ def test_all_break_off_when_the_run_is_over() -> None:
 
 
 def test_an_interrupt_has_all_break_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "LOOK_S", 0.02)
+    monkeypatch.setattr(thread_per_env, "LOOK_S", 0.02)
     made: list[SpaceEnv] = []
 
     class Slow(SpaceEnv):
@@ -258,7 +258,7 @@ def test_an_interrupt_has_all_break_off(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_long_rollout_moves_the_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "LOOK_S", 0.01)
+    monkeypatch.setattr(thread_per_env, "LOOK_S", 0.01)
     beats: list[int] = []
     line: list[Any] = []
 
@@ -279,8 +279,8 @@ def test_free_running_pays_if_thread_work_fits_into_one_wait() -> None:
     small, large = (
         actor_for(build_policy("mlp", spec, hidden_sizes=sizes), spec, 1, 8) for sizes in ((8, 8), (2048, 2048))
     )
-    assert isinstance(small, PatientActor)
-    assert isinstance(large, PatientActor)
+    assert isinstance(small, DeferredValueActor)
+    assert isinstance(large, DeferredValueActor)
     assert pays(small, spec, 8, 10.0)
     assert not pays(small, spec, 8, 0.0), "a wait of 0 means unknown"
     assert not pays(small, spec, 100, 99 * STEP_S)

@@ -14,8 +14,8 @@ from paceline.collect.times import CollectTimes
 from paceline.envs.make import EnvRecipe
 from paceline.memory.shared import Arena
 from paceline.memory.worker_status import heartbeat_field
-from paceline.runtime import inference_requests as questions
-from paceline.runtime.inference_requests import Questions, question_fields
+from paceline.runtime import inference_requests as inference_requests
+from paceline.runtime.inference_requests import InferenceRequests, question_fields
 
 
 class Slow:
@@ -62,7 +62,7 @@ def test_waiting_is_not_busy() -> None:
 
 def test_the_wait_for_an_answer_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     arena = Arena.create([*question_fields(1, 1, 1), heartbeat_field(1)])
-    driver = Questions(arena)
+    driver = InferenceRequests(arena)
     asker: Any = driver.theirs(0).open(arena, 0)
 
     class Answers:
@@ -70,7 +70,7 @@ def test_the_wait_for_an_answer_is_timed(monkeypatch: pytest.MonkeyPatch) -> Non
             driver.answer(0, 0)
 
     monkeypatch.setattr(asker, "_watch", Answers())
-    monkeypatch.setattr(questions, "perf_counter", iter([10.0, 12.5]).__next__)
+    monkeypatch.setattr(inference_requests, "perf_counter", iter([10.0, 12.5]).__next__)
     asker.ask(0, 0)
     assert asker.wait(0) == 2.5
     driver.close()

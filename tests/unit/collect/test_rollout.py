@@ -377,10 +377,10 @@ def test_env_that_cannot_be_restored_starts_a_new_episode_and_is_named() -> None
         it.collect()
         took(history, it.slots)
         episodes = it.arena["episode"].copy()
-        strayed = it.restore(history.snapshot())
-        assert strayed == list(range(6))
+        restarted = it.restore(history.snapshot())
+        assert restarted == list(range(6))
         np.testing.assert_array_equal(it.arena["episode"], episodes + 1)
-        history.forget(strayed)
+        history.forget(restarted)
         assert [len(h.actions) for h in history.snapshot()] == [0] * 6
         batch = it.collect()
         assert (batch.obs[PLAIN][0, :, 2] == 0).all()

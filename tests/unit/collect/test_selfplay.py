@@ -108,15 +108,15 @@ def test_boards_with_the_same_opponent_share_one_forward_pass() -> None:
 @pytest.mark.parametrize("epsilon", [0.0, 0.6])
 def test_what_a_group_lives_through_does_not_depend_on_who_is_beside_it(epsilon: float) -> None:
     def story(bed: Bed, mine: slice) -> list[Any]:
-        told: list[Any] = []
+        rows: list[Any] = []
         bed.block.reset(bed.row)
         for t in range(40):
             assert bed.row.mask is not None
             # The same choice for the same env, whatever the bed.
             action = np.array([np.flatnonzero(mask)[t % mask.sum()] for mask in bed.row.mask])
             bed.step(action)
-            told.append((bed.after.reward[mine].tolist(), bed.row.obs[PLAIN][mine].tolist()))
-        return told
+            rows.append((bed.after.reward[mine].tolist(), bed.row.obs[PLAIN][mine].tolist()))
+        return rows
 
     odds = [0.2, 0.2, 0.3, 0.3]
     both, alone = Bed(odds, groups=2, epsilon=epsilon), Bed(odds, groups=1, first_env=4, epsilon=epsilon)

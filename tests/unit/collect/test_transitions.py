@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.games import Counter
 
-from paceline.collect.transitions import Lane, Stint, TransitionCollector
+from paceline.collect.transitions import CollectBudget, Lane, TransitionCollector
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import make_block
 from paceline.memory.replay import Replay
@@ -64,7 +64,7 @@ class Bed:
         )  # fmt: skip
         self.collector.reset([0] * groups)
 
-    def collect(self, stint: Stint) -> list[int]:
+    def collect(self, stint: CollectBudget) -> list[int]:
         written = self.collector.collect(self.replay.head.tolist(), stint)
         for group, rows in enumerate(written.rows):
             self.replay.advance(group, group + 1, rows)
@@ -76,30 +76,30 @@ class Bed:
 
 def test_collect_budget_counts_rows_or_episodes() -> None:
     bed = Bed(lanes=3)
-    assert bed.collect(Stint(rows=7)) == [7, 7, 7]
+    assert bed.collect(CollectBudget(rows=7)) == [7, 7, 7]
     # Two envs a group, episodes of five steps: both end in the third row from here, which makes two.
-    assert bed.collect(Stint(rows=50, episodes=2)) == [3, 3, 3]
-    assert bed.collect(Stint(rows=50, episodes=3)) == [10, 10, 10]
-    assert bed.collect(Stint(rows=4, episodes=3)) == [4, 4, 4], "rows is the upper limit"
+    assert bed.collect(CollectBudget(rows=50, episodes=2)) == [3, 3, 3]
+    assert bed.collect(CollectBudget(rows=50, episodes=3)) == [10, 10, 10]
+    assert bed.collect(CollectBudget(rows=4, episodes=3)) == [4, 4, 4], "rows is the upper limit"
     bed.close()
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.7])
 def test_it_does_not_matter_whether_groups_are_stepped_together(epsilon: float) -> None:
-    together, apart = Bed(lanes=1, epsilon=epsilon), Bed(lanes=3, epsilon=epsilon)
+    together, thread_per_env = Bed(lanes=1, epsilon=epsilon), Bed(lanes=3, epsilon=epsilon)
     for rows in (5, 20, 3):
-        together.collect(Stint(rows=rows))
-        apart.collect(Stint(rows=rows))
+        together.collect(CollectBudget(rows=rows))
+        thread_per_env.collect(CollectBudget(rows=rows))
     for name, array in together.memory.items():
-        np.testing.assert_array_equal(array, apart.memory[name], err_msg=name)
+        np.testing.assert_array_equal(array, thread_per_env.memory[name], err_msg=name)
     together.close()
-    apart.close()
+    thread_per_env.close()
 
 
 def test_initial_priority_is_the_absolute_td_error() -> None:
     bed = Bed(lanes=1)
     for rows in (6, 9):
-        bed.collect(Stint(rows=rows))
+        bed.collect(CollectBudget(rows=rows))
     rows = 15
     for env in range(bed.shape.n_envs):
         columns = slice(env, env + 1)

@@ -9,7 +9,7 @@ import pytest
 from paceline.config import flags
 from paceline.config.flags import ELSEWHERE, NoOptions, field_help, parse
 from paceline.config.settings import PPOConfig
-from paceline.config.train_config import TrainConfig, home, section_types
+from paceline.config.train_config import TrainConfig, section_of, section_types
 from paceline.errors import ConfigError
 
 
@@ -146,7 +146,7 @@ def test_help_lists_every_setting_with_its_text_and_default(
         read("--help")
     assert raised.value.code == 0
     shown = capsys.readouterr().out
-    assert [name for name in home("ppo").keys() - ELSEWHERE if f"--{name.replace('_', '-')} " not in shown] == []
+    assert [name for name in section_of("ppo").keys() - ELSEWHERE if f"--{name.replace('_', '-')} " not in shown] == []
     assert "(default: 128)" in shown
     assert "Steps each env takes before an update (T)." in shown
 

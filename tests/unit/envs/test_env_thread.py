@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from paceline.envs import env_thread
-from paceline.envs.env_thread import Outcome, Team, outcome_of, result_of
+from paceline.envs.env_thread import TaskOutcome, Team, outcome_of, result_of
 from paceline.system.one_core import OneCore
 
 PATIENCE_S = 20.0
@@ -20,7 +20,7 @@ PATIENCE_S = 20.0
 
 def in_time(do: Callable[[], Any]) -> None:
     """Fail, rather than hang, where something waits for ever."""
-    outcomes: list[Outcome] = []
+    outcomes: list[TaskOutcome] = []
     thread = threading.Thread(target=lambda: outcomes.append(outcome_of(do)), daemon=True)
     thread.start()
     thread.join(PATIENCE_S)

@@ -99,7 +99,7 @@ def test_a_shaper_sees_where_the_step_led_also_at_the_end_of_an_episode(make: An
     ends = 0
     travelled = np.zeros(N)
     for row in rows[:-1]:
-        own, distance, patience = (row.told[name] for name in (ENV_REWARD, "distance", "patience"))
+        own, distance, patience = (row.reward_parts[name] for name in (ENV_REWARD, "distance", "patience"))
         # The env pays for its place, so that its reward says where the step led.
         led_to = np.abs(8 * own)
         moved = distance / 2
@@ -110,7 +110,7 @@ def test_a_shaper_sees_where_the_step_led_also_at_the_end_of_an_episode(make: An
         assert (np.minimum(possible, mirrored)[valid] == 0).all()
         travelled += np.where(valid, moved, 0)
         assert np.allclose(patience[valid], travelled[valid] / 10)
-        assert (row.told["travelled"][valid] == travelled[valid]).all()
+        assert (row.reward_parts["travelled"][valid] == travelled[valid]).all()
         assert np.allclose(row.reward, own + distance + patience)
         assert (row.reward[~valid] == 0).all()
         ended = row.terminated | row.truncated | ~valid
@@ -155,8 +155,8 @@ def test_a_shaper_is_put_back_with_its_envs(threads: int) -> None:
     for t in range(half, ROWS):
         after = Row.blank(spec, N)
         again.step(actions()[t], now, after)
-        for name in spec.told:
-            assert (now.told[name] == rows[t].told[name]).all(), name
+        for name in spec.reward_parts:
+            assert (now.reward_parts[name] == rows[t].reward_parts[name]).all(), name
         now = after
     for one in (envs, again):
         one.close()

@@ -35,8 +35,8 @@ def test_an_env_lives_the_same_whatever_block_it_is_in() -> None:
 
     together, spec, _ = single("CartPole-v1", n=6)
     rows, _ = play(together, spec, 6, 60, lambda t: act(t, range(6)))
-    apart, _, _ = single("CartPole-v1", n=2, first_env=3)
-    part, _ = play(apart, spec, 2, 60, lambda t: act(t, range(3, 5)))
+    thread_per_env, _, _ = single("CartPole-v1", n=2, first_env=3)
+    part, _ = play(thread_per_env, spec, 2, 60, lambda t: act(t, range(3, 5)))
     for whole, half in zip(rows[:-1], part[:-1], strict=True):
         assert whole.obs["obs"][3:5].tobytes() == half.obs["obs"].tobytes()
         assert whole.reward[3:5].tolist() == half.reward.tolist()

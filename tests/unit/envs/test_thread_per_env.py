@@ -23,14 +23,14 @@ from paceline.envs import thread_per_env as apart_module
 from paceline.envs.block import History
 from paceline.envs.extras import Extra
 from paceline.envs.make import EnvRecipe
-from paceline.envs.thread_per_env import EnvsApart
+from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.worker_status import BEAT, SPAN, envs_of, spare
 from paceline.spec import EnvSpec
 from paceline.system import one_core
 
 
-def apart(
+def thread_per_env(
     source: str | Callable[..., gym.Env[Any, Any]],
     n: int = N,
     *,
@@ -38,11 +38,11 @@ def apart(
     first_env: int = 0,
     line: NDArray[np.int64] | None = None,
     **more: Any,
-) -> tuple[EnvsApart, EnvSpec, NDArray[np.int64]]:
+) -> tuple[ThreadPerEnv, EnvSpec, NDArray[np.int64]]:
     recipe = EnvRecipe(source=source, native_vector="never", **more)
     spec = recipe.probe()
     episode = np.zeros(n, np.int64)
-    return EnvsApart(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode, line=line), spec, episode
+    return ThreadPerEnv(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode, line=line), spec, episode
 
 
 class Watched(SpaceEnv):
@@ -63,7 +63,7 @@ class Watched(SpaceEnv):
 def test_the_same_data_as_one_after_another_and_so_after_a_restore(name: str, seed: int) -> None:
     source: Any = {**SOURCES, "extras": lambda: Watched(length=3)}[name]
     one, spec, one_episode = single(source, n=N, seed=seed, first_env=3)
-    many, _, many_episode = apart(source, seed=seed, first_env=3)
+    many, _, many_episode = thread_per_env(source, seed=seed, first_env=3)
     drawn = np.random.default_rng(seed).integers(0, 2, (12, N, *spec.action.shape)).astype(spec.action.dtype)
     rows, finals = play(one, spec, N, 12, lambda t: drawn[t])
     many_rows, many_finals = play(many, spec, N, 12, lambda t: drawn[t])
@@ -75,12 +75,12 @@ def test_the_same_data_as_one_after_another_and_so_after_a_restore(name: str, se
     assert (many.readings is None) == (name != "extras")
     many.close()
 
-    later, _, later_episode = apart(source, seed=seed, first_env=3)
+    later, _, later_episode = thread_per_env(source, seed=seed, first_env=3)
     start = [blank_row(spec, N) for _ in range(5)]
-    strayed = later.restore(histories_of(rows, N, spec), start[0])
+    restarted = later.restore(histories_of(rows, N, spec), start[0])
     going_on = [rows[-1], *(blank_row(spec, N) for _ in range(4))]
     if name not in ("one array again and again", "extras"):  # those look different every time
-        assert strayed == []
+        assert restarted == []
         assert plain(advance(one, going_on)) == plain(advance(later, start))
         same_rows(going_on[1:-1], start[1:-1])
         assert later_episode.tolist() == one_episode.tolist()
@@ -104,7 +104,7 @@ def test_who_watches_a_replay_sees_one_env_after_another() -> None:
     one, spec, _ = single(Walk, n=N)
     rows, _ = play(one, spec, N, 9)
     seen = []
-    for block in (single(Walk, n=N)[0], apart(Walk)[0]):
+    for block in (single(Walk, n=N)[0], thread_per_env(Walk)[0]):
         notes = Notes()
         block.restore(histories_of(rows, N, spec), blank_row(spec, N), notes)
         seen.append(notes.seen)
@@ -114,13 +114,13 @@ def test_who_watches_a_replay_sees_one_env_after_another() -> None:
 
 
 def test_pickled_envs_are_put_back() -> None:
-    many, spec, _ = apart(Walk)
+    many, spec, _ = thread_per_env(Walk)
     rows, _ = play(many, spec, N, 6)
     histories = [
         History(episode=h.episode, actions=h.actions, obs=h.obs, mask=h.mask, state=state)
         for h, state in zip(histories_of(rows, N, spec), many.dump(), strict=True)
     ]
-    other, _, _ = apart(Walk)
+    other, _, _ = thread_per_env(Walk)
     start = [blank_row(spec, N) for _ in range(9)]
     assert other.restore(histories, start[0]) == []
     going_on = [rows[-1], *(blank_row(spec, N) for _ in range(8))]
@@ -132,7 +132,7 @@ def test_pickled_envs_are_put_back() -> None:
 
 def test_all_envs_are_in_step_and_in_reset_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Meets, "barrier", threading.Barrier(N))
-    block, spec, episode = apart(lambda: Meets(length=2))
+    block, spec, episode = thread_per_env(lambda: Meets(length=2))
     monkeypatch.setattr(Meets, "lone", False)  # the probe was
     play(block, spec, N, 4)
     assert episode.tolist() == [2] * N
@@ -146,7 +146,7 @@ def test_an_env_has_a_thread_of_its_own_from_its_construction_to_its_end() -> No
         made.append(Homely())
         return made[-1]
 
-    block, spec, _ = apart(make)
+    block, spec, _ = thread_per_env(make)
     rows, _ = play(block, spec, N, 3)
     block.restore(histories_of(rows, N, spec), blank_row(spec, N))
     block.dump()
@@ -170,7 +170,7 @@ def test_an_env_has_a_thread_of_its_own_from_its_construction_to_its_end() -> No
 def test_failures_read_the_same_as_one_after_another(case: dict[str, Any]) -> None:
     texts = []
     kwargs = {**case, "episode_length": 4}
-    for block, spec, _ in (single(FAULT, n=N, kwargs=kwargs), apart(FAULT, kwargs=kwargs)):
+    for block, spec, _ in (single(FAULT, n=N, kwargs=kwargs), thread_per_env(FAULT, kwargs=kwargs)):
         with pytest.raises(EnvError) as caught:
             play(block, spec, N, 9)
         texts.append(str(caught.value))
@@ -178,7 +178,7 @@ def test_failures_read_the_same_as_one_after_another(case: dict[str, Any]) -> No
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("build", [threaded, apart])
+@pytest.mark.parametrize("build", [threaded, thread_per_env])
 def test_a_failing_constructor_leaves_no_thread_and_closes_what_was_made(build: Callable[..., Any]) -> None:
     made: list[SpaceEnv] = []
 
@@ -194,7 +194,7 @@ def test_a_failing_constructor_leaves_no_thread_and_closes_what_was_made(build: 
     assert not ours()
 
 
-@pytest.mark.parametrize("build", [threaded, apart])
+@pytest.mark.parametrize("build", [threaded, thread_per_env])
 def test_one_env_given_twice_is_refused(build: Callable[..., Any]) -> None:
     env = SpaceEnv()
     with pytest.raises(ConfigError, match="same env twice"):
@@ -204,7 +204,7 @@ def test_one_env_given_twice_is_refused(build: Callable[..., Any]) -> None:
 
 def test_a_sign_of_life_is_due_when_all_that_are_at_work_have_given_one() -> None:
     line = spare()
-    block, _, _ = apart(SpaceEnv, n=3, first_env=10, line=line)
+    block, _, _ = thread_per_env(SpaceEnv, n=3, first_env=10, line=line)
     for own in block.lines:
         own[SPAN] = 1
     block._look()  # they have been made
@@ -227,7 +227,7 @@ def test_a_sign_of_life_is_due_when_all_that_are_at_work_have_given_one() -> Non
     block.close()
 
 
-def hung(made: list[SpaceEnv], free: threading.Event, n: int) -> tuple[EnvsApart, EnvSpec]:
+def hung(made: list[SpaceEnv], free: threading.Event, n: int) -> tuple[ThreadPerEnv, EnvSpec]:
     """Envs of which the first hangs in its first step."""
 
     class Hangs(SpaceEnv):
@@ -240,12 +240,12 @@ def hung(made: list[SpaceEnv], free: threading.Event, n: int) -> tuple[EnvsApart
         made.append(Hangs())
         return made[-1]
 
-    block, spec, _ = apart(make, n=n)
+    block, spec, _ = thread_per_env(make, n=n)
     block.reset(blank_row(spec, n))
     return block, spec
 
 
-def interrupt(block: EnvsApart, spec: EnvSpec, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def interrupt(block: ThreadPerEnv, spec: EnvSpec, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Step, and give up as Ctrl-C would while an env hangs."""
 
     def late() -> None:
@@ -306,7 +306,7 @@ def test_what_a_reset_starts_may_go_anywhere(monkeypatch: pytest.MonkeyPatch) ->
             cores["reset"].append(len(os.sched_getaffinity(0)))
             return super().reset(**kwargs)
 
-    block, spec, _ = apart(lambda: Where(length=3))
+    block, spec, _ = thread_per_env(lambda: Where(length=3))
     play(block, spec, N, 7)
     assert set(cores["reset"]) == {len(free)}
     assert cores["step"][-1] == 1

@@ -21,12 +21,12 @@ from tests.unit.envs.toys import ReusingEnv, SpaceEnv, Walk, advance, blank_row,
 
 from paceline.envs import env_thread
 from paceline.envs import threaded as threaded_envs
-from paceline.envs.group import Finals, History
+from paceline.envs.group import FinalObs, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.threaded import ThreadedEnvs
 from paceline.errors import EnvError
 from paceline.memory.rows import Row
-from paceline.memory.worker_status import BEAT, Line, envs_of, spare
+from paceline.memory.worker_status import BEAT, StatusLine, envs_of, spare
 from paceline.spec import EnvSpec
 from paceline.system import one_core
 
@@ -41,7 +41,7 @@ def threaded(
     threads: int = N,
     seed: int = 7,
     first_env: int = 0,
-    line: Line = None,
+    line: StatusLine = None,
     **more: Any,
 ) -> tuple[ThreadedEnvs, EnvSpec, NDArray[np.int64]]:
     recipe = EnvRecipe(source=source, native_vector="never", **more)
@@ -63,7 +63,7 @@ def same_rows(some: list[Row], others: list[Row]) -> None:
             assert getattr(a, name).tolist() == getattr(b, name).tolist()
 
 
-def plain(finals: list[Finals]) -> list[list[tuple[int, dict[str, bytes]]]]:
+def plain(finals: list[FinalObs]) -> list[list[tuple[int, dict[str, bytes]]]]:
     return [[(i, {name: leaf.tobytes() for name, leaf in obs.items()}) for i, obs in row] for row in finals]
 
 
@@ -115,10 +115,10 @@ def test_the_same_data_in_the_same_order_and_so_after_a_restore(name: str, seed:
 
     later, _, later_episode = threaded(source, threads=threads, seed=seed, first_env=3)
     start = [blank_row(spec, N) for _ in range(5)]
-    strayed = later.restore(histories_of(rows, N, spec), start[0])
+    restarted = later.restore(histories_of(rows, N, spec), start[0])
     going_on = [rows[-1], *(blank_row(spec, N) for _ in range(4))]
     if name != "one array again and again":  # it counts its looks over all episodes, so it cannot be replayed
-        assert strayed == []
+        assert restarted == []
         assert plain(advance(one, going_on)) == plain(advance(later, start))
         same_rows(going_on[1:-1], start[1:-1])
         assert later_episode.tolist() == one_episode.tolist()

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
-from paceline.envs.group import Finals, SingleEnvs
+from paceline.envs.group import FinalObs, SingleEnvs
 from paceline.envs.make import EnvRecipe
 from paceline.memory.rows import Row
 from paceline.spec import EnvSpec
@@ -166,14 +166,14 @@ def single(
 
 def play(
     block: Any, spec: EnvSpec, n: int, steps: int, act: Callable[[int], NDArray[Any]] | None = None
-) -> tuple[list[Row], list[Finals]]:
+) -> tuple[list[Row], list[FinalObs]]:
     """Reset and step a block; rows keep the actions they were stepped with."""
     rows = [blank_row(spec, n) for _ in range(steps + 1)]
     block.reset(rows[0])
     return rows, advance(block, rows, act)
 
 
-def advance(block: Any, rows: list[Row], act: Callable[[int], NDArray[Any]] | None = None) -> list[Finals]:
+def advance(block: Any, rows: list[Row], act: Callable[[int], NDArray[Any]] | None = None) -> list[FinalObs]:
     finals = []
     for t, (row, after) in enumerate(itertools.pairwise(rows)):
         if act is not None:

@@ -20,9 +20,9 @@ from paceline import PPO
 from paceline.errors import ConfigError
 from paceline.insight.many import (
     COLUMNS,
-    Fleet,
-    Job,
     ManySummary,
+    SeedRun,
+    SeedRuns,
     Slot,
     Spread,
     allowed_cores,
@@ -31,7 +31,7 @@ from paceline.insight.many import (
     read_seeds,
     tied,
 )
-from paceline.measure.record import Evaluation
+from paceline.measure.record import EvaluationRow
 from paceline.system.limits import affinity
 
 ROOT = Path(__file__).parents[3]
@@ -52,8 +52,8 @@ time.sleep(600)
 STUBBORN = PATIENT.replace("    sys.exit(128 + number)\n", "")
 
 
-def job(folder: Path, seed: int, code: str, *words: object) -> Job:
-    return Job(
+def job(folder: Path, seed: int, code: str, *words: object) -> SeedRun:
+    return SeedRun(
         seed=seed,
         folder=folder / f"seed_{seed}",
         log=folder / "logs" / f"seed_{seed}.txt",
@@ -82,9 +82,9 @@ def test_every_job_runs_in_a_free_slot_and_its_words_are_kept(tmp_path: Path) ->
         nonlocal most
         most = max(most, sum(one.state == "running" for one in jobs))
 
-    fleet = Fleet(jobs, [Slot((core,), "cpu"), Slot((core,), "mps")])
-    fleet.run(watch)
-    assert (most, fleet.exit_code) == (2, 0)
+    runs = SeedRuns(jobs, [Slot((core,), "cpu"), Slot((core,), "mps")])
+    runs.run(watch)
+    assert (most, runs.exit_code) == (2, 0)
     assert [(one.state, one.exit_code) for one in jobs] == [("finished", 0)] * 5
     for one in jobs:
         assert one.slot is not None
@@ -94,18 +94,18 @@ def test_every_job_runs_in_a_free_slot_and_its_words_are_kept(tmp_path: Path) ->
 def test_a_failure_is_noted_and_the_others_finish(tmp_path: Path) -> None:
     codes = ["", "print('first line')\nraise SystemExit('last words')", "import os; os.kill(os.getpid(), 9)", ""]
     jobs = [job(tmp_path, seed, code) for seed, code in enumerate(codes)]
-    fleet = Fleet(jobs, anywhere(2))
-    fleet.run(lambda: None)
+    runs = SeedRuns(jobs, anywhere(2))
+    runs.run(lambda: None)
     assert [one.state for one in jobs] == ["finished", "failed", "failed", "finished"]
     assert [one.exit_code for one in jobs] == [0, 1, -9, 0]
     assert last_lines(jobs[1].log, 5) == ["first line", "last words"]
-    assert fleet.exit_code == 1
+    assert runs.exit_code == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_passed_on_once_and_nothing_more_is_started(number: signal.Signals, tmp_path: Path) -> None:
     jobs = [job(tmp_path, seed, PATIENT, tmp_path / f"listens_{seed}") for seed in range(3)]
-    fleet = Fleet(jobs, anywhere(2))
+    runs = SeedRuns(jobs, anywhere(2))
     sent = False
 
     def watch() -> None:
@@ -115,38 +115,38 @@ def test_a_signal_is_passed_on_once_and_nothing_more_is_started(number: signal.S
             os.kill(os.getpid(), number)
 
     before = signal.getsignal(number)
-    fleet.run(watch)
+    runs.run(watch)
     assert signal.getsignal(number) is before
     assert [one.state for one in jobs] == ["stopped", "stopped", "waiting"]
     assert [one.log.read_text() for one in jobs[:2]] == [f"told {number.value}\n"] * 2
     assert not jobs[2].log.exists()
-    assert fleet.exit_code == 128 + number
+    assert runs.exit_code == 128 + number
 
 
 def test_who_does_not_listen_is_told_again_and_then_killed(tmp_path: Path) -> None:
     one = job(tmp_path, 0, STUBBORN, tmp_path / "listens")
-    fleet = Fleet([one], anywhere(1))
+    runs = SeedRuns([one], anywhere(1))
 
     def watch() -> None:
-        told = len(last_lines(one.log, 10))
-        if (tmp_path / "listens").exists() and len(fleet.signals) == told:
-            fleet.signals.append(signal.SIGTERM)
+        log_lines = len(last_lines(one.log, 10))
+        if (tmp_path / "listens").exists() and len(runs.signals) == log_lines:
+            runs.signals.append(signal.SIGTERM)
 
-    fleet.run(watch)
+    runs.run(watch)
     assert last_lines(one.log, 10) == ["told 15", "told 15"]
-    assert (one.state, one.exit_code, fleet.exit_code) == ("failed", -signal.SIGKILL, 143)
+    assert (one.state, one.exit_code, runs.exit_code) == ("failed", -signal.SIGKILL, 143)
 
 
 def test_a_run_that_a_signal_ended_before_it_listened_was_stopped(tmp_path: Path) -> None:
     one = job(tmp_path, 0, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
-    fleet = Fleet([one], anywhere(1))
-    fleet.run(lambda: None)
-    assert (one.state, one.exit_code, fleet.exit_code) == ("stopped", -signal.SIGTERM, 1)
+    runs = SeedRuns([one], anywhere(1))
+    runs.run(lambda: None)
+    assert (one.state, one.exit_code, runs.exit_code) == ("stopped", -signal.SIGTERM, 1)
 
 
 def test_children_are_not_in_our_process_group(tmp_path: Path) -> None:
     one = job(tmp_path, 0, "import os; print(os.getpgrp() == os.getpid())")
-    Fleet([one], anywhere(1)).run(lambda: None)
+    SeedRuns([one], anywhere(1)).run(lambda: None)
     assert one.log.read_text() == "True\n"
 
 
@@ -158,13 +158,13 @@ def test_an_error_of_the_watcher_leaves_nobody_behind(tmp_path: Path) -> None:
             raise RuntimeError("screen gone")
 
     with pytest.raises(RuntimeError, match="screen gone"):
-        Fleet(jobs, anywhere(2)).run(watch)
+        SeedRuns(jobs, anywhere(2)).run(watch)
     assert all(one.process is not None and one.process.returncode is not None for one in jobs)
 
 
 def test_other_threads_can_run_a_fleet(tmp_path: Path) -> None:
     one = job(tmp_path, 0, "print('fine')")
-    thread = threading.Thread(target=Fleet([one], anywhere(1)).run, args=(lambda: None,))
+    thread = threading.Thread(target=SeedRuns([one], anywhere(1)).run, args=(lambda: None,))
     thread.start()
     thread.join(WAIT_S)
     assert one.state == "finished"
@@ -173,10 +173,10 @@ def test_other_threads_can_run_a_fleet(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from paceline.insight.many import Fleet, Job, Slot
+from paceline.insight.many import SeedRuns, SeedRun, Slot
 folder = Path(sys.argv[1])
-one = Job(seed=0, folder=folder, log=folder / "log.txt", command=tuple(sys.argv[2:]))
-Fleet([one], [Slot(())]).run(lambda: (folder / "pid").write_text(str(one.process.pid)))
+one = SeedRun(seed=0, folder=folder, log=folder / "log.txt", command=tuple(sys.argv[2:]))
+SeedRuns([one], [Slot(())]).run(lambda: (folder / "pid").write_text(str(one.process.pid)))
 """
 
 
@@ -262,7 +262,7 @@ def test_last_lines_of_long_files_and_of_none(tmp_path: Path) -> None:
     assert last_lines(path, 2) == [" one", "two"]
 
 
-def ended(folder: Path, seed: int, state: Any = "finished", **summary: Any) -> Job:
+def ended(folder: Path, seed: int, state: Any = "finished", **summary: Any) -> SeedRun:
     one = job(folder, seed, "")
     one.state, one.exit_code, one.slot = state, 0, Slot((0, 1), "cpu")
     if summary:
@@ -272,9 +272,13 @@ def ended(folder: Path, seed: int, state: Any = "finished", **summary: Any) -> J
 
 def test_the_summary_is_over_those_that_finished(tmp_path: Path) -> None:
     jobs = [
-        ended(tmp_path, 0, final_eval=Evaluation(480.0, 1.0), best_eval=Evaluation(500.0, 1.0), steps=100, fps=10.0),
-        ended(tmp_path, 1, final_eval=Evaluation(460.0, 1.0), best_eval=Evaluation(490.0, 1.0), steps=100, fps=30.0),
-        ended(tmp_path, 2, "stopped", final_eval=Evaluation(1.0, 1.0), steps=7),
+        ended(
+            tmp_path, 0, final_eval=EvaluationRow(480.0, 1.0), best_eval=EvaluationRow(500.0, 1.0), steps=100, fps=10.0
+        ),
+        ended(
+            tmp_path, 1, final_eval=EvaluationRow(460.0, 1.0), best_eval=EvaluationRow(490.0, 1.0), steps=100, fps=30.0
+        ),
+        ended(tmp_path, 2, "stopped", final_eval=EvaluationRow(1.0, 1.0), steps=7),
         ended(tmp_path, 3, "failed", steps=9),
         ended(tmp_path, 4, "stopped"),
     ]
@@ -310,10 +314,10 @@ def test_two_real_seeds(tmp_path: Path) -> None:
         folder = tmp_path / f"seed_{seed}"
         ours = ["--seed", str(seed), "--output-dir", str(folder)]
         command = (sys.executable, "-m", "paceline", "train", "ppo", *flags, *ours)
-        jobs.append(Job(seed=seed, folder=folder, log=tmp_path / f"{seed}.txt", command=command))
-    fleet = Fleet(jobs, make_slots(2, allowed_cores()))
-    fleet.run(lambda: None)
-    assert fleet.exit_code == 0, [last_lines(one.log, 20) for one in jobs]
+        jobs.append(SeedRun(seed=seed, folder=folder, log=tmp_path / f"{seed}.txt", command=command))
+    runs = SeedRuns(jobs, make_slots(2, allowed_cores()))
+    runs.run(lambda: None)
+    assert runs.exit_code == 0, [last_lines(one.log, 20) for one in jobs]
     rows = ManySummary.of(jobs).rows
     assert [(row["seed"], row["state"], row["steps"]) for row in rows] == [(3, "finished", 64), (8, "finished", 64)]
     assert all(row["final_eval"] is not None and row["fps"] > 0 for row in rows)

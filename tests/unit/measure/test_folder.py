@@ -11,7 +11,7 @@ import pytest
 
 from paceline.errors import ConfigError
 from paceline.measure.folder import OWN_NAMES, RunFolder, write_atomic
-from paceline.measure.record import Evaluation
+from paceline.measure.record import EvaluationRow
 
 
 def create(path: Path | None, **options: object) -> RunFolder:
@@ -132,7 +132,7 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
 def test_json_holds_what_any_reader_takes(tmp_path: Path) -> None:
     run = create(tmp_path / "run")
     content = {
-        "eval": Evaluation(1.5, float("nan")),
+        "eval": EvaluationRow(1.5, float("nan")),
         "array": np.array([1.0, np.inf]),
         "scalar": np.float32(0.5),
         "tuple": (1, True, None),

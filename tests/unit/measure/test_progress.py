@@ -26,7 +26,7 @@ from paceline.measure.panel import (
     stack,
 )
 from paceline.measure.progress import Progress, restore_streams
-from paceline.measure.record import Evaluation, Goal, Iteration, RunInfo, Summary, WorkerActivity
+from paceline.measure.record import EvaluationRow, Goal, Iteration, RunInfo, Summary, WorkerActivity
 from paceline.measure.train_log import TrainLog
 from paceline.measure.view import View, phase_shares
 
@@ -158,7 +158,7 @@ def test_shares_add_up_to_one_with_the_rest_named() -> None:
 
 
 def test_plain_line_says_everything_in_one_line() -> None:
-    line = plain_line(view(iteration(4), last_eval=Evaluation(480.0, 1.0)))
+    line = plain_line(view(iteration(4), last_eval=EvaluationRow(480.0, 1.0)))
     for part in (
         "0:02",
         "4,000 / 10,000 steps",
@@ -177,8 +177,8 @@ def test_panel_shows_what_a_person_asks_for() -> None:
         view(
             iteration(4),
             returns=[1.0, 5.0, 9.0],
-            last_eval=Evaluation(480.0, 1.0),
-            best_eval=Evaluation(490.0, 1.0),
+            last_eval=EvaluationRow(480.0, 1.0),
+            best_eval=EvaluationRow(490.0, 1.0),
         )
     )
     for part in ("40%", "0:03 left", "2,000 steps/s", "20 episodes/s", "12.5", "▁▅█", "480.0 last", "490.0 best",
@@ -228,7 +228,7 @@ def test_numbers_as_people_read_them() -> None:
 
 SUMMARY = Summary(
     algo="ppo", env="CartPole-v1", seed=7, n_envs=32, num_workers=2, group_size=4, steps=4000, episodes=40,
-    iterations=4, wall_s=2.0, fps=2000.0, final_eval=Evaluation(480.0, 1.0), best_eval=Evaluation(490.0, 1.0),
+    iterations=4, wall_s=2.0, fps=2000.0, final_eval=EvaluationRow(480.0, 1.0), best_eval=EvaluationRow(490.0, 1.0),
     startup_s=1.5,
     phases={"collect": 1.2, "learn": 0.6}, peak_memory_mb=None, lag={}, restarts=1, weights_sha256="", finished=True,
     stop_reason="total_timesteps",
@@ -383,11 +383,11 @@ def test_a_closed_terminal_ends_the_display_only() -> None:
 def test_window_forgets_what_is_long_ago() -> None:
     progress = Progress(INFO, Goal(), quiet=True)
     for i in range(1, 101):
-        progress.update(iteration(i, evaluation=Evaluation(float(50 - abs(50 - i)), 1.0)))
+        progress.update(iteration(i, evaluation=EvaluationRow(float(50 - abs(50 - i)), 1.0)))
     seen = progress.view()
     assert [it.iteration for it in seen.recent] == list(range(80, 101))
-    assert seen.best_eval == Evaluation(50.0, 1.0)
-    assert seen.last_eval == Evaluation(0.0, 1.0)
+    assert seen.best_eval == EvaluationRow(50.0, 1.0)
+    assert seen.last_eval == EvaluationRow(0.0, 1.0)
 
 
 def test_forked_child_gets_the_streams_back(monkeypatch: pytest.MonkeyPatch) -> None:

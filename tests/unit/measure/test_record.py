@@ -17,7 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from paceline.errors import CheckpointError
 from paceline.measure.episodes import Episodes
 from paceline.measure.folder import RunFolder
-from paceline.measure.record import TAGS, Evaluation, Iteration, Record
+from paceline.measure.record import TAGS, EvaluationRow, Iteration, RunRecord
 
 DESIGN = {
     "rollout": ["ep_rew_mean", "ep_len_mean", "n_completed_episodes"],
@@ -72,7 +72,7 @@ def iteration(number: int, **changes: Any) -> Iteration:
         ep_len_mean=21.0,
         phases={"collect": 0.3, "learn": 0.1, "sync": 0.01, "wait": 0.02, "eval": 0.05, "checkpoint": 0.02},
         train={name: float(i) for i, name in enumerate(DESIGN["train"])},
-        evaluation=Evaluation(490.5, 480.25),
+        evaluation=EvaluationRow(490.5, 480.25),
         parallel={name: float(i) for i, name in enumerate(DESIGN["parallel"])},
         system={"cpu_percent": 180.0, "rss_mb": 512.0},
     )
@@ -106,7 +106,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def test_tensorboard_reads_every_tag_of_the_design(folder: RunFolder) -> None:
     assert sorted(TAGS) == sorted(DESIGN_TAGS)
-    with Record(folder) as record:
+    with RunRecord(folder) as record:
         record(iteration(1))
         record(iteration(2))
     found = events(folder)
@@ -122,7 +122,7 @@ def test_tensorboard_reads_every_tag_of_the_design(folder: RunFolder) -> None:
 
 
 def test_progress_has_a_row_for_each_iteration_under_the_same_names(folder: RunFolder) -> None:
-    with Record(folder) as record:
+    with RunRecord(folder) as record:
         record(iteration(1))
         record(iteration(2, evaluation=None, ep_rew_mean=None, ep_len_mean=None, parallel={}))
     first, second = rows(folder / "progress.csv")
@@ -135,14 +135,14 @@ def test_progress_has_a_row_for_each_iteration_under_the_same_names(folder: RunF
 
 
 def test_a_number_that_is_missing_has_no_event(folder: RunFolder) -> None:
-    with Record(folder) as record:
+    with RunRecord(folder) as record:
         record(iteration(1, evaluation=None))
     assert "eval/mean_reward" not in events(folder)
 
 
 def test_whole_numbers_and_float32_survive_the_table(folder: RunFolder) -> None:
     value = float(np.float32(np.pi))
-    with Record(folder) as record:
+    with RunRecord(folder) as record:
         record(iteration(1, train={"n_updates": 1_234_567_890_123, "loss": value}))
     (row,) = rows(folder / "progress.csv")
     assert row["train/n_updates"] == "1234567890123"
@@ -150,7 +150,7 @@ def test_whole_numbers_and_float32_survive_the_table(folder: RunFolder) -> None:
 
 
 def test_episodes_have_a_row_each(folder: RunFolder) -> None:
-    with Record(folder) as record:
+    with RunRecord(folder) as record:
         record(iteration(1), ended(40, 80))
         record(iteration(2), ended())
         record(iteration(3))
@@ -161,9 +161,9 @@ def test_episodes_have_a_row_each(folder: RunFolder) -> None:
 
 
 def test_unknown_tag_is_refused_unless_announced(folder: RunFolder) -> None:
-    with Record(folder) as record, pytest.raises(ValueError, match="unknown tags train/epsilon"):
+    with RunRecord(folder) as record, pytest.raises(ValueError, match="unknown tags train/epsilon"):
         record(iteration(1, train={"epsilon": 0.1}))
-    with Record(folder, extra_tags=("train/epsilon",)) as record:
+    with RunRecord(folder, extra_tags=("train/epsilon",)) as record:
         record(iteration(1, train={"epsilon": 0.1}))
     assert rows(folder / "progress.csv")[0]["train/epsilon"] == "0.1"
 
@@ -171,12 +171,12 @@ def test_unknown_tag_is_refused_unless_announced(folder: RunFolder) -> None:
 @pytest.mark.parametrize("torn", [False, True])
 def test_resumed_tables_equal_the_uninterrupted_ones(tmp_path: Path, torn: bool) -> None:
     straight = RunFolder.create(tmp_path / "straight", env="E", algo="ppo", seed=0)
-    with Record(straight) as record:
+    with RunRecord(straight) as record:
         for number in range(1, 6):
             record(iteration(number), ended(100 * number - 50, 100 * number))
 
     resumed = RunFolder.create(tmp_path / "resumed", env="E", algo="ppo", seed=0)
-    with Record(resumed) as record:
+    with RunRecord(resumed) as record:
         for number in range(1, 5):  # went on past the checkpoint at 200 before it died
             reward = 20.0 + number if number <= 2 else -1.0
             record(iteration(number, ep_rew_mean=reward), ended(100 * number - 50, 100 * number))
@@ -184,7 +184,7 @@ def test_resumed_tables_equal_the_uninterrupted_ones(tmp_path: Path, torn: bool)
         for path in (resumed / "progress.csv", resumed / "episodes.csv", *(resumed / "logs").iterdir()):
             with path.open("ab") as file:
                 file.write(b"5,5")
-    with Record(resumed, resume_steps=200) as record:
+    with RunRecord(resumed, resume_steps=200) as record:
         for number in range(3, 6):
             record(iteration(number), ended(100 * number - 50, 100 * number))
 
@@ -194,9 +194,9 @@ def test_resumed_tables_equal_the_uninterrupted_ones(tmp_path: Path, torn: bool)
 
 
 def test_new_record_starts_empty_tables(folder: RunFolder) -> None:
-    with Record(folder) as record:
+    with RunRecord(folder) as record:
         record(iteration(1))
-    with Record(folder) as record:
+    with RunRecord(folder) as record:
         pass
     assert rows(folder / "progress.csv") == []
 
@@ -205,16 +205,16 @@ def test_new_record_starts_empty_tables(folder: RunFolder) -> None:
     ("content", "message"), [("a,b\n", "columns are not those"), ("", "columns are not those"), (None, "line 2")]
 )
 def test_foreign_table_is_refused_by_name(folder: RunFolder, content: str | None, message: str) -> None:
-    with Record(folder) as record:
+    with RunRecord(folder) as record:
         record(iteration(1))
     path = folder / "progress.csv"
     path.write_text(path.read_text().splitlines()[0] + "\nx,y\n" if content is None else content)
     with pytest.raises(CheckpointError, match=f"progress.csv.*{message}"):
-        Record(folder, resume_steps=100)
+        RunRecord(folder, resume_steps=100)
 
 
 def test_a_table_of_an_earlier_version_gets_the_columns_it_lacks(folder: RunFolder) -> None:
-    with Record(folder) as record:
+    with RunRecord(folder) as record:
         for number in range(1, 4):
             record(iteration(number, parallel={"bytes_per_step": 7.0, "dropped_steps": 2.0}))
     path = folder / "progress.csv"
@@ -223,13 +223,13 @@ def test_a_table_of_an_earlier_version_gets_the_columns_it_lacks(folder: RunFold
     path.write_text(
         "".join(",".join(cells) + "\n" for cells in [old, *([row[name] for name in old] for row in newest)])
     )
-    with Record(folder, resume_steps=200) as record:
+    with RunRecord(folder, resume_steps=200) as record:
         record(iteration(3, parallel={"bytes_per_step": 7.0, "dropped_steps": 2.0}))
     assert rows(path) == [*({**row, "parallel/bytes_per_step": ""} for row in newest[:2]), newest[2]]
 
 
 def test_rows_wait_for_the_flush(folder: RunFolder) -> None:
-    record = Record(folder, flush_s=3600.0)
+    record = RunRecord(folder, flush_s=3600.0)
     record(iteration(1), ended(5))
     assert rows(folder / "progress.csv") == []
     record.flush()
@@ -245,7 +245,7 @@ def test_full_disk_costs_no_row_and_does_not_stop_the_run(
 ) -> None:
     write, full = os.write, True
 
-    record = Record(folder, flush_s=0.0)
+    record = RunRecord(folder, flush_s=0.0)
     calls = 0
 
     def failing(fd: int, data: memoryview) -> int:

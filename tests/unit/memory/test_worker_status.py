@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.memory.worker_status import Marks, envs_of, spare
+from paceline.memory.worker_status import WorkerStatus, envs_of, spare
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from paceline.memory.worker_status import Marks, envs_of, spare
 def test_of_parts_that_are_at_work_together_those_not_done_are_named(done: list[int], left: str) -> None:
     line = spare()
     spans = [3, 3, 4]
-    parts = [Marks(line, first) for first in (4, 7, 10)]
+    parts = [WorkerStatus(line, first) for first in (4, 7, 10)]
     for i in (1, 0, 2, 1):
         parts[i].join(spans[i])
     assert envs_of(line) == "envs 4-13"

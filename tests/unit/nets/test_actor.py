@@ -11,7 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from paceline.nets.actor import PatientActor, actor_for
+from paceline.nets.actor import DeferredValueActor, actor_for
 from paceline.nets.flat import FlatParameters, size_of
 from paceline.nets.normalise import ObsNormaliser
 from paceline.nets.policy import build_policy
@@ -136,7 +136,7 @@ def test_a_patient_actor_says_the_same_bit_by_bit(normalised: bool) -> None:
     if normaliser is not None:
         normaliser.update({"obs": 5 + 3 * np.random.default_rng(0).random((10, 4, 4), np.float32)})
     actor, obs = actor_for(build_policy("mlp", VECTOR), VECTOR, 2, 2, normaliser), draw(VECTOR, 4)
-    assert isinstance(actor, PatientActor)
+    assert isinstance(actor, DeferredValueActor)
     params, value = (array.copy() for array in actor(obs))
     later = np.empty((3, 4), np.float32)
     actor.values({name: np.stack([leaf] * 3) for name, leaf in obs.items()}, later)
@@ -145,7 +145,9 @@ def test_a_patient_actor_says_the_same_bit_by_bit(normalised: bool) -> None:
 
 
 def test_a_network_of_ones_own_is_asked_for_all_at_once() -> None:
-    assert not isinstance(actor_for(build_policy(Torch, VECTOR), VECTOR, 2, 2, ObsNormaliser(VECTOR)), PatientActor)
+    assert not isinstance(
+        actor_for(build_policy(Torch, VECTOR), VECTOR, 2, 2, ObsNormaliser(VECTOR)), DeferredValueActor
+    )
 
 
 TWO = spaces.Dict({"card": spaces.Discrete(5), "speed": spaces.Box(-1, 1, (3,))})
@@ -163,12 +165,12 @@ def test_a_seat_acts_for_one_env_to_the_bits_of_its_group(
     for activation in ("tanh", "relu"):
         policy = build_policy("mlp", spec, hidden_sizes=(64, 5), activation=activation, seed=1)
         actor = actor_for(policy, spec, 3, group_size, normaliser)
-        assert isinstance(actor, PatientActor)
+        assert isinstance(actor, DeferredValueActor)
         obs = draw(spec, 3 * group_size)
         if normaliser is not None:
             normaliser.update({name: leaf[None] for name, leaf in obs.items()})
         expected = actor.act(obs).copy()
-        seats = [actor.seat(at) for at in range(group_size)]
+        seats = [actor.row_actor(at) for at in range(group_size)]
         for turn in (0, 1):  # what a seat, or the others, saw before leaves no trace
             for i in np.random.default_rng(turn).permutation(len(expected)):
                 found = seats[i % group_size]({name: leaf[i : i + 1] for name, leaf in obs.items()})
@@ -178,8 +180,8 @@ def test_a_seat_acts_for_one_env_to_the_bits_of_its_group(
 def test_new_weights_count_from_the_next_beginning_on_and_in_calls_at_once() -> None:
     policy = build_policy("mlp", VECTOR, seed=1)
     actor, fresh = (actor_for(policy, VECTOR, 2, 3) for _ in range(2))
-    assert isinstance(actor, PatientActor)
-    assert isinstance(fresh, PatientActor)
+    assert isinstance(actor, DeferredValueActor)
+    assert isinstance(fresh, DeferredValueActor)
     obs, value, new_value = draw(VECTOR, 6), np.empty((1, 6), np.float32), np.empty((1, 6), np.float32)
     for weights in policy.parameters():
         weights.data.add_(0.1)
@@ -189,7 +191,7 @@ def test_new_weights_count_from_the_next_beginning_on_and_in_calls_at_once() -> 
     assert fresh(obs)[1].tobytes() == values.tobytes()
     actor.begin()
     actor.values({name: leaf[None] for name, leaf in obs.items()}, value)
-    assert isinstance(newest, PatientActor)
+    assert isinstance(newest, DeferredValueActor)
     newest.values({name: leaf[None] for name, leaf in obs.items()}, new_value)
     assert actor.act(obs).tobytes() == params.tobytes()
     assert value.tobytes() == new_value.tobytes()

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from paceline.envs.env_thread import Team
-from paceline.system.timer_slack import wake_on_time
+from paceline.system.timer_slack import set_timer_slack
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has timer slack")
 
@@ -23,7 +23,7 @@ def test_a_thread_and_those_it_starts_wake_on_time_and_no_others() -> None:
     before, seen = slack_ns(), []
 
     def outer() -> None:
-        wake_on_time()
+        set_timer_slack()
         seen.append(slack_ns())
         inner = threading.Thread(target=lambda: seen.append(slack_ns()))
         inner.start()

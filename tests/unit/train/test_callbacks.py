@@ -9,7 +9,7 @@ from paceline import PPO
 from paceline.config.sections import RunConfig
 from paceline.errors import CallbackError, ConfigError
 from paceline.measure.episodes import Episodes
-from paceline.measure.record import Evaluation
+from paceline.measure.record import EvaluationRow
 from paceline.train.callbacks import HOOKS, Callbacks, Moment, StopAtMeans, StopAtScore
 
 STEPS = 16 * 8
@@ -19,7 +19,7 @@ STEPS = 16 * 8
 def moment(**changes: Any) -> Moment:
     whole: dict[str, Any] = {
         "steps": 10, "episodes": 100, "iteration": 1, "wall_s": 1.0, "mean_return": 5.0, "mean_length": 5.0,
-        "told": {}, "finished": Episodes.none(),
+        "reward_parts": {}, "finished": Episodes.none(),
     }  # fmt: skip
     return Moment(**{**whole, **changes})
 
@@ -181,13 +181,13 @@ def test_score_by_episodes_waits_for_a_hundred_of_them() -> None:
     assert stop.on_update(moment(mean_return=4.99)) is True
     assert stop.on_update(moment(mean_return=50.0, episodes=99)) is None
     assert stop.on_update(moment(mean_return=None)) is None
-    assert stop.on_evaluation(moment(evaluation=Evaluation(50.0, 1.0))) is None
+    assert stop.on_evaluation(moment(evaluation=EvaluationRow(50.0, 1.0))) is None
 
 
 def test_score_by_evaluation_looks_at_nothing_else() -> None:
     stop = StopAtScore(5.0, by="evaluation")
-    assert stop.on_evaluation(moment(evaluation=Evaluation(5.0, 1.0))) is False
-    assert stop.on_evaluation(moment(evaluation=Evaluation(4.9, 1.0))) is True
+    assert stop.on_evaluation(moment(evaluation=EvaluationRow(5.0, 1.0))) is False
+    assert stop.on_evaluation(moment(evaluation=EvaluationRow(4.9, 1.0))) is True
     assert stop.on_update(moment(mean_return=50.0)) is None
 
 
@@ -214,9 +214,9 @@ def test_the_setting_stops_a_run(eval_freq: int) -> None:
 
 def test_means_of_what_a_shaper_tells_stop_a_run() -> None:
     stop = StopAtMeans({"compliance": 0.9, "fixes": 1.0})
-    assert stop.on_update(moment(told={"compliance": 0.9, "fixes": 1.0})) is False
-    assert stop.on_update(moment(told={"compliance": 0.9, "fixes": 0.5})) is True
-    assert stop.on_update(moment(told={"compliance": 1.0, "fixes": 1.0}, episodes=99)) is None
+    assert stop.on_update(moment(reward_parts={"compliance": 0.9, "fixes": 1.0})) is False
+    assert stop.on_update(moment(reward_parts={"compliance": 0.9, "fixes": 0.5})) is True
+    assert stop.on_update(moment(reward_parts={"compliance": 1.0, "fixes": 1.0}, episodes=99)) is None
 
 
 def test_means_that_nobody_tells_are_refused() -> None:

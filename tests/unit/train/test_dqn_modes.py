@@ -107,7 +107,7 @@ def test_people_with_their_own_collectors_bring_steps_and_take_weights() -> None
             steps = played(env, agent, seed)
             agent.add_trajectory(steps)
             total += len(steps)
-        replay = inside(agent._started()).rollouts._intake.replay
+        replay = inside(agent._started()).rollouts._ingest.replay
         valid = [int(replay.valid(np.arange(row * 4, row * 4 + 4)).sum()) for row in range(int(replay.head[0]))]
         assert sum(valid) == total
         stats = agent.update(20)
@@ -136,7 +136,7 @@ def test_groups_that_play_rows_together_go_on_together_after_foreign_steps() -> 
             agent.learn(512)
             assert agent.summary is not None
             assert agent.summary.steps == 512
-            replay = inside(agent._started()).rollouts._intake.replay
+            replay = inside(agent._started()).rollouts._ingest.replay
             assert replay.head.tolist() == [10 + 64] * 2
             assert replay.valid(np.arange(74 * 8)).sum() == 40 + 512
             hashes.append(agent.get_weights().tobytes())
@@ -159,7 +159,7 @@ def test_async_goes_on_with_other_workers_whose_groups_were_not_equally_far(tmp_
         stream = other.rollouts
         assert isinstance(stream, ReplayStream)
         stream.load(state)
-        replay = stream._intake.replay
+        replay = stream._ingest.replay
         assert replay.head.tolist() == [80, 80]
         while other.tracker.steps == 0:
             stream._receive(0.0)
@@ -204,7 +204,7 @@ def test_foreign_steps_are_learned_from_as_if_played_here() -> None:
     with DQN("CartPole-v1", num_workers=0, n_envs=3, group_size=3, n_eval_episodes=0) as agent:
         steps = played(env, agent, 0)
         agent.add_trajectory(steps)
-        replay = inside(agent._started()).rollouts._intake.replay
+        replay = inside(agent._started()).rollouts._ingest.replay
         length = -(-len(steps) // 3)
         for at, (obs, action, reward, after, terminated) in enumerate(steps):
             column, row = divmod(at, length)
@@ -301,7 +301,7 @@ def test_foreign_actions_are_counted_as_the_env_counts_them_and_gaps_are_seen() 
         agent.add_trajectory(
             [(0.1, 1, 1.0, 0.2, False), (0.2, 2, 2.0, 0.3, False), (0.7, 1, 3.0, 0.8, False), (0.8, 2, 4.0, 0.9, True)]
         )
-        replay = inside(agent._started()).rollouts._intake.replay
+        replay = inside(agent._started()).rollouts._ingest.replay
         found = replay.gather(np.arange(4))
         assert found.action.tolist() == [0, 1, 0, 1]
         np.testing.assert_allclose(found.next_obs["obs"][:3, 0], [0.2, 0.3, 0.8])

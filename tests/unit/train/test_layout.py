@@ -15,7 +15,7 @@ from paceline.batch import Trajectory
 from paceline.collect.rollout import RolloutCollector
 from paceline.config.train_config import TrainConfig
 from paceline.envs.busy import Busy
-from paceline.envs.thread_per_env import EnvsApart
+from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.memory.shared import Arena
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
@@ -182,12 +182,12 @@ def test_measuring_tells_work_from_waiting(monkeypatch: pytest.MonkeyPatch) -> N
         assert (cost.threaded_s is not None) is cost.waits, "threads are tried where envs wait"
 
 
-def own_pace(made: WorkerProgram, weights: int) -> bool:
+def free_running(made: WorkerProgram, weights: int) -> bool:
     """Whether the envs of a worker that has all of them go at their own pace."""
     arena = Arena.create(made.fields(weights, 1))
     collector = made.collector(arena, Share(0, 0, made.shape.groups), [Slots(arena, made.shape)], arena.__getitem__)
     try:
-        return isinstance(collector, RolloutCollector) and isinstance(collector._envs, EnvsApart)
+        return isinstance(collector, RolloutCollector) and isinstance(collector._envs, ThreadPerEnv)
     finally:
         collector.close()
         arena.close()
@@ -196,18 +196,18 @@ def own_pace(made: WorkerProgram, weights: int) -> bool:
 def test_envs_go_at_their_own_pace_where_they_wait_long_and_nothing_looks_at_all_of_them() -> None:
     plain, weights = program(env="CartPole-v1", env_threads=16)
     waiting = replace(plain, env_wait_s=1.0)
-    assert own_pace(waiting, weights)
-    assert not own_pace(plain, weights), "nobody knows how long they wait"
-    assert not own_pace(replace(waiting, env_wait_s=1e-4), weights), "too short for 16 threads to do their work in"
-    assert not own_pace(replace(waiting, env_threads=15), weights)
-    assert not own_pace(replace(waiting, on_nan="warn"), weights)
+    assert free_running(waiting, weights)
+    assert not free_running(plain, weights), "nobody knows how long they wait"
+    assert not free_running(replace(waiting, env_wait_s=1e-4), weights), "too short for 16 threads to do their work in"
+    assert not free_running(replace(waiting, env_threads=15), weights)
+    assert not free_running(replace(waiting, on_nan="warn"), weights)
 
 
 @pytest.mark.alone
 def test_each_worker_finds_out_how_long_its_envs_wait() -> None:
     made, weights = program(env="paceline/Busy-v0", env_kwargs={"cpu_ms": 0.0, "sleep_ms": 8.0})
     assert made.env_threads == "auto"
-    assert own_pace(made, weights)
+    assert free_running(made, weights)
 
 
 def test_workers_are_told_what_the_driver_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,10 +65,10 @@ class Somewhere:
     """Envs 4 to 7 of worker 1, which replay."""
 
     def __init__(self, runtime: Grave) -> None:
-        self.told: list[int] = []
+        self.new_episodes: list[int] = []
         self._runtime = runtime
 
-    def put_back(self, worker: int) -> list[int]:
+    def env_recovery(self, worker: int) -> list[int]:
         failed: list[int] = self._runtime.respawn(worker, restore, [])
         return failed
 
@@ -76,8 +76,8 @@ class Somewhere:
         self._runtime.respawn(worker, reset)
         return [4, 5, 6, 7]
 
-    def strayed(self, envs: list[int]) -> None:
-        self.told += envs
+    def restarted(self, envs: list[int]) -> None:
+        self.new_episodes += envs
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +128,7 @@ def test_envs_are_put_back(causes: list[str]) -> None:
     envs = Somewhere(runtime)
     restarts: Restarts[Any] = Restarts(cast(Any, runtime))
     restarts.finish(restarts.start(collect, 8), envs)
-    assert (runtime.commands, envs.told, restarts.strayed) == (["restore"] * 3, [], 0)
+    assert (runtime.commands, envs.new_episodes, restarts.restarted) == (["restore"] * 3, [], 0)
     assert runtime.submitted[2:] == [(1, "collect", (8,))] * 3, "each new worker executes the call again"
 
 
@@ -138,15 +138,15 @@ def test_what_is_lost_in_one_way_again_and_again_begins_anew_in_the_end(waits: l
     envs = Somewhere(runtime)
     restarts: Restarts[Any] = Restarts(cast(Any, runtime))
     restarts.finish(restarts.start(collect, 8), envs)
-    assert (runtime.commands, envs.told) == (["restore", "restore", "reset"], [4, 5, 6, 7])
-    assert (restarts.count, restarts.strayed) == (3, 4)
+    assert (runtime.commands, envs.new_episodes) == (["restore", "restore", "reset"], [4, 5, 6, 7])
+    assert (restarts.count, restarts.restarted) == (3, 4)
     assert waits == [0.25, 0.5]
     assert ("worker 1: envs 4-7 began new episodes.", "") in restarts.notes()
 
 
 def test_by_restart_nothing_is_put_back_and_by_fail_nothing_is_replaced() -> None:
     restarts, runtime, envs = finish("restart", losses=1)
-    assert (runtime.commands, envs.told, restarts.strayed) == (["reset"], [4, 5, 6, 7], 4)
+    assert (runtime.commands, envs.new_episodes, restarts.restarted) == (["reset"], [4, 5, 6, 7], 4)
     with pytest.raises(WorkerDied, match=r"gone.\nIt is not replaced: recovery is `fail`"):
         finish("fail", losses=1)
 

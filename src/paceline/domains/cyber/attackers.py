@@ -26,7 +26,7 @@ from paceline.domains.cyber.tables import (
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-Rows = NDArray[np.intp]
+GameRows = NDArray[np.intp]
 
 _32 = np.uint64(32)
 _N = len(HOSTS)
@@ -36,7 +36,7 @@ _HOST = {host: number for number, host in enumerate(HOSTS)}
 class Attacker(Protocol):
     """An attacker in each of n games."""
 
-    def begin(self, rows: Rows, noise: NDArray[np.uint64]) -> None:
+    def begin(self, rows: GameRows, noise: NDArray[np.uint64]) -> None:
         """Forget these games. `noise` has 32 random bits for each."""
 
     def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:
@@ -56,7 +56,7 @@ class Sleep:
     def __init__(self, n: int) -> None:
         self._act, self._host = np.full(n, REST), np.full(n, USER0)
 
-    def begin(self, rows: Rows, noise: NDArray[np.uint64]) -> None:
+    def begin(self, rows: GameRows, noise: NDArray[np.uint64]) -> None:
         """There is nothing to forget."""
 
     def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:  # noqa: ARG002 - the protocol's
@@ -111,7 +111,7 @@ class Bline:
         self._attacked = np.zeros(n, np.bool_)
         self._base = np.arange(n) * _STATES
 
-    def begin(self, rows: Rows, noise: NDArray[np.uint64]) -> None:
+    def begin(self, rows: GameRows, noise: NDArray[np.uint64]) -> None:
         """Pick the user host of each game."""
         self._targets[rows] = _TARGETS[noise * np.uint64(4) >> _32]
         for array in (self._state, self._success, self._lost, self._attacked):
@@ -201,7 +201,7 @@ class Meander:
         self._escalated = np.zeros(n, np.int64)
         self._act = self._done = np.zeros(n, np.int64)
 
-    def begin(self, rows: Rows, noise: NDArray[np.uint64]) -> None:  # noqa: ARG002 - the protocol's
+    def begin(self, rows: GameRows, noise: NDArray[np.uint64]) -> None:  # noqa: ARG002 - the protocol's
         """Know only User0 and its subnet."""
         self._known[rows] = 1 << USER0 | _USER_NET
         for array in (self._looked_at, self._exploited, self._escalated):

@@ -40,7 +40,7 @@ class Belief:
         return self.mean + beta * self.std
 
 
-class Surrogate(Protocol):
+class GaussianProcess(Protocol):
     """Learns from observations what to expect elsewhere."""
 
     def __call__(self, points: Floats, tried: Floats, seen: Floats) -> Belief:
@@ -56,7 +56,7 @@ def require_scikit_learn() -> None:
 
 
 def gaussian_process(points: Floats, tried: Floats, seen: Floats) -> Belief:
-    """A `Surrogate`: RBF and white noise, fitted by the likelihood of what was seen (scikit-learn).
+    """A `GaussianProcess`: RBF and white noise, fitted by the likelihood of what was seen (scikit-learn).
 
     Raises:
         MissingExtra: scikit-learn is not installed.

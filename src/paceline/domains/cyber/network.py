@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.domains.cyber.actions import ACTIONS, HOSTS
-from paceline.domains.cyber.attackers import ATTACKERS, Attacker, Flags, Ints, Rows
+from paceline.domains.cyber.attackers import ATTACKERS, Attacker, Flags, GameRows, Ints
 from paceline.domains.cyber.scenario import Scenario
 from paceline.domains.cyber.services import FAVOURITE, OPTIONS, OUTCOME, PORTS, SEEN, SETUPS, SSH_IN
 from paceline.domains.cyber.tables import (
@@ -92,12 +92,12 @@ class Network:
         self._base = np.arange(n) * _N
         self._counters = np.arange(1, 3 if not scenario.green else 4)
 
-    def seed(self, rows: Rows, seeds: NDArray[np.uint64]) -> None:
+    def seed(self, rows: GameRows, seeds: NDArray[np.uint64]) -> None:
         """Give games new streams of chance, which begin with their next episode."""
         self._seed[rows] = mix(seeds)
         self._episode[rows] = 0
 
-    def begin(self, rows: Rows) -> None:
+    def begin(self, rows: GameRows) -> None:
         """Begin the next episode of these games."""
         if not len(rows):
             return
@@ -149,7 +149,7 @@ class Network:
         """[n] whether OTService is down."""
         return self._ot_stopped.copy()
 
-    def draw(self, rows: Rows) -> NDArray[np.uint64]:
+    def draw(self, rows: GameRows) -> NDArray[np.uint64]:
         """[len(rows)] 64 random bits of these games' episodes, for whatever belongs to an episode besides the game."""
         return draws(self._key[rows], _BESIDES)
 

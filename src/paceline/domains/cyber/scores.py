@@ -34,7 +34,7 @@ _SCORES = 0x5C02_E500
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class DefenceScore:
     """Some episodes against one attacker."""
 
     red_agent: str
@@ -46,13 +46,13 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class DefenceScores:
     """What a run's weights came to."""
 
     snapshot: Path
     trained_steps: int | None
     rules: str
-    rows: tuple[Score, ...]
+    rows: tuple[DefenceScore, ...]
 
 
 def scores(
@@ -64,7 +64,7 @@ def scores(
     seed: int = 0,
     deterministic: bool = True,
     **game: Any,
-) -> Scores:
+) -> DefenceScores:
     """Play episodes with a run's newest weights.
 
     Args:
@@ -93,15 +93,16 @@ def scores(
     bind(policy, loaded.weights)
     actor = actor_for(policy, loaded.spec, 1, AT_ONCE, loaded.obs_norm)
     head = head_for(loaded.spec.action)
-    rows: list[Score] = []
+    rows: list[DefenceScore] = []
     for red_agent in red_agents or (kwargs["red_agent"],):
         recipe = replace(loaded.recipe, kwargs={**kwargs, "red_agent": red_agent}, native_vector="always")
         returns = play(recipe, actor, head, episodes=episodes, steps=steps, seed=seed, deterministic=deterministic)
         spread = returns.std(0, ddof=1) / math.sqrt(episodes) if episodes > 1 else np.full(len(steps), math.nan)
         rows += [
-            Score(red_agent, at, float(returns[:, k].mean()), float(spread[k]), episodes) for k, at in enumerate(steps)
+            DefenceScore(red_agent, at, float(returns[:, k].mean()), float(spread[k]), episodes)
+            for k, at in enumerate(steps)
         ]
-    return Scores(snapshot.path, snapshot.meta.get("steps"), str(kwargs.get("rules", "")), tuple(rows))
+    return DefenceScores(snapshot.path, snapshot.meta.get("steps"), str(kwargs.get("rules", "")), tuple(rows))
 
 
 def play(

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.domains.cyber.gp_ucb import FEWEST, Belief, Floats, Surrogate, choose
+from paceline.domains.cyber.gp_ucb import FEWEST, Belief, Floats, GaussianProcess, choose
 from paceline.domains.cyber.trials import Trained, Trial, read_about, read_trials, write_trials
 from paceline.domains.cyber.workflow import PLACES, WORKFLOWS, Order, places_of, read_workflow, workflow_name
 from paceline.errors import ConfigError, check_range
@@ -108,7 +108,7 @@ class Search:
         ConfigError: The folder holds a search with other settings.
     """
 
-    def __init__(self, folder: Path, plan: SearchPlan, about: dict[str, Any], surrogate: Surrogate) -> None:
+    def __init__(self, folder: Path, plan: SearchPlan, about: dict[str, Any], surrogate: GaussianProcess) -> None:
         self.folder, self.plan = folder, plan
         self.trials = read_trials(folder)
         self._surrogate = surrogate

@@ -59,8 +59,8 @@ class WorkflowTrainer:
             raise LearnerError(f"{folder}: ended without an evaluation ({summary.stop_reason}). Search again to go on.")
         return Trained(
             reward=summary.final_eval.mean_reward,
-            compliance=last.told.get("compliance"),
-            fixes=last.told.get("fixes"),
+            compliance=last.reward_parts.get("compliance"),
+            fixes=last.reward_parts.get("fixes"),
             episodes=summary.episodes,
             steps=summary.steps,
             wall_s=summary.wall_s,
@@ -72,7 +72,7 @@ class _Last:
     """Keeps the reward parts of the last episodes."""
 
     def __init__(self) -> None:
-        self.told: Mapping[str, float] = {}
+        self.reward_parts: Mapping[str, float] = {}
 
     def on_stop(self, moment: Moment) -> None:
-        self.told = moment.told
+        self.reward_parts = moment.reward_parts

@@ -116,7 +116,7 @@ class Session:
         return True
 
     def hint(self) -> Hint:
-        """What the player would do here. Asking changes nothing, and asking twice tells the same.
+        """What the player would do here. Asking changes nothing, and asking twice gives the same answer.
 
         Raises:
             IllegalMove: The game is over.

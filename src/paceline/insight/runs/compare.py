@@ -28,7 +28,7 @@ SHORT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparisonRow:
     """One line of the table."""
 
     label: str
@@ -40,7 +40,7 @@ class Comparison:
     """Sides against the first of them."""
 
     sides: tuple[Side, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     verdict: str
     """One sentence."""
     remarks: tuple[str, ...]
@@ -101,10 +101,10 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
     if score is None and len(alike) > 1:
         score = common_score(alike)
 
-    def row(label: str, cell: Callable[[Side], str]) -> Row:
-        return Row(label, tuple(cell(side) for side in sides))
+    def row(label: str, cell: Callable[[Side], str]) -> ComparisonRow:
+        return ComparisonRow(label, tuple(cell(side) for side in sides))
 
-    def of(label: str, value: Callable[[RunResult], float | None], show: Callable[[float], str]) -> Row:
+    def of(label: str, value: Callable[[RunResult], float | None], show: Callable[[float], str]) -> ComparisonRow:
         return row(label, lambda side: _spread([value(run) for run in side.runs], show))
 
     rows = [
@@ -127,9 +127,11 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
     if score is not None:
         asked = [[scores.reached(score) for scores in side.scores] for side in sides]
         goal = f"{score:,.6g}"
-        rows.append(Row(f"time to {goal}", tuple(_when(some, lambda hit: hit.seconds, seconds) for some in asked)))
+        rows.append(
+            ComparisonRow(f"time to {goal}", tuple(_when(some, lambda hit: hit.seconds, seconds) for some in asked))
+        )
         shown = (_when(some, lambda hit: hit.steps, "{:,.0f}".format) for some in asked)
-        rows.append(Row(f"steps to {goal}", tuple(shown)))
+        rows.append(ComparisonRow(f"steps to {goal}", tuple(shown)))
     rows += [
         of("peak memory", lambda run: run.peak_memory_mb, lambda mb: f"{mb:,.0f} MB"),
         of("CPU use (100% = a core)", lambda run: run.cpu_percent, lambda percent: f"{percent:,.0f}%"),
@@ -141,7 +143,7 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
     shares = [side.shares for side in sides]
     for name in PHASES:
         if any(share.get(name, 0.0) >= 0.0005 for share in shares):
-            rows.append(Row(f"time in {name}", tuple(_percent(_share(share, name)) for share in shares)))
+            rows.append(ComparisonRow(f"time in {name}", tuple(_percent(_share(share, name)) for share in shares)))
     kept = tuple(row for row in rows if set(row.cells) != {MISSING})
     return Comparison(tuple(sides), kept, verdict(sides), remarks(sides, found), found, score)
 

@@ -53,7 +53,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scores:
+class ReturnCurve:
     """The mean return of the last 100 episodes, from the hundredth on."""
 
     steps: Array  # [N]
@@ -72,7 +72,7 @@ class Scores:
         return Reached(int(self.steps[hits[0]]), float(self.wall_s[hits[0]])) if len(hits) else None
 
 
-def read_scores(run: RunResult) -> Scores:
+def read_scores(run: RunResult) -> ReturnCurve:
     """From episodes.csv, episode by episode; without it from progress.csv, update by update.
 
     Raises:
@@ -84,12 +84,12 @@ def read_scores(run: RunResult) -> Scores:
         total = np.concatenate(([0.0], np.cumsum(columns["return"])))
         mean = (total[EPISODE_WINDOW:] - total[:-EPISODE_WINDOW]) / EPISODE_WINDOW
         first = EPISODE_WINDOW - 1
-        return Scores(columns["step"][first:], columns["wall_s"][first:], mean)
+        return ReturnCurve(columns["step"][first:], columns["wall_s"][first:], mean)
     columns = run.progress
     if not {"rollout/ep_rew_mean", "time/time_elapsed"} <= set(columns):
-        return Scores(np.empty(0), np.empty(0), np.empty(0))
+        return ReturnCurve(np.empty(0), np.empty(0), np.empty(0))
     full = (columns["episodes"] >= EPISODE_WINDOW) & np.isfinite(columns["rollout/ep_rew_mean"])
-    return Scores(*(columns[name][full] for name in ("steps", "time/time_elapsed", "rollout/ep_rew_mean")))
+    return ReturnCurve(*(columns[name][full] for name in ("steps", "time/time_elapsed", "rollout/ep_rew_mean")))
 
 
 def returns_over_steps(run: RunResult) -> Series:

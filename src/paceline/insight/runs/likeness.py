@@ -13,7 +13,7 @@ from paceline.insight.runs.results import RunResult
 from paceline.insight.runs.sides import Side
 
 
-class Kind(Enum):
+class DifferenceKind(Enum):
     """What a difference means for the comparison."""
 
     TASK = "another task, so neither speed nor learning can be compared"
@@ -29,21 +29,21 @@ class Difference:
 
     what: str
     values: tuple[str, ...]  # one for each side
-    kind: Kind
+    kind: DifferenceKind
 
     def __str__(self) -> str:
         return f"{self.what} {' against '.join(self.values)}"
 
 
-_ENV = {"env_kwargs": Kind.TASK, "wrappers": Kind.TASK, "frame_stack": Kind.TASK}
+_ENV = {"env_kwargs": DifferenceKind.TASK, "wrappers": DifferenceKind.TASK, "frame_stack": DifferenceKind.TASK}
 _RUN = {
-    "device": Kind.SETTINGS,
-    "init_from": Kind.SETTINGS,
-    "total_timesteps": Kind.BUDGET,
-    "total_episodes": Kind.BUDGET,
-    "duration": Kind.BUDGET,
-    "eval_freq": Kind.DETAIL,
-    "n_eval_episodes": Kind.DETAIL,
+    "device": DifferenceKind.SETTINGS,
+    "init_from": DifferenceKind.SETTINGS,
+    "total_timesteps": DifferenceKind.BUDGET,
+    "total_episodes": DifferenceKind.BUDGET,
+    "duration": DifferenceKind.BUDGET,
+    "eval_freq": DifferenceKind.DETAIL,
+    "n_eval_episodes": DifferenceKind.DETAIL,
 }
 _ENV_NOT_COMPARED = {"env", "n_envs", "env_timeout_s", "start_timeout_s"}
 _PACKAGES = ("paceline", "torch", "numpy", "gymnasium")
@@ -62,13 +62,13 @@ def differences(sides: Sequence[Side]) -> tuple[Difference, ...]:
         if len({value for side in values for value in side}) > 1:
             kind = next(run[name][0] for side in facts for run in side if name in run)
             found.append(Difference(name, tuple(" or ".join(side) or "unknown" for side in values), kind))
-    order = list(Kind)
+    order = list(DifferenceKind)
     return tuple(sorted(found, key=lambda difference: order.index(difference.kind)))
 
 
 def same_task(base: Side, side: Side) -> bool:
     """Whether speed and learning of two sides can be compared at all."""
-    return side is base or not any(one.kind is Kind.TASK for one in differences([base, side]))
+    return side is base or not any(one.kind is DifferenceKind.TASK for one in differences([base, side]))
 
 
 def remarks(sides: Sequence[Side], found: Sequence[Difference]) -> tuple[str, ...]:
@@ -119,19 +119,19 @@ def machine(run: RunResult) -> str | None:
     return f"{cpu}, {count} cores" + (f" (quota {quota:g})" if isinstance(quota, int | float) else "")
 
 
-def _facts(run: RunResult, *, training: bool = True) -> dict[str, tuple[Kind, str]]:
+def _facts(run: RunResult, *, training: bool = True) -> dict[str, tuple[DifferenceKind, str]]:
     """What a run was, by name; what its folder does not say is left out."""
-    facts: dict[str, tuple[Kind, str]] = {}
+    facts: dict[str, tuple[DifferenceKind, str]] = {}
 
-    def add(name: str, value: Any, kind: Kind) -> None:
+    def add(name: str, value: Any, kind: DifferenceKind) -> None:
         facts[name] = (kind, _show(value))
 
     for name, given, kind in (
-        ("env", run.env, Kind.TASK),
-        ("algo", run.algo, Kind.SETTINGS),
-        ("n_envs", run.n_envs, Kind.SETTINGS),
-        ("group_size", run.group_size, Kind.SETTINGS),
-        ("machine", machine(run), Kind.MACHINE),
+        ("env", run.env, DifferenceKind.TASK),
+        ("algo", run.algo, DifferenceKind.SETTINGS),
+        ("n_envs", run.n_envs, DifferenceKind.SETTINGS),
+        ("group_size", run.group_size, DifferenceKind.SETTINGS),
+        ("machine", machine(run), DifferenceKind.MACHINE),
     ):
         if given is not None:
             add(name, given, kind)
@@ -142,11 +142,15 @@ def _facts(run: RunResult, *, training: bool = True) -> dict[str, tuple[Kind, st
                 if name in _RUN:
                     add(name, _seconds(value) if name == "duration" else value, _RUN[name])
             elif section != "env" or name not in _ENV_NOT_COMPARED:
-                add(name, value, _ENV.get(name, Kind.SETTINGS) if section == "env" else Kind.SETTINGS)
+                add(
+                    name,
+                    value,
+                    _ENV.get(name, DifferenceKind.SETTINGS) if section == "env" else DifferenceKind.SETTINGS,
+                )
     versions = run.machine.get("versions")
     for package in _PACKAGES:
         if isinstance(versions, dict) and package in versions:
-            add(f"{package} version", versions[package], Kind.DETAIL)
+            add(f"{package} version", versions[package], DifferenceKind.DETAIL)
     return facts
 
 

@@ -15,7 +15,7 @@ import yaml
 from paceline.measure.folder import CONFIG, LAYOUT, MARKS, PROGRESS, SUMMARY, TRAIN_LOG
 from paceline.measure.train_log import being_written
 
-State = Literal["running", "finished", "unfinished", "damaged"]
+RunState = Literal["running", "finished", "unfinished", "damaged"]
 
 DEPTH = 4
 """How deep below the folder a run is looked for."""
@@ -28,7 +28,7 @@ class Listed:
     """One run. None is what its folder does not know."""
 
     path: Path
-    state: State
+    state: RunState
     remark: str = ""
     """Why it stopped, or what is damaged."""
     algo: str | None = None

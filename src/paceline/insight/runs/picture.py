@@ -65,7 +65,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """A curve of one side."""
 
     side: int
@@ -81,7 +81,7 @@ class Chart:
     note: str
     x: Axis
     y: Axis
-    lines: tuple[Line, ...]
+    lines: tuple[PlotLine, ...]
     mark: tuple[float, str] | None = None
 
 
@@ -179,7 +179,7 @@ def _chart(
     mark: tuple[float, str] | None = None,
 ) -> Chart:
     found = [average(get(side)) for side in sides]
-    lines = tuple(Line(i, curve) for i, curve in enumerate(found) if curve is not None)
+    lines = tuple(PlotLine(i, curve) for i, curve in enumerate(found) if curve is not None)
     right = max((float(line.curve.x[-1]) for line in lines), default=1.0)
     low = min((float(line.curve.mean.min()) for line in lines), default=0.0)
     high = max((float(line.curve.mean.max()) for line in lines), default=1.0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.errors import ConfigError
-from paceline.insight.runs.curves import Scores, read_scores
+from paceline.insight.runs.curves import ReturnCurve, read_scores
 from paceline.insight.runs.intervals import Interval, mean_interval, ratio_interval
 from paceline.insight.runs.results import RunResult, read_run
 from paceline.measure.view import phase_shares
@@ -24,7 +24,7 @@ class Side:
 
     name: str
     runs: tuple[RunResult, ...]
-    scores: tuple[Scores, ...]  # one for each run
+    scores: tuple[ReturnCurve, ...]  # one for each run
 
     @property
     def fps(self) -> Interval:

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline.insight.runs.curves import returns_over_steps, same_course, side_by_side
 from paceline.insight.runs.intervals import METHOD, Interval
-from paceline.insight.runs.likeness import Difference, Kind, differences, same_task
+from paceline.insight.runs.likeness import Difference, DifferenceKind, differences, same_task
 from paceline.insight.runs.sides import Side
 from paceline.measure.panel import number, plural
 
@@ -40,9 +40,9 @@ def verdict(sides: Sequence[Side]) -> str:
     """One sentence on the fastest side against the first."""
     base, other = sides[0], subject(sides)
     if other is None:
-        tasks = [difference for difference in differences(sides) if difference.kind is Kind.TASK]
+        tasks = [difference for difference in differences(sides) if difference.kind is DifferenceKind.TASK]
         return f"These runs cannot be compared, neither in speed nor in learning: they differ in {_list(tasks)}."
-    grave = [difference for difference in differences([base, other]) if difference.kind is not Kind.DETAIL]
+    grave = [difference for difference in differences([base, other]) if difference.kind is not DifferenceKind.DETAIL]
     name = other.name
     if other.num_workers:
         name += f" ({plural(other.num_workers, 'worker')})"

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from paceline.memory.shared import Arena
 from paceline.runtime.protocol import Job
 from paceline.runtime.ray.cluster import RayCluster
-from paceline.runtime.ray.placement import HostedCrew
-from paceline.runtime.ray.transfer import Freight
+from paceline.runtime.ray.placement import PlacedPool
+from paceline.runtime.ray.transfer import Transfer
 
 
 class Due(NamedTuple):
@@ -26,7 +26,7 @@ class Due(NamedTuple):
 
 
 class Dispatch:
-    """The driver's end of `Freight.down`.
+    """The driver's end of `Transfer.down`.
 
     Args:
         freight: What there is to tell.
@@ -34,15 +34,15 @@ class Dispatch:
         cluster: Whose object store.
     """
 
-    def __init__(self, freight: Freight[Job], arena: Arena, cluster: RayCluster) -> None:
-        self._freight, self._arena, self._cluster = freight, arena, cluster
+    def __init__(self, transfer: Transfer[Job], arena: Arena, cluster: RayCluster) -> None:
+        self._freight, self._arena, self._cluster = transfer, arena, cluster
         self._sent: dict[str, tuple[Hashable, Any]] = {}  # of each load the newest: its token, and what to send
 
-    def due(self, crew: HostedCrew, command: str, commands: int, *, only_news: bool = False) -> Due:
+    def due(self, pool: PlacedPool, command: str, commands: int, *, only_news: bool = False) -> Due:
         """What a crew has to be told before a command.
 
         Args:
-            crew: Whom.
+            pool: Whom.
             command: Before what.
             commands: How many were started.
             only_news: Leave out what is always told.
@@ -51,13 +51,13 @@ class Dispatch:
         loads = []
         for load in self._freight.loads(command):
             token = self._freight.token(load, self._arena, commands)
-            if only_news if token is None else crew.tokens.get(load) == token:
+            if only_news if token is None else pool.tokens.get(load) == token:
                 continue
             sent = self._sent.get(load)
             if sent is None or token is None or sent[0] != token:
                 parts = list(self._freight.down(load, self._arena, None, ()))
                 sent = self._sent[load] = token, self._cluster.put_parts(parts)
-            crew.tokens[load] = token
+            pool.tokens[load] = token
             names.append((load, token))
             loads.append(sent[1])
         return Due(names, loads)

@@ -13,11 +13,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from paceline.runtime.messages import Call as JobCall
-from paceline.runtime.ray.node_pool import Crew, CrewOrder, Loads, Said, failure
+from paceline.runtime.ray.node_pool import CrewOrder, Loads, NodePool, Said, failure
 from paceline.runtime.worker import set_title
 
 
-class Call(NamedTuple):
+class NodeCall(NamedTuple):
     """What is asked of a crew, in one argument: Ray pickles each by itself.
 
     Loads follow as arguments of their own, so that Ray fetches them.
@@ -56,7 +56,7 @@ class RayNode:
     """
 
     def __init__(self) -> None:
-        self._crews: dict[int, Crew] = {}
+        self._crews: dict[int, NodePool] = {}
 
     def hello(self) -> dict[str, Any]:
         """Where this is."""
@@ -65,49 +65,49 @@ class RayNode:
 
     def ping(self) -> int:
         """A sign of life: moves while workers do."""
-        return sum(crew.beats() for crew in self._crews.values())
+        return sum(pool.beats() for pool in self._crews.values())
 
-    def open(self, key: int, freight: bytes, order: CrewOrder) -> Said:
+    def open(self, key: int, transfer: bytes, order: CrewOrder) -> Said:
         """Start a crew."""
         try:
-            self._crews[key] = Crew(freight, order)
+            self._crews[key] = NodePool(transfer, order)
         except Exception as error:
             return failure(error)
         return Said("ok", value=self._crews[key].pids())
 
     def shut(self, key: int) -> None:
         """End a crew."""
-        if (crew := self._crews.pop(key, None)) is not None:
-            crew.close()
+        if (pool := self._crews.pop(key, None)) is not None:
+            pool.close()
 
-    def do(self, call: Call, *loads: Any) -> Said:
-        """`Crew.do`."""
+    def do(self, call: NodeCall, *loads: Any) -> Said:
+        """`NodePool.do`."""
         return self._crews[call.key].do(call.function, call.args, call.named(loads))
 
     def finish(self, key: int) -> Said:
-        """`Crew.finish`."""
+        """`NodePool.finish`."""
         return self._crews[key].finish()
 
-    def respawn(self, call: Call, *loads: Any) -> Said:
-        """`Crew.respawn`."""
+    def respawn(self, call: NodeCall, *loads: Any) -> Said:
+        """`NodePool.respawn`."""
         return self._crews[call.key].respawn(call.worker, call.function, call.args, call.named(loads))
 
-    def tell(self, call: Call, *loads: Any) -> Said:
-        """`Crew.tell`."""
+    def tell(self, call: NodeCall, *loads: Any) -> Said:
+        """`NodePool.tell`."""
         return self._crews[call.key].tell(call.worker, call.function, call.args, call.named(loads))
 
-    def post(self, call: Call, *loads: Any) -> None:
-        """`Crew.post`."""
+    def post(self, call: NodeCall, *loads: Any) -> None:
+        """`NodePool.post`."""
         self._crews[call.key].post(call.worker, call.function, call.args, call.named(loads))
 
-    def renew(self, call: Call, *loads: Any) -> None:
-        """`Crew.renew`."""
+    def renew(self, call: NodeCall, *loads: Any) -> None:
+        """`NodePool.renew`."""
         self._crews[call.key].renew(call.named(loads))
 
     def hear(self, key: int, timeout_s: float) -> list[Said]:
-        """`Crew.hear`."""
-        crew = self._crews.get(key)
-        return [] if crew is None else crew.hear(timeout_s)
+        """`NodePool.hear`."""
+        pool = self._crews.get(key)
+        return [] if pool is None else pool.hear(timeout_s)
 
     def close(self) -> None:
         """End all crews."""

@@ -29,7 +29,7 @@ from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.messages import Call
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Job, Reply, Share, shares
-from paceline.runtime.ray.transfer import Did, Freight, Held, pack, unload
+from paceline.runtime.ray.transfer import Did, Held, Transfer, pack, unload
 
 SLICE_S = 0.005
 """How long to listen to workers that do what was posted before looking into the inbox again."""
@@ -63,16 +63,16 @@ class Said:
     parcel: NDArray[np.uint8] | None = None
 
 
-class Crew:
+class NodePool:
     """The workers of one machine.
 
     Args:
-        freight: A cloudpickled `Freight`, so that lambdas and classes of the user's script travel too.
+        freight: A cloudpickled `Transfer`, so that lambdas and classes of the user's script travel too.
         order: What they are to be.
     """
 
-    def __init__(self, freight: bytes, order: CrewOrder) -> None:
-        self._freight: Freight[Job] = cloudpickle.loads(freight)
+    def __init__(self, transfer: bytes, order: CrewOrder) -> None:
+        self._freight: Transfer[Job] = cloudpickle.loads(transfer)
         self._shares = shares(order.groups, order.workers, order.first_group)
         self._held = Held(order.first_group, order.groups)
         self._arena = Arena.create(self._freight.fields(self._held, order.workers))
@@ -253,16 +253,16 @@ class Crew:
         self._take_in(loads, self._shares[worker : worker + 1])
         self._posted[self._runtime.submit(worker, call, *args)] = call, args
 
-    def _take_in(self, loads: Loads, crew: Sequence[Share]) -> None:
+    def _take_in(self, loads: Loads, pool: Sequence[Share]) -> None:
         for name, (token, parts) in loads.items():
             if token is None or self._known.get(name) != token:
-                unload(parts, self._freight.down(name, self._arena, self._held, crew))
+                unload(parts, self._freight.down(name, self._arena, self._held, pool))
                 self._known[name] = token
 
     def _parcel(
-        self, call: Call, args: tuple[Any, ...], results: Sequence[Any], crew: Sequence[Share]
+        self, call: Call, args: tuple[Any, ...], results: Sequence[Any], pool: Sequence[Share]
     ) -> NDArray[np.uint8]:
-        return pack(self._freight.up(Did(call.__name__, args, results), self._arena, self._held, crew))
+        return pack(self._freight.up(Did(call.__name__, args, results), self._arena, self._held, pool))
 
 
 def failure(error: BaseException) -> Said:

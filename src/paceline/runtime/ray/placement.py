@@ -29,7 +29,7 @@ LOG = logging.getLogger("paceline")
 
 
 @dataclass(slots=True)
-class HostedCrew:
+class PlacedPool:
     """The driver's end of the workers on a node: all of its own, or some of a node that was lost."""
 
     key: int
@@ -64,14 +64,14 @@ class HostedCrew:
         return self.shares[worker - self.first]
 
 
-class Fleet:
+class Placement:
     """All crews of a run, and the workers that have lost theirs."""
 
     def __init__(
         self,
         cluster: RayCluster,
         groups: int,
-        freight: Any,
+        transfer: Any,
         order: Callable[[int, int, int], CrewOrder],
         *,
         start_timeout_s: float,
@@ -83,16 +83,16 @@ class Fleet:
         Args:
             cluster: Room.
             groups: Groups to share out.
-            freight: A reference to the packed freight.
+            transfer: A reference to the packed freight.
             order: First group, groups, workers -> all that a crew is started with.
             start_timeout_s: How long a node may take to start.
             step_timeout_s: How long it may go without an answer.
             on_node_loss: Whether the nodes that are left take over, or a new one is waited for.
         """
-        self._cluster, self._freight, self._order = cluster, freight, order
+        self._cluster, self._freight, self._order = cluster, transfer, order
         self._start_s, self._step_s, self._on_loss = start_timeout_s, step_timeout_s, on_node_loss
         self.shares = shares(groups, cluster.nodes * cluster.workers)
-        self.home: list[HostedCrew | None] = [None] * len(self.shares)
+        self.pool_of: list[PlacedPool | None] = [None] * len(self.shares)
         """Of each worker."""
         self.lost: dict[int, str] = {}
         """Workers that have yet to be replaced, and why."""
@@ -118,18 +118,18 @@ class Fleet:
                     f"it is only slow, raise --start-timeout-s.{node.trouble}"
                 )
         self._open([(node, node.bundle, self._of(node.bundle)) for node in coming])
-        for crew in self.crews:
-            crew.new.clear()
+        for pool in self.crews:
+            pool.new.clear()
         self.raise_lost()
 
     @property
-    def crews(self) -> list[HostedCrew]:
+    def crews(self) -> list[PlacedPool]:
         """In the order of their workers."""
-        return list({crew.key: crew for crew in self.home if crew is not None}.values())
+        return list({pool.key: pool for pool in self.pool_of if pool is not None}.values())
 
-    def waits(self, crew: HostedCrew) -> bool:
+    def waits(self, pool: PlacedPool) -> bool:
         """Whether some of its workers have yet to be replaced."""
-        return any(share.worker in self.lost or share.worker in crew.new for share in crew.shares)
+        return any(share.worker in self.lost or share.worker in pool.new for share in pool.shares)
 
     def raise_lost(self) -> None:
         """Raise WorkerDied if some worker has yet to be replaced."""
@@ -137,7 +137,7 @@ class Fleet:
             worker = min(self.lost)
             raise WorkerDied(self.lost[worker], worker)
 
-    def settle(self, worker: int) -> HostedCrew:
+    def settle(self, worker: int) -> PlacedPool:
         """A home for a worker that has none, and for those beside it.
 
         Raises:
@@ -145,8 +145,8 @@ class Fleet:
             WorkerError: There is nowhere to go.
         """
         bundle = worker // self._cluster.workers
-        homeless = [share for share in self._of(bundle) if self.home[share.worker] is None]
-        row = [share for share in homeless if all(self.home[w] is None for w in _between(share.worker, worker))]
+        unplaced = [share for share in self._of(bundle) if self.pool_of[share.worker] is None]
+        row = [share for share in unplaced if all(self.pool_of[w] is None for w in _between(share.worker, worker))]
         node = self._node(bundle)
         if node is not None:
             self._open([(node, bundle, row)])
@@ -155,14 +155,14 @@ class Fleet:
             parts = shares(len(row), min(len(left), len(row)))
             pieces = [row[part.first_group : part.first_group + part.groups] for part in parts]
             self._open([(other, bundle, piece) for other, piece in zip(left, pieces, strict=False)])
-        home = self.home[worker]
-        if home is None:
+        pool_of = self.pool_of[worker]
+        if pool_of is None:
             raise WorkerDied(self.lost[worker], worker)
-        return home
+        return pool_of
 
     def welcome(self) -> None:
         """Where a lost node has been replaced, have its workers move there: they count as lost, and come anew."""
-        guests = {crew.bundle for crew in self.crews if crew.bundle != crew.node.bundle}
+        guests = {pool.bundle for pool in self.crews if pool.bundle != pool.node.bundle}
         if not guests or perf_counter() - self._looked < LOOK_S:
             return
         self._looked = perf_counter()
@@ -174,33 +174,33 @@ class Fleet:
                 self._cluster.kill(self._coming.pop(bundle))
             elif coming is not None and self._cluster.greet(coming, 0.0):
                 self._nodes[bundle] = self._coming.pop(bundle)
-                for crew in [crew for crew in self.crews if crew.bundle == bundle]:
-                    crew.node.actor.shut.remote(crew.key)
-                    self._abandon(crew, f"moves to {coming.name}, which has joined.")
+                for pool in [pool for pool in self.crews if pool.bundle == bundle]:
+                    pool.node.actor.shut.remote(pool.key)
+                    self._abandon(pool, f"moves to {coming.name}, which has joined.")
 
-    def await_answer(self, crew: HostedCrew, reference: Any) -> Said | None:
+    def await_answer(self, pool: PlacedPool, reference: Any) -> Said | None:
         """Wait for an answer while the node is alive; see `answer`."""
-        while not self.wait([reference], POLL_S, [crew.node]):
+        while not self.wait([reference], POLL_S, [pool.node]):
             pass
-        return self.answer(crew, reference)
+        return self.answer(pool, reference)
 
-    def answer(self, crew: HostedCrew, reference: Any) -> Said | None:
+    def answer(self, pool: PlacedPool, reference: Any) -> Said | None:
         """What a crew answers, once it is there; None if it is lost, or one of its workers died.
 
         Raises:
             WorkerError: Something failed there.
         """
-        said: Said | None = self._get(crew, reference)
-        return said if said is not None and self._sound(crew, said) else None
+        said: Said | None = self._get(pool, reference)
+        return said if said is not None and self._sound(pool, said) else None
 
-    def heard(self, crew: HostedCrew, reference: Any) -> list[Said]:
+    def heard(self, pool: PlacedPool, reference: Any) -> list[Said]:
         """The good of what a crew has heard.
 
         Raises:
             WorkerError: Something failed there.
         """
-        heard: list[Said] = self._get(crew, reference) or []
-        return [said for said in heard if self._sound(crew, said)]
+        heard: list[Said] = self._get(pool, reference) or []
+        return [said for said in heard if self._sound(pool, said)]
 
     def wait(self, references: list[Any], timeout_s: float, nodes: Sequence[Node]) -> list[Any]:
         """Those that are there by then. A node that does not even answer a ping counts as lost."""
@@ -231,13 +231,13 @@ class Fleet:
         """Start crews, all at once."""
         opening = []
         for node, bundle, mine in wanted:
-            crew = HostedCrew(next(self._keys), node, bundle, mine, new={share.worker for share in mine})
+            pool = PlacedPool(next(self._keys), node, bundle, mine, new={share.worker for share in mine})
             order = self._order(mine[0].first_group, sum(share.groups for share in mine), len(mine))
-            opening.append((crew, node.actor.open.remote(crew.key, self._freight, order)))
-        for crew, reference in opening:
-            for share in crew.shares:
-                self.home[share.worker] = crew
-            self.await_answer(crew, reference)
+            opening.append((pool, node.actor.open.remote(pool.key, self._freight, order)))
+        for pool, reference in opening:
+            for share in pool.shares:
+                self.pool_of[share.worker] = pool
+            self.await_answer(pool, reference)
 
     def _node(self, bundle: int) -> Node | None:
         """The node of a bundle, started anew if need be; None if the others are to take over."""
@@ -269,11 +269,11 @@ class Fleet:
         self._cluster.kill(node)
         return None
 
-    def _abandon(self, crew: HostedCrew, why: str) -> None:
+    def _abandon(self, pool: PlacedPool, why: str) -> None:
         """Its workers are gone."""
-        for share in crew.shares:
-            if self.home[share.worker] is crew:
-                self.home[share.worker] = None
+        for share in pool.shares:
+            if self.pool_of[share.worker] is pool:
+                self.pool_of[share.worker] = None
                 self.lost[share.worker] = f"worker {share.worker}: {why}"
 
     def _lose(self, node: Node, error: Exception) -> None:
@@ -282,23 +282,23 @@ class Fleet:
             del self._nodes[node.bundle]
         self._pings.pop(id(node), None)
         self._cluster.kill(node)
-        for crew in [crew for crew in self.crews if crew.node is node]:
-            self._abandon(crew, f"{node.name} was lost ({type(error).__name__}).")
+        for pool in [pool for pool in self.crews if pool.node is node]:
+            self._abandon(pool, f"{node.name} was lost ({type(error).__name__}).")
 
-    def _get(self, crew: HostedCrew, reference: Any) -> Any:
+    def _get(self, pool: PlacedPool, reference: Any) -> Any:
         """What a reference stands for; None if the node is lost."""
         try:
             return self._cluster.get(reference)
         except self._cluster.lost as error:
-            self._lose(crew.node, error)
+            self._lose(pool.node, error)
             return None
 
-    def _sound(self, crew: HostedCrew, said: Said) -> bool:
+    def _sound(self, pool: PlacedPool, said: Said) -> bool:
         match said.kind:
             case "died":
-                self.lost[crew.first + said.worker] = f"{crew.name}: {said.value}"
+                self.lost[pool.first + said.worker] = f"{pool.name}: {said.value}"
             case "error":
-                raise WorkerError(f"{crew.name}: {said.value}")
+                raise WorkerError(f"{pool.name}: {said.value}")
         return said.kind == "ok"
 
 

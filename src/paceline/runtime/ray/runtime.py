@@ -29,10 +29,10 @@ from paceline.runtime.messages import Call as JobCall
 from paceline.runtime.protocol import Job, Reply, Share, check_remembered
 from paceline.runtime.ray.cluster import RayCluster
 from paceline.runtime.ray.dispatch import Dispatch
-from paceline.runtime.ray.node import Call
+from paceline.runtime.ray.node import NodeCall
 from paceline.runtime.ray.node_pool import CrewOrder, Said
-from paceline.runtime.ray.placement import POLL_S, Fleet, HostedCrew, OnNodeLoss
-from paceline.runtime.ray.transfer import Did, Freight, unpack
+from paceline.runtime.ray.placement import POLL_S, OnNodeLoss, PlacedPool, Placement
+from paceline.runtime.ray.transfer import Did, Transfer, unpack
 
 IDLE_S = 0.01
 """How long to wait where no node has anything to do."""
@@ -80,7 +80,7 @@ class RayRuntime(Generic[J]):
 
     def __init__(
         self,
-        freight: Freight[J],
+        transfer: Transfer[J],
         arena: Arena,
         groups: int,
         cluster: RayCluster,
@@ -89,13 +89,13 @@ class RayRuntime(Generic[J]):
         preload: Sequence[str] = (),
         start_timeout_s: float = 120.0,
         step_timeout_s: float = 60.0,
-        hand: Callable[[int], None] | None = None,
+        local_gradient: Callable[[int], None] | None = None,
         on_node_loss: OnNodeLoss = "continue",
     ) -> None:
         """Start an actor on every node, and its workers.
 
         Args:
-            freight: The program, and what travels for it.
+            transfer: The program, and what travels for it.
             arena: The driver's.
             groups: Groups to share out.
             cluster: Room for them. Is closed with this.
@@ -103,17 +103,17 @@ class RayRuntime(Generic[J]):
             preload: Modules that their fork servers import.
             start_timeout_s: How long a node, and then building a job and its first heartbeat, may take.
             step_timeout_s: How long a worker may go without a further heartbeat, and a node without an answer.
-            hand: Does an item of `work` right here: nodes do not see the driver's arena.
+            local_gradient: Does an item of `work` right here: nodes do not see the driver's arena.
             on_node_loss: Whether the nodes that are left take over, or a new one is waited for.
         """
         self.num_workers, self.nodes = cluster.nodes * cluster.workers, cluster.nodes
         self.bytes_up = 0
         """Moved from nodes so far."""
-        self._freight, self._arena, self._hand = freight, arena, hand
+        self._freight, self._arena, self._local_gradient = transfer, arena, local_gradient
         self._commands = 0  # calls to all so far
         self._joint: Joint | None = None  # the one under way
         self._posted: list[deque[Sent]] = [deque() for _ in range(self.num_workers)]
-        self._dispatch = Dispatch(freight, arena, cluster)
+        self._dispatch = Dispatch(transfer, arena, cluster)
         self._closed = False
         order = partial(
             CrewOrder,
@@ -124,17 +124,17 @@ class RayRuntime(Generic[J]):
         )
         with ExitStack() as undo:
             undo.callback(cluster.close)
-            self.fleet = Fleet(
+            self.placement = Placement(
                 cluster,
                 groups,
-                cluster.put(_packed(freight)),
+                cluster.put(_packed(transfer)),
                 lambda first, groups, workers: order(first_group=first, groups=groups, workers=workers),
                 start_timeout_s=start_timeout_s,
                 step_timeout_s=step_timeout_s,
                 on_node_loss=on_node_loss,
             )
-            undo.callback(self.fleet.close)
-            self.fleet.launch()
+            undo.callback(self.placement.close)
+            self.placement.launch()
             undo.pop_all()
 
     def submit(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> Reply[R]:
@@ -150,9 +150,9 @@ class RayRuntime(Generic[J]):
             return reply
         self._posted[worker].append(sent)
         self._freight.posted(self._arena, worker, call.__name__, sent.args)
-        crew = self.fleet.home[worker]
-        if crew is not None and worker not in self.fleet.lost:
-            self._call(crew, crew.node.actor.post, call, sent.args, worker)
+        pool = self.placement.pool_of[worker]
+        if pool is not None and worker not in self.placement.lost:
+            self._call(pool, pool.node.actor.post, call, sent.args, worker)
         return reply
 
     def submit_all(self, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> list[Reply[R]]:
@@ -161,9 +161,9 @@ class RayRuntime(Generic[J]):
         workers = range(self.num_workers)
         self._joint = Joint(call, _by_position(args, kwargs), dict(zip(workers, replies, strict=True)), set(workers))
         self._commands += 1
-        self.fleet.welcome()
-        for crew in self.fleet.crews:
-            crew.begun = False
+        self.placement.welcome()
+        for pool in self.placement.crews:
+            pool.begun = False
         self._begin()
         return replies
 
@@ -171,7 +171,7 @@ class RayRuntime(Generic[J]):
         """Listen to the nodes, and put what they send where it belongs, until enough of the replies are done."""
         check_remembered(replies)
         if not all:
-            self.fleet.welcome()
+            self.placement.welcome()
         end, enough, listened = perf_counter() + timeout_s, len(replies) if all else min(1, len(replies)), False
         while True:
             done = [reply for reply in replies if reply.done]
@@ -179,8 +179,8 @@ class RayRuntime(Generic[J]):
             # again, whether or not it was done.
             if all or not done or not listened:
                 if self._joint is not None:
-                    self._joint.left.update(self.fleet.lost)
-                self.fleet.raise_lost()
+                    self._joint.left.update(self.placement.lost)
+                self.placement.raise_lost()
             if len(done) >= enough or (listened and perf_counter() >= end):
                 break
             self._begin()
@@ -192,67 +192,67 @@ class RayRuntime(Generic[J]):
 
     def _listen(self, timeout_s: float) -> None:
         """Take in what nodes have sent by then, or send within that time."""
-        fleet = self.fleet
-        running = {crew.running: crew for crew in fleet.crews if crew.running is not None}
-        busy = [crew for crew in fleet.crews if any(self._posted[share.worker] for share in crew.shares)]
-        for crew in busy:
-            if crew.hearing is None:
-                crew.hearing = crew.node.actor.hear.options(concurrency_group="hear").remote(crew.key, HEAR_S)
-            news = self._dispatch.due(crew, "collect", self._commands, only_news=True)
+        placement = self.placement
+        running = {pool.running: pool for pool in placement.crews if pool.running is not None}
+        busy = [pool for pool in placement.crews if any(self._posted[share.worker] for share in pool.shares)]
+        for pool in busy:
+            if pool.hearing is None:
+                pool.hearing = pool.node.actor.hear.options(concurrency_group="hear").remote(pool.key, HEAR_S)
+            news = self._dispatch.due(pool, "collect", self._commands, only_news=True)
             if news.names:
-                crew.node.actor.renew.remote(Call(crew.key, news.names), *news.loads)
-        hearing = {crew.hearing: crew for crew in busy}
-        nodes = [crew.node for crew in (*running.values(), *busy)]
+                pool.node.actor.renew.remote(NodeCall(pool.key, news.names), *news.loads)
+        hearing = {pool.hearing: pool for pool in busy}
+        nodes = [pool.node for pool in (*running.values(), *busy)]
         if not nodes:
             sleep(min(timeout_s, IDLE_S))
-        for reference in fleet.wait([*running, *hearing], timeout_s, nodes):
+        for reference in placement.wait([*running, *hearing], timeout_s, nodes):
             if reference in running:
-                crew = running[reference]
-                crew.running = None
-                self._take_joint(crew, fleet.answer(crew, reference))
+                pool = running[reference]
+                pool.running = None
+                self._take_joint(pool, placement.answer(pool, reference))
                 continue
-            crew = hearing[reference]
-            crew.hearing = None
-            for said in fleet.heard(crew, reference):
-                worker = crew.first + said.worker
+            pool = hearing[reference]
+            pool.hearing = None
+            for said in placement.heard(pool, reference):
+                worker = pool.first + said.worker
                 sent = self._posted[worker].popleft()
-                self._take_in(said, Did(sent.reply.name, sent.args, [said.value]), [crew.share(worker)])
+                self._take_in(said, Did(sent.reply.name, sent.args, [said.value]), [pool.share(worker)])
                 sent.reply.put(said.value)
 
-    def _take_joint(self, crew: HostedCrew, said: Said | None) -> None:
+    def _take_joint(self, pool: PlacedPool, said: Said | None) -> None:
         """Take in a node's results of the call to all."""
         if said is None or self._joint is None:
             return
-        self._take_in(said, Did(self._joint.call.__name__, self._joint.args, said.value), crew.shares)
-        for share, one in zip(crew.shares, said.value, strict=True):
+        self._take_in(said, Did(self._joint.call.__name__, self._joint.args, said.value), pool.shares)
+        for share, one in zip(pool.shares, said.value, strict=True):
             self._joint.replies.pop(share.worker).put(one)
             self._joint.left.discard(share.worker)
 
     def respawn(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """A new process in its place; where its node was lost, on another one. Blocks until that executed the call."""
-        fleet, args_ = self.fleet, _by_position(args, kwargs)
+        placement, args_ = self.placement, _by_position(args, kwargs)
         for sent in self._posted[worker]:
             sent.reply.forgotten = True
         self._posted[worker].clear()
         if self._joint is not None:
             self._joint.replace(worker)
-        crew = fleet.home[worker] or fleet.settle(worker)
-        actor = crew.node.actor
-        reference = self._call(crew, actor.tell if worker in crew.new else actor.respawn, call, args_, worker)
-        said = fleet.await_answer(crew, reference)
-        crew.new.discard(worker)  # whatever came of it: the next attempt is a new process
+        pool = placement.pool_of[worker] or placement.settle(worker)
+        actor = pool.node.actor
+        reference = self._call(pool, actor.tell if worker in pool.new else actor.respawn, call, args_, worker)
+        said = placement.await_answer(pool, reference)
+        pool.new.discard(worker)  # whatever came of it: the next attempt is a new process
         if said is None:
-            raise WorkerDied(fleet.lost.get(worker, f"{crew.name}: another worker died."), worker)
-        fleet.lost.pop(worker, None)
-        self._take_in(said, Did(call.__name__, args_, [said.value]), [crew.share(worker)])
+            raise WorkerDied(placement.lost.get(worker, f"{pool.name}: another worker died."), worker)
+        placement.lost.pop(worker, None)
+        self._take_in(said, Did(call.__name__, args_, [said.value]), [pool.share(worker)])
         return cast(R, said.value)
 
     def work(self, count: int) -> None:
         """By the driver's own hand."""
-        if self._hand is None:
+        if self._local_gradient is None:
             raise WorkerError("work: nodes do not see the driver's memory. Give it a hand of its own.")
         for item in range(count):
-            self._hand(item)
+            self._local_gradient(item)
 
     def pids(self) -> list[int]:
         """None that could be looked up on this machine."""
@@ -262,19 +262,19 @@ class RayRuntime(Generic[J]):
         """Which node has which groups."""
         return [
             {
-                "node": crew.node.bundle,
-                "host": crew.node.about.get("host"),
-                "workers": len(crew.shares),
-                "groups": [crew.shares[0].first_group, crew.shares[-1].first_group + crew.shares[-1].groups - 1],
+                "node": pool.node.bundle,
+                "host": pool.node.about.get("host"),
+                "workers": len(pool.shares),
+                "groups": [pool.shares[0].first_group, pool.shares[-1].first_group + pool.shares[-1].groups - 1],
             }
-            for crew in self.fleet.crews
+            for pool in self.placement.crews
         ]
 
     def close(self) -> None:
         """End all actors. Idempotent."""
         if not self._closed:
             self._closed = True
-            self.fleet.close()
+            self.placement.close()
 
     def _begin(self) -> None:
         """Have nodes begin the call to all, or go on with it where workers were replaced.
@@ -284,26 +284,26 @@ class RayRuntime(Generic[J]):
         joint = self._joint
         if joint is None:
             return
-        for crew in self.fleet.crews:
-            if crew.running is not None or self.fleet.waits(crew):
+        for pool in self.placement.crews:
+            if pool.running is not None or self.placement.waits(pool):
                 continue
-            if any(share.worker not in joint.replies for share in crew.shares):
+            if any(share.worker not in joint.replies for share in pool.shares):
                 continue
-            if crew.begun:
-                crew.running = crew.node.actor.finish.remote(crew.key)
+            if pool.begun:
+                pool.running = pool.node.actor.finish.remote(pool.key)
             else:
-                crew.begun = True
-                crew.running = self._call(crew, crew.node.actor.do, joint.call, joint.args)
+                pool.begun = True
+                pool.running = self._call(pool, pool.node.actor.do, joint.call, joint.args)
 
     def _call(
-        self, crew: HostedCrew, method: Any, call: JobCall, args: tuple[Any, ...], worker: int | None = None
+        self, pool: PlacedPool, method: Any, call: JobCall, args: tuple[Any, ...], worker: int | None = None
     ) -> Any:
         """Have a crew, or one worker of it, execute a call; it is told first what it has to know."""
-        mine = crew.shares if worker is None else [crew.share(worker)]
-        due = self._dispatch.due(crew, call.__name__, self._commands)
+        mine = pool.shares if worker is None else [pool.share(worker)]
+        due = self._dispatch.due(pool, call.__name__, self._commands)
         trimmed = self._freight.trimmed(call.__name__, args, mine)
-        of_crew = 0 if worker is None else worker - crew.first
-        return method.remote(Call(crew.key, due.names, call, trimmed, of_crew), *due.loads)
+        of_crew = 0 if worker is None else worker - pool.first
+        return method.remote(NodeCall(pool.key, due.names, call, trimmed, of_crew), *due.loads)
 
     def _take_in(self, said: Said, did: Did, mine: Sequence[Share]) -> None:
         """Put what has arrived where it belongs."""
@@ -323,9 +323,9 @@ def _by_position(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ..
     return args
 
 
-def _packed(freight: Freight[Job]) -> bytes:
+def _packed(transfer: Transfer[Job]) -> bytes:
     try:
-        packed: bytes = cloudpickle.dumps(freight)
+        packed: bytes = cloudpickle.dumps(transfer)
     except Exception as error:
         raise ConfigError(
             f"the program cannot be sent to nodes ({type(error).__name__}: {error}). Create what cannot be pickled "

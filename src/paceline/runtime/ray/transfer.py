@@ -41,7 +41,7 @@ class Did:
     """By worker."""
 
 
-class Freight(Protocol[J_co]):
+class Transfer(Protocol[J_co]):
     """What a program's driver and workers tell each other through an arena, where they do not share one.
 
     Handed to every machine: must survive cloudpickle.
@@ -65,27 +65,27 @@ class Freight(Protocol[J_co]):
             command: How many commands were started.
         """
 
-    def down(self, load: str, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Views:
+    def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Views:
         """From the driver to nodes.
 
         Args:
             load: What.
             arena: The one at this end.
             held: The groups that it holds, at a node's end; None at the driver's.
-            crew: At a node's end, the workers that are told.
+            pool: At a node's end, the workers that are told.
         """
 
-    def up(self, did: Did, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Views:
+    def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Views:
         """From nodes to the driver.
 
         Args:
             did: What was done there.
             arena: The one at this end.
             held: As in `down`.
-            crew: The workers that did it, in order: groups are numbered as in the whole run, workers as in this arena.
+            pool: The workers that did it, in order: groups are numbered as in the whole run, workers as in this arena.
         """
 
-    def trimmed(self, command: str, args: tuple[Any, ...], crew: Sequence[Share]) -> tuple[Any, ...]:
+    def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
         """The arguments without what is of no use to these workers."""
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:

@@ -167,7 +167,7 @@ def test_it_is_the_simulators_game(red_agent: RedAgent, green: bool, monkeypatch
             obs, reward = real.step(action)
             dictate(game, real)
             rewards, _ = game.step(np.array([action]))
-            told = f"episode {episode}, step {step}, {action_name(action)}"
-            assert game.observe()[0].tolist() == obs, told
-            assert rewards[0] == pytest.approx(reward, abs=1e-9), told
-            assert game.true_state()[0].tolist() == real.true_state(), told
+            where = f"episode {episode}, step {step}, {action_name(action)}"
+            assert game.observe()[0].tolist() == obs, where
+            assert rewards[0] == pytest.approx(reward, abs=1e-9), where
+            assert game.true_state()[0].tolist() == real.true_state(), where

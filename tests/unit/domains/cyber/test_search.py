@@ -110,9 +110,9 @@ def test_an_interrupted_search_goes_on_with_what_was_under_way(tmp_path: Path, s
 
 def test_what_is_on_disk_is_what_was_tried(tmp_path: Path) -> None:
     search = make(tmp_path, n_workflows=5)
-    told: list[int] = []
-    search.run(Fake(), lambda found: told.append(len(read_trials(found.folder))))
-    assert told == [1, 2, 3, 4, 5]
+    counts: list[int] = []
+    search.run(Fake(), lambda found: counts.append(len(read_trials(found.folder))))
+    assert counts == [1, 2, 3, 4, 5]
     assert read_trials(tmp_path) == search.trials
     with (tmp_path / CSV).open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -14,7 +14,7 @@ from paceline.insight.runs.results import RunResult, read_run
 from paceline.insight.runs.sides import Side, make_sides
 from paceline.measure.episodes import Episodes
 from paceline.measure.folder import RunFolder
-from paceline.measure.record import Evaluation, Iteration, Record, Summary
+from paceline.measure.record import EvaluationRow, Iteration, RunRecord, Summary
 
 SUMMARY = Summary(
     algo="ppo",
@@ -29,8 +29,8 @@ SUMMARY = Summary(
     wall_s=10.0,
     startup_s=1.5,
     fps=10_000.0,
-    final_eval=Evaluation(480.0, 480.0),
-    best_eval=Evaluation(500.0, 500.0),
+    final_eval=EvaluationRow(480.0, 480.0),
+    best_eval=EvaluationRow(500.0, 500.0),
     phases={"env": 4.0, "inference": 2.0, "learn": 3.0, "wait": 0.5, "record": 0.1},
     peak_memory_mb=300.0,
     lag={},
@@ -78,7 +78,7 @@ def recorded(path: Path, *, iterations: int = 3, returns: Callable[[int], float]
     All episodes of iteration i return `returns(i)`.
     """
     folder = RunFolder.create(path, env="E", algo="ppo", seed=0)
-    with Record(folder) as record:
+    with RunRecord(folder) as record:
         seen: list[float] = []
         for i in range(1, iterations + 1):
             seen += [returns(i)] * 10
@@ -123,7 +123,7 @@ def _iteration(i: int, mean: float) -> Iteration:
         ep_len_mean=20.0,
         phases={"env": 0.125, "inference": 0.125, "learn": 0.125, "eval": 0.1 if i == 2 else 0.0},
         train={"loss": mean / 3},
-        evaluation=Evaluation(100.0 if i == 2 else 90.0, 1.0) if i > 1 else None,
+        evaluation=EvaluationRow(100.0 if i == 2 else 90.0, 1.0) if i > 1 else None,
         parallel={"worker_restarts": 1},
         system={"cpu_percent": 0.0 if i == 1 else 100.0 + i, "rss_mb": 100.0 * i},
     )

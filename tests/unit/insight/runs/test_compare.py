@@ -13,7 +13,7 @@ from paceline.errors import ConfigError
 from paceline.insight.runs.compare import Comparison, common_score, compare, efficiency, interval_note
 from paceline.insight.runs.results import RunResult, read_run
 from paceline.insight.runs.sides import make_sides, read_sides
-from paceline.measure.record import Evaluation
+from paceline.measure.record import EvaluationRow
 
 
 def cells(result: Comparison, label: str) -> tuple[str, ...]:
@@ -22,7 +22,7 @@ def cells(result: Comparison, label: str) -> tuple[str, ...]:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> list[RunResult]:
-    par = {"num_workers": 4, "fps": 30_000.0, "final_eval": Evaluation(500.0, 500.0), "peak_memory_mb": 600.0}
+    par = {"num_workers": 4, "fps": 30_000.0, "final_eval": EvaluationRow(500.0, 500.0), "peak_memory_mb": 600.0}
     return read_all(summarised(tmp_path / "seq"), summarised(tmp_path / "par", **par))
 
 

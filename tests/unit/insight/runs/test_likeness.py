@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.insight.runs.run_folders import MACHINE, config, sides, summarised
 
-from paceline.insight.runs.likeness import Kind, differences, machine, remarks, same_task
+from paceline.insight.runs.likeness import DifferenceKind, differences, machine, remarks, same_task
 from paceline.insight.runs.results import RunResult, read_run
 
 
@@ -28,14 +28,14 @@ def test_seed_workers_and_folders_are_no_difference(run: RunResult) -> None:
 @pytest.mark.parametrize(
     ("changes", "what", "values", "kind"),
     [
-        ({"training__n_steps": 64}, "n_steps", ("128", "64"), Kind.SETTINGS),
-        ({"policy__hidden_sizes": [32]}, "hidden_sizes", ("64,64", "32"), Kind.SETTINGS),
-        ({"env__env_kwargs": {"g": 9}}, "env_kwargs", ("none", "g=9"), Kind.TASK),
-        ({"run__total_timesteps": 5000}, "total_timesteps", ("none", "5,000"), Kind.BUDGET),
-        ({"run__duration": 1.0}, "duration", ("60 s", "3600 s"), Kind.BUDGET),
+        ({"training__n_steps": 64}, "n_steps", ("128", "64"), DifferenceKind.SETTINGS),
+        ({"policy__hidden_sizes": [32]}, "hidden_sizes", ("64,64", "32"), DifferenceKind.SETTINGS),
+        ({"env__env_kwargs": {"g": 9}}, "env_kwargs", ("none", "g=9"), DifferenceKind.TASK),
+        ({"run__total_timesteps": 5000}, "total_timesteps", ("none", "5,000"), DifferenceKind.BUDGET),
+        ({"run__duration": 1.0}, "duration", ("60 s", "3600 s"), DifferenceKind.BUDGET),
     ],
 )
-def test_settings_are_told_apart(run: RunResult, changes: Any, what: str, values: Any, kind: Kind) -> None:
+def test_settings_are_told_apart(run: RunResult, changes: Any, what: str, values: Any, kind: DifferenceKind) -> None:
     (found,) = differences(sides(run, other(run, **changes)))
     assert (found.what, found.values, found.kind) == (what, values, kind)
     assert str(found) == f"{what} {values[0]} against {values[1]}"
@@ -49,7 +49,13 @@ def test_the_gravest_difference_comes_first(run: RunResult) -> None:
     cpu = {**MACHINE, "cpu": "Other", "versions": {"torch": "1"}}
     far = replace(other(run, training__n_steps=1, run__duration="1s"), env="Acrobot-v1", machine=cpu)
     kinds = [difference.kind for difference in differences(sides(run, far))]
-    assert kinds == [Kind.TASK, Kind.SETTINGS, Kind.BUDGET, Kind.MACHINE, Kind.DETAIL]
+    assert kinds == [
+        DifferenceKind.TASK,
+        DifferenceKind.SETTINGS,
+        DifferenceKind.BUDGET,
+        DifferenceKind.MACHINE,
+        DifferenceKind.DETAIL,
+    ]
     base, side = sides(run, far)
     assert not same_task(base, side)
     assert same_task(base, base)

@@ -21,20 +21,20 @@ def games(fast: bool | str, red: str, seed: int, steps: int = 45) -> list[Any]:
     """Two episodes with all there is to know at every step, the full true state included."""
     env = CybORGEnv(red_agent=red, max_steps=steps, fast=fast)
     draws = np.random.default_rng(seed)
-    told: list[Any] = []
+    trace: list[Any] = []
     for episode in range(2):
-        told.append(env.reset(seed=seed + episode)[0].tolist())
+        trace.append(env.reset(seed=seed + episode)[0].tolist())
         for step in range(steps):
             action = RESTORE_SERVER if step % 20 == 19 else int(draws.integers(0, 145))
             obs, reward, *_ = env.step(action)
-            told.append((obs.tolist(), reward, env.true_state().tolist(), env._parts.cyborg.get_agent_state("True")))
-    return told
+            trace.append((obs.tolist(), reward, env.true_state().tolist(), env._parts.cyborg.get_agent_state("True")))
+    return trace
 
 
 @pytest.mark.parametrize(("fast", "red"), [(True, "meander"), *((name, "bline") for name in ACCELERATIONS)])
 def test_the_games_are_the_same(standin: ModuleType, fast: bool | str, red: str) -> None:
     stock = games(False, red, 7)
-    rewards = [told[1] for told in stock if isinstance(told, tuple)]
+    rewards = [trace[1] for trace in stock if isinstance(trace, tuple)]
     assert min(rewards) < -10 < max(rewards)  # OTService goes down and comes back
     assert games(fast, red, 7) == stock
 

@@ -40,22 +40,22 @@ def stock_game(red: str, seed: int, actions: list[int]) -> list[Any]:
     cyborg = install.build(red).cyborg
     env = wrappers.ChallengeWrapper(env=cyborg, agent_name="Blue")
     random.seed(seed)
-    told: list[Any] = [np.asarray(env.reset()).tolist()]
+    trace: list[Any] = [np.asarray(env.reset()).tolist()]
     for step, action in enumerate(actions):
         seen, reward, *_ = env.step(action)
-        told.append((seen.tolist(), reward, cyborg.get_agent_state("True") if step % LOOK == 0 else None))
-    return told
+        trace.append((seen.tolist(), reward, cyborg.get_agent_state("True") if step % LOOK == 0 else None))
+    return trace
 
 
 def our_game(red: str, seed: int, actions: list[int], fast: bool | str) -> list[Any]:
     env = CybORGEnv(red_agent=red, max_steps=len(actions), fast=fast)
-    told: list[Any] = [env.reset(seed=seed)[0].tolist()]
+    trace: list[Any] = [env.reset(seed=seed)[0].tolist()]
     for step, action in enumerate(actions):
         seen, reward, *_ = env.step(action)
         true = env._parts.cyborg.get_agent_state("True") if step % LOOK == 0 else None
-        told.append((seen.tolist(), reward, true))
+        trace.append((seen.tolist(), reward, true))
         assert true is None or env.true_state().tolist() == [level(true[host]) for host in HOSTS]
-    return told
+    return trace
 
 
 def level(host: dict[str, Any]) -> int:
@@ -75,7 +75,7 @@ def test_600_steps_are_the_stock_simulators(red: str, seed: int, plan: Any) -> N
     actions = plan(seed)
     stock = stock_game(red, seed, actions)
     assert our_game(red, seed, actions, fast=True) == stock
-    assert len({told[1] for told in stock[1:]}) > 5
+    assert len({trace[1] for trace in stock[1:]}) > 5
 
 
 @pytest.mark.parametrize("fast", [False, "reward,actions", *ACCELERATIONS])

@@ -17,7 +17,7 @@ from tests.unit.runtime.ray.loopback import LoopbackCluster
 from paceline.config.train_config import TrainConfig
 from paceline.errors import WorkerError
 from paceline.measure.record import Summary
-from paceline.runtime.ray.placement import Fleet
+from paceline.runtime.ray.placement import Placement
 from paceline.runtime.ray.transfer import pack, unload, unpack
 from paceline.train.run import Run
 
@@ -64,8 +64,8 @@ def train(it: TrainConfig, clusters: list[LoopbackCluster], events: dict[int, Ev
         return run.go()
 
 
-def fleet(run: Run) -> Fleet:
-    found: Fleet = run.training.runtime.fleet  # type: ignore[attr-defined]
+def placement(run: Run) -> Placement:
+    found: Placement = run.training.runtime.placement  # type: ignore[attr-defined]
     return found
 
 
@@ -120,16 +120,16 @@ def test_a_lost_node_is_stood_in_for_until_another_joins(made: list[LoopbackClus
 
     def lose(run: Run, cluster: LoopbackCluster) -> None:
         cluster.down.add(1)
-        fleet(run).crews[1].node.actor.kill()
+        placement(run).crews[1].node.actor.kill()
 
     def look(run: Run, cluster: LoopbackCluster) -> None:
-        seen[len(seen)] = [(crew.node.bundle, len(crew.shares)) for crew in fleet(run).crews]
+        seen[len(seen)] = [(pool.node.bundle, len(pool.shares)) for pool in placement(run).crews]
 
     def join(run: Run, cluster: LoopbackCluster) -> None:
         look(run, cluster)
         cluster.down.clear()
-        fleet(run).welcome()
-        cluster.greet(fleet(run)._coming[1], 10.0)
+        placement(run).welcome()
+        cluster.greet(placement(run)._coming[1], 10.0)
 
     found = train(of_ppo(CASE, iterations=6, **on(3, 2)), made, {2: lose, 3: join, 6: look})
     assert found.weights_sha256 == expected.weights_sha256
@@ -142,8 +142,8 @@ def test_a_worker_that_dies_on_a_node_is_replaced_there(made: list[LoopbackClust
     expected = ppo.train(of_ppo(CASE))
 
     def kill(run: Run, cluster: LoopbackCluster) -> None:
-        crew = fleet(run).crews[1]
-        os.kill(crew.node.actor._node._crews[crew.key].pids()[0], signal.SIGKILL)
+        pool = placement(run).crews[1]
+        os.kill(pool.node.actor._node._crews[pool.key].pids()[0], signal.SIGKILL)
 
     found = train(of_ppo(CASE, **on(2, 2)), made, {2: kill})
     assert found.weights_sha256 == expected.weights_sha256
@@ -153,8 +153,8 @@ def test_a_worker_that_dies_on_a_node_is_replaced_there(made: list[LoopbackClust
 def test_with_no_node_left_it_waits_a_while_and_gives_up(made: list[LoopbackCluster]) -> None:
     def lose(run: Run, cluster: LoopbackCluster) -> None:
         cluster.down.add(0)
-        fleet(run)._start_s = 0.1
-        fleet(run).crews[0].node.actor.kill()
+        placement(run)._start_s = 0.1
+        placement(run).crews[0].node.actor.kill()
 
     with pytest.raises(WorkerError, match=r"nodes: none is left, and none came in 0.1 s"):
         train(of_ppo(CASE, **on(1, 2)), made, {2: lose})
@@ -173,11 +173,11 @@ def test_asynchronous_modes_go_on_after_deaths_and_losses(algo: str, made: list[
             nonlocal count
             count += 1
             if count == 3:
-                crew = fleet(run).crews[0]
-                os.kill(crew.node.actor._node._crews[crew.key].pids()[0], signal.SIGKILL)
+                pool = placement(run).crews[0]
+                os.kill(pool.node.actor._node._crews[pool.key].pids()[0], signal.SIGKILL)
             if count == 6:
                 made[-1].down.add(1)
-                fleet(run).crews[-1].node.actor.kill()
+                placement(run).crews[-1].node.actor.kill()
             return next_batch(version)
 
         rollouts.next = batch
