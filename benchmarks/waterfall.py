@@ -31,7 +31,7 @@ from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime, run_all
 from paceline.train.build import build
-from paceline.train.program import PRELOAD
+from paceline.train.start_up import PRELOAD
 from paceline.train.training import Training
 
 SIDES = {"sequential": 0, "2 workers": 2}

@@ -31,8 +31,8 @@ LAYERS: list[set[str]] = [
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 TOP = {"", "__main__"}
 """The package's own `__init__` and `__main__`: above everything."""
-LAZY = {"cli", ""}
-"""May import inside functions, so that `paceline --help` never loads torch."""
+LAZY = {"cli", "domains", ""}
+"""May import inside functions: their commands answer `--help` without loading torch."""
 
 
 class Import(NamedTuple):

@@ -8,13 +8,7 @@ from collections.abc import Sequence
 from paceline.config.flags import NoOptions, parse
 from paceline.config.settings import SETTINGS, nearest_algorithm
 from paceline.errors import ConfigError
-from paceline.runtime.forkserver import default_start_method, start_fork_server
-
-PROGRAM = "paceline.train.program"
-"""What every worker imports."""
-
-EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
-"""What a run exits with that a signal ended early, after its checkpoint; by stop reason."""
+from paceline.train.start_up import exit_code, load_torch_for_workers
 
 
 def run(argv: Sequence[str]) -> int:
@@ -40,14 +34,11 @@ def run(argv: Sequence[str]) -> int:
         algo=algo,
         extra=NoOptions,
     )
-    parallel = config.parallel
-    here = config.num_workers != 0 and parallel.runtime == "local"
-    if here and (parallel.start_method or default_start_method()) == "forkserver":
-        start_fork_server([PROGRAM])  # it loads torch while this process does
+    load_torch_for_workers(config)
     # Only now: torch takes longer to load than all of the above.
     from paceline.runtime.worker import set_title
     from paceline.train.run import train
 
     set_title(f"paceline: train {algo} {config.env_name}")
     summary = train(config, argv=["paceline", "train", *argv])
-    return EXIT_CODES.get(summary.stop_reason or "", 0)
+    return exit_code(summary.stop_reason)

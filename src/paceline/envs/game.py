@@ -8,7 +8,8 @@ either finished or has a player to move with at least one legal move.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,3 +96,19 @@ class Player(Protocol):
             rows: [k]
             noise: [k] 64 random bits each, the only source of randomness.
         """
+
+
+@runtime_checkable
+class GameHost(Protocol):
+    """An env that is a two-player game against a fixed opponent. Self-play takes its parts and plays many boards."""
+
+    engine: Callable[[int], Game]
+    """Makes a game with this many boards."""
+    game: Game
+    """The env's own board."""
+    opponent: str
+    """Name of its opponent."""
+
+    @property
+    def scripted_players(self) -> Mapping[str, Callable[[], Player]]:
+        """The players that know the game and need no training, by name."""

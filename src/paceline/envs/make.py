@@ -22,6 +22,7 @@ from gymnasium.vector import VectorEnv
 from paceline.envs.extras import ExtraReader, named_extras
 from paceline.envs.wrappers import FrameStack, OneOfVector
 from paceline.errors import ConfigError, EnvError, MissingExtra, PacelineError, nearest
+from paceline.moved import current_module
 from paceline.spec import MASK_KEY, EnvSpec
 
 Env: TypeAlias = gym.Env[Any, Any]
@@ -249,7 +250,7 @@ def load(path: str, what: str) -> Callable[..., Any]:
 
 def _import(module: str, what: str) -> Any:
     try:
-        return importlib.import_module(module)
+        return importlib.import_module(current_module(module))
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"{what}: no module named {error.name!r}. Install it, or put its folder on PYTHONPATH."

@@ -15,7 +15,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -25,7 +25,8 @@ from torch import nn
 from paceline.collect.inference_client import LaneShare, Mailbox
 from paceline.errors import PacelineError
 from paceline.inference.central import Central
-from paceline.memory.shared import Arena
+from paceline.memory.shared import Arena, ArraysByName
+from paceline.memory.slot_shape import SlotShape
 from paceline.memory.worker_status import STOP
 from paceline.nets.actor import Actor
 from paceline.nets.features import Leaves, policy_input
@@ -34,7 +35,6 @@ from paceline.nets.normalise import ObsNormaliser
 from paceline.runtime.inference_requests import ACTIVE, ANSWERED, ASKED, InferenceRequests
 from paceline.runtime.protocol import Job, Reply, Runtime
 from paceline.spec import EnvSpec
-from paceline.train.program import WorkerProgram
 
 CLOSE_TIMEOUT_S = 2.0
 J = TypeVar("J", bound=Job)
@@ -283,19 +283,44 @@ class ServedRuntime(Generic[J]):
                 raise server.failure
 
 
-class Acting(Protocol):
-    """What a worker's program says of acting."""
+class NetworkRecipe(Protocol):
+    """How to build a network."""
+
+    def build(self, spec: EnvSpec) -> nn.Module:
+        """A fresh one."""
+
+
+class ActingRecipe(Protocol):
+    """How to act: the groups, the network and the normaliser."""
 
     @property
-    def base(self) -> WorkerProgram:
-        """What it is, or is built around."""
+    def shape(self) -> SlotShape:
+        """Groups and their size, and what envs return."""
 
-    def acting(self, arena: Arena) -> tuple[Callable[[str], NDArray[Any]], Callable[[], object]]:
-        """The weights and statistics to act with, by name; and what takes over the newest."""
+    @property
+    def policy(self) -> NetworkRecipe:
+        """How to build the policy network."""
+
+    def obs_normaliser(self, arrays: ArraysByName, *, attach: bool = False) -> ObsNormaliser | None:
+        """The observation normaliser whose statistics are among `arrays`, if observations are normalised."""
+
+    def actor(self, policy: nn.Module, groups: int, normaliser: ObsNormaliser | None = None) -> Actor:
+        """An actor for `groups` groups at once."""
+
+
+class ActingPlan(Protocol):
+    """What the inference server uses of an algorithm's plan."""
+
+    @property
+    def base(self) -> ActingRecipe:
+        """How to act."""
+
+    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
+        """The weights and statistics to act with, by name; and a function that updates them to the newest."""
 
 
 def chunks_of(
-    program: Acting, central: Central, arena: Arena, lanes: Sequence[LaneShare], every: int = 1, first: int = 0
+    program: ActingPlan, central: Central, arena: Arena, lanes: Sequence[LaneShare], every: int = 1, first: int = 0
 ) -> tuple[list[Chunk], Callable[[], None]]:
     """Chunks of a run with their policies, and what has those take over the newest weights.
 
@@ -340,7 +365,7 @@ def chunks_of(
 
 
 def serve(
-    program: Acting,
+    program: ActingPlan,
     central: Central,
     arena: Arena,
     runtime: Runtime[J],

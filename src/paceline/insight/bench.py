@@ -31,7 +31,8 @@ from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share, run_all
 from paceline.system.threads import core_budget
 from paceline.train.build import build
-from paceline.train.program import PRELOAD, WorkerProgram
+from paceline.train.program import WorkerProgram
+from paceline.train.start_up import PRELOAD
 from paceline.train.training import Training
 
 

@@ -31,7 +31,8 @@ from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime, Share
 from paceline.system import threads
-from paceline.train.program import PRELOAD, WorkerProgram
+from paceline.train.program import WorkerProgram
+from paceline.train.start_up import PRELOAD
 from paceline.train.training import Training
 
 STANDSTILL = 1e-12

@@ -53,6 +53,10 @@ class Field:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
+ArraysByName = Callable[[str], NDArray[Any]]
+"""Returns the array of a name, such as `Arena.__getitem__`."""
+
+
 class Arrays(Protocol):
     """Arrays by name: those of an arena, or private ones."""
 

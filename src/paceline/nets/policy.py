@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from paceline.errors import ConfigError, nearest
+from paceline.moved import current_module
 from paceline.nets.cnn import ImpalaCNN, NatureCNN
 from paceline.nets.features import policy_input
 from paceline.nets.mlp import Activation, MLPPolicy
@@ -133,7 +134,7 @@ def _construct(
 def _imported(path: str) -> Callable[..., Any]:
     module_name, _, attribute = path.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        module = importlib.import_module(current_module(module_name))
     except ModuleNotFoundError as exc:
         raise ConfigError(
             f"policy={path!r}: no module {exc.name!r}. Run from its folder, install it, or set PYTHONPATH."

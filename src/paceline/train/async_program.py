@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from paceline.algos.ppo_gradient import ShardedGradient
 from paceline.collect.inference_client import AnyCollector, InferenceChannel, connect
 from paceline.memory.shards import ShardShape
-from paceline.memory.shared import Arena, Field
+from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
 from paceline.memory.weights import Snapshots, Weights
 from paceline.memory.worker_status import heartbeat_field
 from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
-from paceline.train.program import LEARNING, ArraysByName, WorkerProgram
+from paceline.train.program import LEARNING, WorkerProgram
 from paceline.train.slot_scheduler import Collected
 
 

@@ -25,6 +25,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from paceline.errors import CheckpointError, nearest
+from paceline.moved import current_path
 
 FORMAT = 2
 STATE, MANIFEST = "state.safetensors", "manifest.json"
@@ -221,10 +222,15 @@ def require_match(snapshot: Snapshot, identity: Mapping[str, Any]) -> None:
     differences = [
         f"{key} is {theirs.get(key)!r} there and {value!r} here"
         for key, value in identity.items()
-        if theirs.get(key) != value
+        if _current(theirs.get(key)) != _current(value)
     ]
     if differences:
         raise CheckpointError(f"{snapshot.path}: belongs to another training: {'; '.join(differences)}.")
+
+
+def _current(value: object) -> object:
+    """A value of an identity; import paths of moved modules as they are today."""
+    return current_path(value) if isinstance(value, str) else value
 
 
 def _sha256(path: Path) -> str:

@@ -27,7 +27,7 @@ from paceline.memory.replay import Replay
 from paceline.memory.replay_rows import ReplayShape, ReplayWriter, rows_for
 from paceline.memory.rows import Row
 from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
-from paceline.memory.shared import Arena, Field
+from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.weights import Snapshots, Weights
 from paceline.memory.worker_status import heartbeat_field
 from paceline.nets.actor import Actor
@@ -39,7 +39,7 @@ from paceline.ops.q_learning import q_values
 from paceline.runtime.protocol import Runtime, Share, shares
 from paceline.train.dqn_job import DQNJob
 from paceline.train.pacing import BatchPace, Limiter
-from paceline.train.program import ArraysByName, WorkerProgram
+from paceline.train.program import WorkerProgram
 from paceline.train.recipes import restarts_for
 from paceline.train.replay_batches import ReplayBatches
 from paceline.train.replay_ingest import ReplayIngest

@@ -19,9 +19,7 @@ from torch import nn
 from paceline.algos.bad_updates import BadUpdates
 from paceline.collect.selfplay import GameBlock, Opponents, best_move, sampled_move
 from paceline.config.train_config import TrainConfig
-from paceline.domains.games.env import GameEnv
-from paceline.domains.games.players import player, players_of
-from paceline.envs.game import Game
+from paceline.envs.game import Game, GameHost, Player
 from paceline.errors import ConfigError, nearest
 from paceline.measure.episodes import EpisodeTracker
 from paceline.memory.opponent_pool import DRAW, EMPTY, WIN, OpponentPool
@@ -78,6 +76,8 @@ class LeagueRecipe:
     """Makes boards."""
     names: tuple[str, ...]
     """Fixed players."""
+    players: tuple[Callable[[], Player], ...]
+    """What makes each of them."""
     shares: tuple[float, ...]
     """How often each of them is met."""
     self_share: float
@@ -119,7 +119,7 @@ class LeagueRecipe:
         game = self.engine(n)
         opponents = Opponents(
             pool,
-            [player(name, game.name) for name in self.names],
+            [make() for make in self.players],
             partial(_actor, program.policy, spec, pool, size),
             sampled_move if self.samples else best_move,
             size,
@@ -134,14 +134,14 @@ def _actor(policy: NetworkRecipe, spec: EnvSpec, pool: OpponentPool, group_size:
     return actor_for(network, spec, 1, group_size)
 
 
-def bare_game(env: gym.Env[Any, Any]) -> GameEnv | None:
+def bare_game(env: gym.Env[Any, Any]) -> GameHost | None:
     """The game that an env is; None where it is none, or where something around it has a say in what happens."""
     while isinstance(env, gym.wrappers.OrderEnforcing | gym.wrappers.PassiveEnvChecker):
         env = env.env
-    return env if isinstance(env, GameEnv) else None
+    return env if isinstance(env, GameHost) else None
 
 
-def league_recipe(config: TrainConfig, bare: GameEnv | None) -> LeagueRecipe | None:
+def league_recipe(config: TrainConfig, bare: GameHost | None) -> LeagueRecipe | None:
     """Who a config's games are played against; None where the env is no game, or is wrapped.
 
     Args:
@@ -159,7 +159,8 @@ def league_recipe(config: TrainConfig, bare: GameEnv | None) -> LeagueRecipe | N
     asked = {str(name): float(share) for name, share in env.opponents.items()}
     asked = asked or {bare.opponent: 1.0}
     game = bare.game.name
-    known = [*players_of(game), SELF]
+    scripted = bare.scripted_players
+    known = [*scripted, SELF]
     for name, share in asked.items():
         if name not in known:
             raise ConfigError(f"opponents: no player {name!r} of {game}. {nearest(name, known)}")
@@ -175,6 +176,7 @@ def league_recipe(config: TrainConfig, bare: GameEnv | None) -> LeagueRecipe | N
     return LeagueRecipe(
         engine=bare.engine,
         names=tuple(asked),
+        players=tuple(scripted[name] for name in asked),
         shares=tuple(asked.values()),
         self_share=self_share,
         # One more than are offered: the slot that is written anew is then nobody's opponent, or hardly anybody's.

@@ -29,7 +29,7 @@ from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.inference.central import Central
 from paceline.memory.opponent_pool import OpponentPool
 from paceline.memory.shards import Shards, ShardShape
-from paceline.memory.shared import Arena, Field
+from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
@@ -50,12 +50,6 @@ LEARNING, ACTING = "learning/", "acting/"
 
 TURNS = 4
 """Parts of a worker's envs that take turns in acting, where they wait while they step."""
-
-ArraysByName = Callable[[str], NDArray[Any]]
-"""ArraysByName by name."""
-
-PRELOAD = (__name__,)
-"""Imported once by the fork server."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -30,9 +30,10 @@ from paceline.train import layout as layouts
 from paceline.train.a3c_program import A3CProgram
 from paceline.train.async_program import AsyncProgram
 from paceline.train.dqn_program import DQNProgram
-from paceline.train.program import PRELOAD, WorkerProgram
+from paceline.train.program import WorkerProgram
 from paceline.train.replay_transfer import ReplayTransfer
 from paceline.train.rollout_transfer import RolloutTransfer
+from paceline.train.start_up import PRELOAD
 
 J = TypeVar("J", bound=Job)
 AnyProgram = WorkerProgram | AsyncProgram | A3CProgram | DQNProgram

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from paceline.domains.games.players import Minimax, RandomPlayer
 from paceline.domains.games.tic_tac_toe import TicTacToe
 from paceline.memory.opponent_pool import EMPTY, LOSS, WIN
 from paceline.train.league import RECENT, League, LeagueRecipe, Sampling
@@ -19,8 +20,9 @@ PARAMETERS = 4
 class Bed:
     def __init__(self, *, sampling: Sampling = "uniform", offered: int = 2, self_share: float = 0.5) -> None:
         self.recipe = LeagueRecipe(
-            engine=TicTacToe, names=("random", "minimax"), shares=(0.3, 0.2), self_share=self_share,
-            slots=3, offered=offered, sampling=sampling, snapshot_every=10, samples=False, epsilon=0.5,
+            engine=TicTacToe, names=("random", "minimax"), players=(RandomPlayer, Minimax), shares=(0.3, 0.2),
+            self_share=self_share, slots=3, offered=offered, sampling=sampling, snapshot_every=10, samples=False,
+            epsilon=0.5,
         )  # fmt: skip
         arrays = {f.name: np.zeros(f.shape, f.dtype) for f in self.recipe.fields(PARAMETERS, 6)}
         self.vector = torch.zeros(PARAMETERS)

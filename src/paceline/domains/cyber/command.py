@@ -13,7 +13,6 @@ from typing import Any, get_args
 from rich.console import Console
 from rich.table import Table
 
-from paceline.cli.train import EXIT_CODES, PROGRAM
 from paceline.config.coerce import coerce
 from paceline.config.flags import Given, read
 from paceline.config.train_config import TrainConfig
@@ -25,7 +24,7 @@ from paceline.domains.cyber.trials import CSV, JSON, PICTURE, TEXT, Trial
 from paceline.errors import ConfigError, nearest
 from paceline.measure.folder import to_json, write_atomic
 from paceline.measure.panel import plural
-from paceline.runtime.forkserver import default_start_method, start_fork_server
+from paceline.train.start_up import exit_code, load_torch_for_workers
 
 EVAL_FLAGS = (
     "--episodes",
@@ -64,9 +63,8 @@ def _config(given: Given[Any], options: CyberOptions) -> TrainConfig:
 
 
 def _begin(config: TrainConfig, title: str) -> None:
-    """Before torch is loaded here, have it loaded where workers come from."""
-    if config.num_workers != 0 and (config.parallel.start_method or default_start_method()) == "forkserver":
-        start_fork_server([PROGRAM])
+    """Start what takes long first: the process that loads torch for the workers."""
+    load_torch_for_workers(config)
     from paceline.runtime.worker import set_title
 
     set_title(f"paceline: cyber {title}")
@@ -85,7 +83,7 @@ def _train(argv: Sequence[str]) -> int:
     from paceline.train.run import train
 
     summary = train(config, argv=["paceline", "cyber", "train", *argv])
-    return EXIT_CODES.get(summary.stop_reason or "", 0)
+    return exit_code(summary.stop_reason)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,7 +154,7 @@ def _search(argv: Sequence[str]) -> int:
     sys.stdout.write(
         f"ended by {reason}; written: {', '.join(str(folder / name) for name in (CSV, JSON, TEXT, PICTURE))}\n"
     )
-    return EXIT_CODES.get(reason, 0)
+    return exit_code(reason)
 
 
 def _search_config(given: Given[SearchOptions], options: SearchOptions) -> tuple[Path, TrainConfig, bool]:

@@ -9,7 +9,7 @@ The reward at the end is 1 for a win, -1 for a loss and 0 for a draw, whichever 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -18,8 +18,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from paceline.domains.games import GAMES
-from paceline.domains.games.players import player
-from paceline.envs.game import Game
+from paceline.domains.games.players import PLAYERS, player, players_of
+from paceline.envs.game import Game, Player
 from paceline.errors import ConfigError, nearest
 from paceline.ops.random_bits import draws
 from paceline.spec import MASK_KEY
@@ -60,6 +60,11 @@ class GameEnv(gym.Env[NDArray[np.float32], np.int64]):
         self._key = np.zeros(1, np.uint64)  # of the opponent's noise
         self._choices = np.zeros(1, np.int64)
         self._seat = np.zeros(1, np.int8)
+
+    @property
+    def scripted_players(self) -> Mapping[str, Callable[[], Player]]:
+        """The players that know the game and need no training, by name."""
+        return {name: PLAYERS[name] for name in players_of(self.game.name)}
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -1,0 +1,29 @@
+"""What a training command does before it loads torch: it starts the process that loads torch for the workers.
+
+Loading torch takes longer than everything else that a command does first. The fork server, from which workers are
+started, loads it at the same time as this process does. Free of torch itself.
+"""
+
+from __future__ import annotations
+
+from paceline.config.train_config import TrainConfig
+from paceline.runtime.forkserver import default_start_method, start_fork_server
+
+PRELOAD = ("paceline.train.program",)
+"""Modules that every worker needs; the fork server imports them once for all workers."""
+
+EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+"""Exit code of a run that a signal ended early, after its checkpoint; by stop reason."""
+
+
+def exit_code(stop_reason: str | None) -> int:
+    """The exit code of a training command whose run ended for this reason."""
+    return EXIT_CODES.get(stop_reason or "", 0)
+
+
+def load_torch_for_workers(config: TrainConfig) -> None:
+    """Start the fork server now if workers of this config will come from it. Does not wait for it."""
+    parallel = config.parallel
+    on_this_machine = config.num_workers != 0 and parallel.runtime == "local"
+    if on_this_machine and (parallel.start_method or default_start_method()) == "forkserver":
+        start_fork_server(PRELOAD)
