@@ -29,7 +29,7 @@ for _number in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-PRELOAD = ("paceline.train.program", "gymnasium.envs.classic_control")
+PRELOAD = ("paceline.train.algorithms.ppo", "gymnasium.envs.classic_control")
 _set_preload = multiprocessing.set_forkserver_preload
 
 

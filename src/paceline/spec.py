@@ -145,6 +145,11 @@ class EnvSpec:
         """Names of the numbers stored for every step besides the reward (empty without a reward shaper)."""
         return () if self.shaping is None else self.shaping.reward_parts
 
+    @property
+    def has_image(self) -> bool:
+        """Whether an image is part of the observation."""
+        return any(leaf.kind == "image" for leaf in self.obs)
+
     @classmethod
     def of(
         cls, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], *, masked: bool = False

@@ -27,8 +27,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from paceline.cli import COMMANDS, main
 from paceline.cli.bench import BenchOptions
 from paceline.cli.tune import TuneOptions
+from paceline.config.algorithms import ALGORITHMS
 from paceline.config.flags import NoOptions, parse, read
-from paceline.config.settings import SETTINGS
 from paceline.domains.cyber.command import SearchOptions
 
 ROOT = Path(__file__).parents[2]
@@ -180,7 +180,7 @@ def test_commands_are_understood(page: Path, tmp_path: Path, monkeypatch: pytest
             command, *rest = words
             assert command in COMMANDS
             if command == "train":
-                assert rest[0] in SETTINGS
+                assert rest[0] in ALGORITHMS
                 if "--resume" not in rest:  # reads the run that an earlier command wrote
                     parse(rest[1:], prog="", description="", algo=rest[0], extra=NoOptions)
             elif command in ("bench", "tune"):

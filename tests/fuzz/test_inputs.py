@@ -17,9 +17,9 @@ from gymnasium import spaces
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from paceline.config.algorithms import ALGORITHMS
 from paceline.config.coerce import duration_s
 from paceline.config.flags import NoOptions, parse
-from paceline.config.settings import SETTINGS
 from paceline.config.train_config import SECTIONS, TrainConfig, section_of
 from paceline.errors import CheckpointError, ConfigError, PacelineError
 from paceline.spec import EnvSpec
@@ -73,12 +73,12 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
     max_leaves=4,
 )
-NAMES = sorted({name for algo in SETTINGS for name in section_of(algo)})
+NAMES = sorted({name for algo in ALGORITHMS for name in section_of(algo)})
 
 
 @examples(15, 3000)
 @given(
-    algo=st.sampled_from(sorted(SETTINGS)), given_settings=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4)
+    algo=st.sampled_from(sorted(ALGORITHMS)), given_settings=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4)
 )
 def test_no_settings_fail_otherwise(tmp_path: Path, algo: str, given_settings: dict[str, Any]) -> None:
     with or_refused(ConfigError):

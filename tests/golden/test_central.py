@@ -16,8 +16,8 @@ from paceline.envs.make import EnvRecipe
 from paceline.errors import ConfigError
 from paceline.inference.server import DeviceActor
 from paceline.nets.flat import FlatParameters, size_of
-from paceline.train.program import PolicyRecipe
 from paceline.train.run import Run
+from paceline.train.worker_recipe import PolicyRecipe
 
 COMMON: dict[str, Any] = {
     "env": "CartPole-v1",

@@ -117,7 +117,7 @@ def test_free_running_envs_train_the_same_weights(case: str, monkeypatch: pytest
         asked.append(n)
         return True
 
-    monkeypatch.setattr("paceline.train.program.pays", pays)
+    monkeypatch.setattr("paceline.train.worker_recipe.pays", pays)
     expected = reference(case)
     found = train(config(case, 0, env_threads=64))  # in workers: tests/fault, which has a mode for it
     assert found.weights_sha256 == expected.weights_sha256

@@ -22,4 +22,4 @@ def test_reaches_its_target_within_its_budget(name: str, seed: int, tmp_path: Pa
     summary = train(target.config.merge(**own))
     assert summary.stop_reason == "callback StopAtScore", f"not within {summary.steps:,} steps"
     if summary.algo in ("impala", "appo"):
-        assert summary.lag["max"] <= target.config.training.max_lag  # type: ignore[union-attr]
+        assert summary.lag["max"] <= target.config.training.max_lag  # type: ignore[attr-defined]

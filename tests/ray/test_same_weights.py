@@ -98,7 +98,7 @@ def test_asynchronous_modes_train(more: dict[str, Any]) -> None:
         assert summary.weights_sha256 != before
         assert summary.restarts == 0
         if more["algo"] != "dqn":
-            assert summary.lag["max"] <= it.training.max_lag  # type: ignore[union-attr]
+            assert summary.lag["max"] <= it.training.max_lag  # type: ignore[attr-defined]
             rollouts = inside(run).rollouts
             assert rollouts.learned_steps + rollouts.dropped_steps == summary.steps
 

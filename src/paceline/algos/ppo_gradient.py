@@ -26,9 +26,7 @@ from paceline.memory.gather import Gather
 from paceline.memory.shards import Shards
 from paceline.memory.slots import Slots
 from paceline.nets.array_net import Obs, TorchNet, array_net_for
-from paceline.nets.compiled import CompiledForward
 from paceline.nets.normalise import ObsNormaliser
-from paceline.nets.policy import Forward
 from paceline.ops.distributions import ActionHead
 from paceline.ops.scores import score
 from paceline.ops.surrogate import surrogate
@@ -44,7 +42,6 @@ class PPOGradient:
         spec: Names and shapes of the observation leaves.
         config: Hyper-parameters.
         obs_norm: Observation normaliser.
-        compiled_rows: Compile the network for batches of up to this many rows; None for eager mode.
     """
 
     def __init__(
@@ -54,17 +51,11 @@ class PPOGradient:
         spec: EnvSpec,
         config: Settings,
         obs_norm: ObsNormaliser | None,
-        *,
-        compiled_rows: int | None = None,
     ) -> None:
         self._head, self._config = head, config
         self.obs_norm = obs_norm
         """Callers normalise observations with it before calling."""
-        forward: Forward | None = None
-        if compiled_rows:
-            with torch_threads(config.learner_threads):  # torch.compile specialises on the thread count
-                forward = CompiledForward(policy, spec, compiled_rows)
-        self._net = array_net_for(policy, spec, threads=config.learner_threads, forward=forward)
+        self._net = array_net_for(policy, spec, threads=config.learner_threads)
         by_torch = isinstance(self._net, TorchNet)
         self._threads: Callable[[], AbstractContextManager[None]] = (
             partial(torch_threads, config.learner_threads) if by_torch else nullcontext

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from paceline.batch import Trajectory
-from paceline.config.settings import A3CConfig, APPOConfig, PPOConfig, Settings
+from paceline.config.settings import ImpalaConfig
 from paceline.nets.features import policy_input
 from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.distributions import ActionHead
@@ -148,20 +148,18 @@ class VTraceTargets:
         return params, values
 
 
-def targets_for(
-    config: Settings, policy: nn.Module, head: ActionHead, spec: EnvSpec, obs_norm: ObsNormaliser | None
-) -> Targets:
-    """Targets by algorithm: GAE for PPO and A3C, V-trace for IMPALA and APPO. `policy` has the newest weights."""
-    if isinstance(config, PPOConfig | A3CConfig):
-        return GAETargets(config.gamma, config.gae_lambda)
+def vtrace_targets(
+    settings: ImpalaConfig, policy: nn.Module, head: ActionHead, spec: EnvSpec, obs_norm: ObsNormaliser | None
+) -> VTraceTargets:
+    """The targets of IMPALA and APPO. `policy` has the newest weights."""
     return VTraceTargets(
         policy,
         head,
         spec,
         obs_norm,
-        gamma=config.gamma,
-        lam=config.vtrace_lambda,
-        rho_clip=config.rho_clip,
-        c_clip=config.c_clip,
-        proximal=isinstance(config, APPOConfig),
+        gamma=settings.gamma,
+        lam=settings.vtrace_lambda,
+        rho_clip=settings.rho_clip,
+        c_clip=settings.c_clip,
+        proximal=settings.proximal,
     )

@@ -5,32 +5,32 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
 from paceline.config.flags import NoOptions, parse
-from paceline.config.settings import SETTINGS, nearest_algorithm
 from paceline.errors import ConfigError
 from paceline.train.start_up import exit_code, load_torch_for_workers
 
 
 def run(argv: Sequence[str]) -> int:
     """Train as the command line says and return the exit code."""
-    names = ", ".join(SETTINGS)
+    names = ", ".join(ALGORITHMS)
     if argv and argv[0] in ("-h", "--help"):
         sys.stdout.write(
             f"usage: paceline train ALGO [OPTIONS]\n\nalgorithms: {names}\n\n"
-            f"`paceline train {next(iter(SETTINGS))} --help` lists the options.\n"
+            f"`paceline train {next(iter(ALGORITHMS))} --help` lists the options.\n"
         )
         return 0
     if not argv or argv[0].startswith("-"):
         raise ConfigError(
-            f"train: an algorithm comes first ({names}). Use paceline train {next(iter(SETTINGS))} --env CartPole-v1."
+            f"train: an algorithm comes first ({names}). Use paceline train {next(iter(ALGORITHMS))} --env CartPole-v1."
         )
     algo, rest = argv[0], argv[1:]
-    if algo not in SETTINGS:
+    if algo not in ALGORITHMS:
         raise ConfigError(f"{algo}: no such algorithm. {nearest_algorithm(algo)}")
     config, _ = parse(
         rest,
         prog=f"paceline train {algo}",
-        description=f"{SETTINGS[algo].__doc__} A flag is also a key of the config file; - and _ both work.",
+        description=f"{ALGORITHMS[algo].settings.__doc__} A flag is also a key of the config file; - and _ both work.",
         algo=algo,
         extra=NoOptions,
     )

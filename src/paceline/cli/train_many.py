@@ -14,9 +14,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
 from paceline.config.coerce import coerce
 from paceline.config.flags import NoOptions, parse
-from paceline.config.settings import SETTINGS, nearest_algorithm
 from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError, check_range
 from paceline.insight.many import (
@@ -52,14 +52,15 @@ def run(argv: Sequence[str]) -> int:
     if argv and argv[0] in ("-h", "--help"):
         parser.print_help()
         return 0
-    names = ", ".join(SETTINGS)
+    names = ", ".join(ALGORITHMS)
     if not argv or argv[0].startswith("-"):
         raise ConfigError(
             f"train-many: an algorithm comes first ({names}). "
-            f"Use paceline train-many {next(iter(SETTINGS))} --env CartPole-v1 --seeds 0..3 --output-dir runs/cartpole."
+            f"Use paceline train-many {next(iter(ALGORITHMS))} --env CartPole-v1 --seeds 0..3 --output-dir "
+            "runs/cartpole."
         )
     algo = argv[0]
-    if algo not in SETTINGS:
+    if algo not in ALGORITHMS:
         raise ConfigError(f"{algo}: no such algorithm. {nearest_algorithm(algo)}")
     given, flags = parser.parse_known_args(list(argv[1:]))
     folder, seeds = _checked(given)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from paceline.config.algorithm_settings import NetworkOutputs, SettingsDefaults
 from paceline.errors import ConfigError, check_range
+
+if TYPE_CHECKING:
+    from paceline.config.sections import EnvConfig, ParallelConfig, RunConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DQNConfig:
+class DQNConfig(SettingsDefaults):
     """DQN: action values learned from a replay buffer that the workers fill."""
 
     schedule: Literal["batch", "async"] = "batch"
@@ -117,6 +121,34 @@ class DQNConfig:
         if self.schedule == "async" and self.learning_steps_per_batch is not None:
             raise ConfigError(
                 "learning_steps_per_batch: there are no batches in async mode. Use --samples-per-insert instead."
+            )
+
+    @property
+    def rollout_steps(self) -> int:
+        """See `AlgorithmSettings.rollout_steps`."""
+        return self.order_steps
+
+    @property
+    def asynchronous(self) -> bool:
+        """See `AlgorithmSettings.asynchronous`."""
+        return self.schedule == "async"
+
+    @property
+    def network_outputs(self) -> NetworkOutputs:
+        """See `AlgorithmSettings.network_outputs`."""
+        return "dueling values" if self.dueling else "values"
+
+    def check(self, env: EnvConfig, parallel: ParallelConfig, run: RunConfig) -> None:  # noqa: ARG002
+        """See `AlgorithmSettings.check`."""
+        for name, asked in (("normalize_obs", env.normalize_obs), ("normalize_reward", env.normalize_reward)):
+            if asked:
+                raise ConfigError(
+                    f"{name}: unsupported with dqn, replayed data would be scaled by newer statistics. "
+                    "Scale in a wrapper, or use ppo."
+                )
+        if run.trust_env_state:
+            raise ConfigError(
+                "trust_env_state: unsupported with dqn, which restores envs by replaying their episodes. Leave it out."
             )
 
     def identity(self) -> dict[str, Any]:

@@ -22,7 +22,17 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from paceline.config.coerce import coerce
 from paceline.config.sections import RunConfig
-from paceline.config.train_config import ALIASES, FAMILIAR, TrainConfig, canonical, named_in, section_of, section_types
+from paceline.config.train_config import (
+    ALIASES,
+    FAMILIAR,
+    REMOVED,
+    TrainConfig,
+    canonical,
+    named_in,
+    removed,
+    section_of,
+    section_types,
+)
 from paceline.errors import ConfigError, nearest
 from paceline.measure.folder import CONFIG
 
@@ -275,6 +285,8 @@ def _about(strays: Sequence[str], names: Sequence[str]) -> str:
     if not flags:
         return f"{strays[0]}: not expected here. A value follows its flag, as in --env CartPole-v1."
     word = flags[0].partition("=")[0]
+    if canonical(word.lstrip("-")) in REMOVED:
+        return removed(word)
     flagged = [name for name in [*names, *ALIASES, "config"] if name not in ELSEWHERE]
     known = [f"--{name.replace('_', '-')}" for name in flagged]
     meant = FAMILIAR.get(canonical(word.lstrip("-")))

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
 from paceline.config.coerce import core_list, duration_s
-from paceline.config.settings import SETTINGS, nearest_algorithm
 from paceline.errors import ConfigError, check_range, nearest
 
 DEFAULT_N_ENVS = 32
@@ -201,6 +201,11 @@ class ParallelConfig:
         return None if self.num_workers == "auto" else self.num_workers
 
     @property
+    def asks_for_central_inference(self) -> bool:
+        """Whether the driver must run the policy, whatever the learner's device."""
+        return self.inference == "central" or bool(self.inference_devices or self.inference_groups)
+
+    @property
     def cores(self) -> tuple[int, ...] | None:
         """Cores to pin workers to: None for no pinning, empty for all allowed ones."""
         return None if self.pin_cores is None else core_list(self.pin_cores)
@@ -216,9 +221,6 @@ class PolicyConfig:
     """Units of each hidden layer."""
     activation: Literal["tanh", "relu", "elu"] = "tanh"
     """Activation function."""
-    compile: bool = False
-    """Compile the gradient with torch.compile (not for mlp). Needs a C++ compiler and at first 10 s or more; measure
-    whether it is faster. Changes the weights (floating-point rounding)."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -274,7 +276,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges, and settings that contradict each other."""
-        if self.algo not in SETTINGS:
+        if self.algo not in ALGORITHMS:
             raise ConfigError(f"algo={self.algo!r}: no such algorithm. {nearest_algorithm(self.algo)}")
         check_range("seed", self.seed, "Try 0.", at_least=0, at_most=2**63 - 1)
         if not re.fullmatch(r"cpu|mps|auto|cuda(:\d+)?", self.device):

@@ -6,17 +6,19 @@ number of envs are checked where both are known, in `paceline.config.train_confi
 
 from __future__ import annotations
 
-import difflib
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from paceline.config.dqn_settings import DQNConfig
+from paceline.config.algorithm_settings import SettingsDefaults
 from paceline.errors import ConfigError, check_range
+
+if TYPE_CHECKING:
+    from paceline.config.sections import EnvConfig, ParallelConfig, RunConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PPOConfig:
+class PPOConfig(SettingsDefaults):
     """Proximal policy optimisation: rollout, minibatch and loss settings."""
 
     n_steps: int = 128
@@ -85,9 +87,14 @@ class PPOConfig:
                 "Use a batch_size of at least 2, or normalize_advantage=False."
             )
 
+    @property
+    def splits_batches(self) -> bool:
+        """See `AlgorithmSettings.splits_batches`."""
+        return True
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImpalaConfig:
+class ImpalaConfig(SettingsDefaults):
     """IMPALA: asynchronous actors without barriers; V-trace corrects for their policy lag."""
 
     n_steps: int = 32
@@ -161,6 +168,25 @@ class ImpalaConfig:
                 "weights would become too old. Lower it, or raise --max-lag."
             )
 
+    @property
+    def proximal(self) -> bool:
+        """Whether the loss is PPO's clipped surrogate."""
+        return False
+
+    @property
+    def splits_batches(self) -> bool:
+        """See `AlgorithmSettings.splits_batches`."""
+        return True
+
+    @property
+    def asynchronous(self) -> bool:
+        """See `AlgorithmSettings.asynchronous`."""
+        return True
+
+    def check(self, env: EnvConfig, parallel: ParallelConfig, run: RunConfig) -> None:  # noqa: ARG002
+        """See `AlgorithmSettings.check`."""
+        check_asynchronous(env, run)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class APPOConfig(ImpalaConfig):
@@ -178,9 +204,14 @@ class APPOConfig(ImpalaConfig):
         super(APPOConfig, self).__post_init__()
         check_range("clip_range", self.clip_range, "Try 0.2.", above=0)
 
+    @property
+    def proximal(self) -> bool:
+        """Whether the loss is PPO's clipped surrogate."""
+        return True
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class A3CConfig:
+class A3CConfig(SettingsDefaults):
     """A3C: every worker computes gradients from its own steps and updates shared weights without a lock."""
 
     n_steps: int = 32
@@ -243,28 +274,45 @@ class A3CConfig:
             ent_coef=self.ent_coef * self.ent_spread**place,
         )
 
+    @property
+    def asynchronous(self) -> bool:
+        """See `AlgorithmSettings.asynchronous`."""
+        return True
+
+    @property
+    def workers_learn(self) -> bool:
+        """See `AlgorithmSettings.workers_learn`."""
+        return True
+
+    def check(self, env: EnvConfig, parallel: ParallelConfig, run: RunConfig) -> None:
+        """See `AlgorithmSettings.check`."""
+        check_asynchronous(env, run)
+        if parallel.runtime == "ray":
+            raise ConfigError(
+                "runtime=ray: workers of a3c change shared weights in place, which needs one machine. Use impala, or "
+                "leave --runtime out."
+            )
+        if parallel.asks_for_central_inference:
+            raise ConfigError("inference='central': in a3c each worker acts with its own weights. Use impala.")
+        if run.device not in ("auto", "cpu"):
+            raise ConfigError(
+                f"device={run.device!r}: in a3c the workers learn, each on its CPU core. Use --device cpu, or impala."
+            )
+
+
+def check_asynchronous(env: EnvConfig, run: RunConfig) -> None:
+    """Raise ConfigError for what needs all envs to pause, or their steps in order."""
+    if run.trust_env_state:
+        raise ConfigError(
+            f"trust_env_state: unsupported with {run.algo}, whose envs never pause to be saved; a resumed run "
+            "starts new episodes. Leave it out, or use ppo."
+        )
+    if env.normalize_reward:
+        raise ConfigError(
+            f"normalize_reward: needs every env's steps in order, but {run.algo} batches slots in the order "
+            "in which they fill. Scale rewards in a wrapper, or use ppo."
+        )
+
 
 Settings = PPOConfig | ImpalaConfig | APPOConfig | A3CConfig
 """Settings of the algorithms that learn from rollouts."""
-
-AnySettings = Settings | DQNConfig
-"""The types of the section `training`."""
-
-SETTINGS: dict[str, type[AnySettings]] = {
-    "ppo": PPOConfig,
-    "impala": ImpalaConfig,
-    "appo": APPOConfig,
-    "a3c": A3CConfig,
-    "dqn": DQNConfig,
-}
-"""Settings class of each algorithm, by its name on the command line."""
-
-ASYNC = ("impala", "appo", "a3c")
-"""Algorithms with asynchronous workers."""
-
-
-def nearest_algorithm(name: str) -> str:
-    """The end of an error text about an unknown algorithm: the intended one if it is obvious, else all of them."""
-    # A cutoff above that of `errors.nearest`: names are so short that sac would suggest a3c.
-    close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.7)
-    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(SETTINGS)}."

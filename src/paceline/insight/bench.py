@@ -31,9 +31,9 @@ from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Share, run_all
 from paceline.system.threads import core_budget
 from paceline.train.build import build
-from paceline.train.program import WorkerProgram
 from paceline.train.start_up import PRELOAD
 from paceline.train.training import Training
+from paceline.train.worker_recipe import WorkerRecipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,26 +86,26 @@ class Bench:
 class BareLoops:
     """A worker's program that only steps its envs: what the machine can do at most."""
 
-    program: WorkerProgram
+    recipe: WorkerRecipe
 
     def __call__(self, arena: Arena, share: Share) -> BareLoop:
         """Build the loop inside the worker."""
-        return BareLoop(self.program, arena, share)
+        return BareLoop(self.recipe, arena, share)
 
 
 class BareLoop:
     """Steps envs with random actions; no policy, no learning."""
 
-    def __init__(self, program: WorkerProgram, arena: Arena, share: Share) -> None:
-        shape = program.shape
+    def __init__(self, recipe: WorkerRecipe, arena: Arena, share: Share) -> None:
+        shape = recipe.shape
         n = share.groups * shape.group_size
-        threads = program.threads(n)[0]
+        threads = recipe.threads(n)[0]
         # Where envs wait, nothing is faster than a thread for each that waits for no other.
-        self._apart = program.thread_per_env(arena, share) if threads == n > 1 and program.single else None
+        self._apart = recipe.thread_per_env(arena, share) if threads == n > 1 and recipe.single else None
         self._envs: EnvBlock = self._apart or make_block(
-            program.env,
+            recipe.env,
             shape.spec,
-            seed=program.seed,
+            seed=recipe.seed,
             first_group=share.first_group,
             groups=share.groups,
             group_size=shape.group_size,
@@ -183,7 +183,7 @@ def bench(
             training.rollouts.reset()
             iterate(training)  # the first iteration loads kernels and touches every page
             memory[name] = own_mb + tree_memory_mb() - before_mb
-            workers = num_workers or min(core_budget(), training.program.shape.groups)
+            workers = num_workers or min(core_budget(), training.plan.base.shape.groups)
         limit = _limit(sides["parallel"], workers, undo)
         probe = None
         if learner and nothing_to_try(sides["parallel"]) is None:
@@ -210,10 +210,10 @@ def bench(
 
 def _limit(training: Training, num_workers: int, undo: ExitStack) -> ProcessRuntime[BareLoop]:
     """As many bare loops as the parallel side has workers."""
-    program = training.program
+    recipe = training.plan.base
     workers = max(1, num_workers)
-    arena = Arena.create(program.fields(1, workers))
+    arena = Arena.create(recipe.fields(1, workers))
     undo.callback(arena.close)
-    loops = ProcessRuntime(BareLoops(program), arena, program.shape.groups, workers, preload=PRELOAD)
+    loops = ProcessRuntime(BareLoops(recipe), arena, recipe.shape.groups, workers, preload=PRELOAD)
     undo.callback(loops.close)
     return loops

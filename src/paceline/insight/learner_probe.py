@@ -19,7 +19,6 @@ import psutil
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient, ShardedUpdate
 from paceline.algos.targets import GAETargets
-from paceline.config.settings import PPOConfig
 from paceline.insight.learner_settings import TURN_S, LearnerSetting, LearnerSpeeds, alternatives, turn_size
 from paceline.insight.windows import window
 from paceline.measure.clock import Clock
@@ -31,7 +30,8 @@ from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Runtime, Share
 from paceline.system import threads
-from paceline.train.program import WorkerProgram
+from paceline.train.algorithms.ppo import PPOPlan, ppo_plan
+from paceline.train.algorithms.surrogate import surrogate_gradient
 from paceline.train.start_up import PRELOAD
 from paceline.train.training import Training
 
@@ -45,34 +45,34 @@ PASSES = 3
 
 def nothing_to_try(training: Training) -> str | None:
     """Why learning alone would say nothing about this training; None where it does."""
-    settings = training.config.training
-    if not isinstance(settings, PPOConfig):
+    plan = ppo_plan(training.plan)
+    if plan is None:
         return f"{training.config.run.algo} has no gradients that workers share"
-    if settings.pipeline:
+    if plan.settings.pipeline:
         return "in a pipeline envs are stepped while it learns, and learning alone is another thing"
     if training.config.parallel.runtime == "ray":
         return "on a cluster the driver computes gradients alone"
     if training.device.type != "cpu":
         return f"a learner on {training.device.type} computes minibatches whole"
-    return "with compile each setting has to be compiled first" if training.compiled else None
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class GradOnly:
     """A worker's program that only computes gradients, by whichever setting has its turn."""
 
-    program: WorkerProgram
-    training: PPOConfig
+    plan: PPOPlan
     settings: tuple[LearnerSetting, ...]
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """What the probe's arena holds."""
-        return [*self.program.fields(weights, workers), Field.of("turn", (1,), np.int64)]
+        return [*self.plan.fields(weights, workers), Field.of("turn", (1,), np.int64)]
 
     def __call__(self, arena: Arena, share: Share) -> GradOnlyJob:  # noqa: ARG002 - any worker computes any shard
         """Build the networks inside the worker."""
+        plan = self.plan
         gradients = {
-            count: self.program.gradient_of(arena.__getitem__, replace(self.training, learner_threads=count))
+            count: surrogate_gradient(plan.base, replace(plan.settings, learner_threads=count), arena.__getitem__)
             for count in {setting.learner_threads for setting in self.settings}
         }
         return GradOnlyJob(self, arena, gradients)
@@ -81,11 +81,11 @@ class GradOnly:
 class GradOnlyJob:
     """The role GRAD, and no envs."""
 
-    def __init__(self, plan: GradOnly, arena: Arena, gradients: dict[int, PPOGradient]) -> None:
-        slots, self._turn = plan.program.slots(arena), arena["turn"]
+    def __init__(self, program: GradOnly, arena: Arena, gradients: dict[int, PPOGradient]) -> None:
+        slots, self._turn = program.plan.slots(arena), arena["turn"]
         self._sharded = [
             ShardedGradient(gradients[setting.learner_threads], slots, Shards(arena, setting.grad_shards))
-            for setting in plan.settings
+            for setting in program.settings
         ]
 
     def work(self, shard: int) -> None:
@@ -104,39 +104,42 @@ class LearnerProbe:
     """
 
     def __init__(self, training: Training) -> None:
-        config, program, workers = training.config.training, training.program, training.runtime.num_workers
-        if not isinstance(config, PPOConfig):
-            raise TypeError(f"{type(config).__name__}: nothing_to_try says why")
+        real, workers = ppo_plan(training.plan), training.runtime.num_workers
+        if real is None:
+            raise TypeError(f"{training.config.run.algo}: nothing_to_try says why")
+        config = real.settings
         weights, rows = len(training.weights.vector), training.config.shard_rows(1)
         cores = threads.core_budget()
-        current = LearnerSetting(program.shards, config.learner_threads)
+        current = LearnerSetting(real.shards, config.learner_threads)
         hands = min(cores, workers + 1)
         self.settings = alternatives(current, rows=rows, weights=weights, hands=hands, cores=cores)
         most = max(setting.grad_shards for setting in self.settings)
         still = replace(config, learning_rate=STANDSTILL)
-        plan = GradOnly(replace(program, shards=most, central=None, league=None), still, self.settings)
+        base = replace(real.base, central=None, league=None)
+        program = GradOnly(PPOPlan(base=base, settings=still, shards=most), self.settings)
         self._others_share = psutil.cpu_percent(interval=LOOK_S) / 100  # the training rests
         with ExitStack() as undo:
-            arena = Arena.create(plan.fields(weights, workers))
+            arena = Arena.create(program.fields(weights, workers))
             undo.callback(arena.close)
-            for name in ("weights", *(field.name for field in program.norms())):
+            for name in base.acting_names():
                 arena[name][...] = training.arena[name]
-            slots = plan.program.slots(arena)
-            copy_rollout(program.slots(training.arena), into=slots)
+            slots = program.plan.slots(arena)
+            copy_rollout(real.slots(training.arena), into=slots)
             self._batch, self._turn, self._valid = slots.trajectory(0), arena["turn"], slots.array("valid").reshape(-1)
-            runtime = _crew(plan, arena, workers, training)
+            runtime = _crew(program, arena, workers, training)
             undo.callback(runtime.close)
             self._rates: list[list[float]] = [[] for _ in self.settings]
-            self._shorten(plan, arena, runtime, rows)
+            self._shorten(program, arena, runtime, rows)
             self.close = undo.pop_all().close
 
-    def _shorten(self, plan: GradOnly, arena: Arena, runtime: Runtime[GradOnlyJob], rows: int) -> None:
+    def _shorten(self, program: GradOnly, arena: Arena, runtime: Runtime[GradOnlyJob], rows: int) -> None:
         """Have a turn learn from as much of the rollout as is learned from in a moment."""
-        valid, n_epochs = np.flatnonzero(self._valid), plan.training.n_epochs
+        valid, n_epochs = np.flatnonzero(self._valid), program.plan.settings.n_epochs
 
         def turns_of(epochs: int, minibatches: int) -> None:
             self._valid[valid[minibatches * rows :]] = False
-            short = replace(plan, training=replace(plan.training, n_epochs=epochs))
+            plan = program.plan
+            short = replace(plan, settings=replace(plan.settings, n_epochs=epochs))
             self._learners = [_learner(short, setting, arena, runtime) for setting in self.settings]
 
         turns_of(1, 1)
@@ -172,35 +175,35 @@ class LearnerProbe:
         return learner.n_updates - before
 
 
-def _crew(plan: GradOnly, arena: Arena, workers: int, training: Training) -> Runtime[GradOnlyJob]:
-    groups, env = plan.program.shape.groups, training.config.env
+def _crew(program: GradOnly, arena: Arena, workers: int, training: Training) -> Runtime[GradOnlyJob]:
+    groups, env = program.plan.base.shape.groups, training.config.env
     if workers == 0:
-        return InlineRuntime(plan, arena, groups)
+        return InlineRuntime(program, arena, groups)
     return ProcessRuntime(
-        plan,
+        program,
         arena,
         groups,
         workers,
         start_method=training.config.parallel.start_method,
         preload=PRELOAD,
-        take_turns=not plan.program.pipeline,
+        take_turns=program.plan.alternates,
         start_timeout_s=env.start_timeout_s,
         step_timeout_s=env.env_timeout_s,
-        local_gradient=plan(arena, Share(0, 0, groups)).work,
+        local_gradient=program(arena, Share(0, 0, groups)).work,
     )
 
 
-def _learner(plan: GradOnly, setting: LearnerSetting, arena: Arena, runtime: Runtime[GradOnlyJob]) -> PPOLearner:
-    weights = plan.program.weights(arena)
+def _learner(plan: PPOPlan, setting: LearnerSetting, arena: Arena, runtime: Runtime[GradOnlyJob]) -> PPOLearner:
+    weights = plan.weights(arena)
     vector = weights.vector.clone() if runtime.num_workers else weights.vector  # as in a training
     return PPOLearner(
         vector,
         weights,
         ShardedUpdate(runtime.work, Shards(arena, setting.grad_shards), weights.showing(vector)),
         Shards(arena),
-        GAETargets(plan.training.gamma, plan.training.gae_lambda),
+        GAETargets(plan.settings.gamma, plan.settings.gae_lambda),
         FlatAdam(vector),
-        plan.training,
-        seed=plan.program.seed,
+        plan.settings,
+        seed=plan.base.seed,
         clock=Clock(),
     )

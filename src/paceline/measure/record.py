@@ -205,8 +205,6 @@ class Summary:
     not_finite: int = 0
     """Numbers of envs that were not finite (--on-nan warn or replace)."""
     weights_sha256: str
-    compiled: bool = False
-    """Whether gradients were compiled: asked for, and possible."""
     runtime: str = "process"
     """inline, process or ray."""
     nodes: int = 1

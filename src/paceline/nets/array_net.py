@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from paceline.nets.features import NumpyEncoder, policy_input
 from paceline.nets.flat import FlatGradient
 from paceline.nets.mlp import Floats, MLPPolicy, numpy_activation
-from paceline.nets.policy import Forward, forward_pullback
+from paceline.nets.policy import forward_pullback
 from paceline.spec import EnvSpec
 
 Obs = Mapping[str, NDArray[Any]] | Mapping[str, Tensor]
@@ -54,7 +53,6 @@ def array_net_for(
     learns: bool = True,
     both: bool = True,
     threads: int = 1,
-    forward: Forward | None = None,
 ) -> ArrayNet:
     """Return a numpy network if possible, else a torch one; the choice is the same on every machine.
 
@@ -64,13 +62,12 @@ def array_net_for(
         learns: Whether it has a gradient.
         both: Whether values are needed; if not, the value tower is skipped where possible.
         threads: Torch threads of the learner. Numpy has one.
-        forward: In place of the policy's own, where it is compiled.
     """
     on_cpu = next(policy.parameters()).device.type == "cpu"
     # The exact class: a subclass may override methods that the numpy version would bypass.
-    if type(policy) is MLPPolicy and on_cpu and threads == 1 and forward is None:
+    if type(policy) is MLPPolicy and on_cpu and threads == 1:
         return NumpyMLP(policy, learns=learns, both=both)
-    return TorchNet(policy, spec, learns=learns, forward=forward)
+    return TorchNet(policy, spec, learns=learns)
 
 
 class TorchNet:
@@ -80,12 +77,10 @@ class TorchNet:
         policy: The network.
         spec: What it sees.
         learns: Whether it has a gradient.
-        forward: In place of the policy's own.
     """
 
-    def __init__(self, policy: nn.Module, spec: EnvSpec, *, learns: bool, forward: Forward | None = None) -> None:
+    def __init__(self, policy: nn.Module, spec: EnvSpec, *, learns: bool) -> None:
         self._policy, self._spec = policy, spec
-        self._forward: Forward = forward or partial(forward_pullback, policy)
         self._device = next(policy.parameters()).device
         self.gradient = FlatGradient(policy).vector if learns else torch.empty(0)
         self._back: Callable[[Tensor, Tensor], None] | None = None
@@ -95,7 +90,7 @@ class TorchNet:
         self._back = None  # frees the previous graph before the next one, which is as large, is built
         seen = policy_input(self._spec, {name: self._tensor(leaf) for name, leaf in obs.items()})
         if learns:
-            params, value, self._back = self._forward(seen)
+            params, value, self._back = forward_pullback(self._policy, seen)
         else:
             with torch.no_grad():
                 params, value = self._policy(seen)

@@ -43,8 +43,6 @@ class Policy(Protocol):
 
 Pullback = Callable[[Tensor, Tensor], None]
 """Gradients by params `[N, P]` and value `[N]` -> added to every parameter's `.grad`."""
-Forward = Callable[[Tensor | dict[str, Tensor]], tuple[Tensor, Tensor, Pullback]]
-"""Outputs without a graph, and the way back."""
 
 
 def forward_pullback(policy: nn.Module, obs: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor, Pullback]:

@@ -17,9 +17,8 @@ from paceline.errors import ConfigError
 from paceline.measure.record import Summary
 from paceline.train import checkpoint, model
 from paceline.train.checkpoint import Snapshot
-from paceline.train.dqn_program import DQNParts
 from paceline.train.evaluate import Evaluation
-from paceline.train.replay_batches import ReplayBatches
+from paceline.train.replay_access import ReplayAccess
 from paceline.train.run import Run, all_callbacks, open_folder
 
 
@@ -229,11 +228,11 @@ class DQN(Agent):
         episodes = total_episodes if n_episodes is None else n_episodes
         return super().learn(total_timesteps, total_episodes=episodes, duration=duration, callbacks=callbacks)
 
-    def _parts(self) -> DQNParts:
-        parts = self._started().training.dqn
-        if parts is None:
+    def _replay(self) -> ReplayAccess:
+        replay = self._started().training.driver.replay
+        if replay is None:
             raise RuntimeError("dqn: the training has no replay")
-        return parts
+        return replay
 
     def add_trajectory(self, transitions: Sequence[Sequence[Any]]) -> None:
         """Put steps into the replay that were taken elsewhere. They count for no budget.
@@ -242,10 +241,7 @@ class DQN(Agent):
             transitions: In order, of one episode or a part of it: (obs, action, reward, next_obs, terminated), and
                 where actions are masked (..., mask, next_mask): the legal ones before and after.
         """
-        collector = self._parts().collector
-        if not isinstance(collector, ReplayBatches):
-            raise ConfigError("add_trajectory: workers never rest in async mode. Use schedule='batch'.")
-        collector.add_trajectory(transitions)
+        self._replay().collector.add_trajectory(transitions)
 
     def update(self, updates: int = 1) -> dict[str, float]:
         """Learn from what is in the replay, without playing.
@@ -256,10 +252,10 @@ class DQN(Agent):
         Returns:
             Statistics, by the names of the `train/` tags.
         """
-        training, dqn = self._started().training, self._parts()
-        if not dqn.collector.stored:
+        training, replay = self._started().training, self._replay()
+        if not replay.collector.stored:
             raise ConfigError("update: there is nothing in the replay yet. Use learn or add_trajectory first.")
-        stats = dqn.learner.practise(updates)
+        stats = replay.learner.practise(updates)
         if self._model is not None:
             self._model.take(training.model_state())
         return stats

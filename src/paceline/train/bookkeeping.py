@@ -338,7 +338,6 @@ class Bookkeeping:
             skipped_updates=training.learner.bad.count,
             not_finite=self._not_finite.count,
             weights_sha256=training.weights.sha256(),
-            compiled=training.compiled,
             runtime=training.layout.runtime,
             nodes=training.layout.nodes,
             bytes_per_step=training.runtime.bytes_up / max(1, self._tracker.steps - self._first_step),

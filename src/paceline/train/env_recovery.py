@@ -8,7 +8,7 @@ from typing import Protocol
 from paceline.collect.history import EpisodeHistory
 from paceline.memory.slot_shape import SlotShape
 from paceline.runtime.protocol import Runtime, shares
-from paceline.train.program import WorkerJob
+from paceline.train.rollout_job import RolloutJob
 
 
 class Forgetful(Protocol):
@@ -33,7 +33,7 @@ class RolloutEnvs:
         history: EpisodeHistory,
         records: Sequence[Forgetful | None],
         shape: SlotShape,
-        runtime: Runtime[WorkerJob],
+        runtime: Runtime[RolloutJob],
     ) -> None:
         self._history, self._runtime = history, runtime
         self._records: list[Forgetful] = [history, *(one for one in records if one is not None)]
@@ -41,12 +41,12 @@ class RolloutEnvs:
 
     def env_recovery(self, worker: int) -> list[int]:
         """Respawn a worker with its envs where they were when the workers were started; see `restarts.Envs`."""
-        return self._runtime.respawn(worker, WorkerJob.restore, self._history.marked())
+        return self._runtime.respawn(worker, RolloutJob.restore, self._history.marked())
 
     def begin_anew(self, worker: int) -> list[int]:
         """Respawn a worker with its envs at new episodes; see `restarts.Envs`."""
         self._history.begin_anew(self._envs[worker])
-        self._runtime.respawn(worker, WorkerJob.reset)
+        self._runtime.respawn(worker, RolloutJob.reset)
         return self._envs[worker]
 
     def restarted(self, envs: list[int]) -> None:

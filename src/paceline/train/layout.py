@@ -19,7 +19,7 @@ from paceline.memory.slots import Slots
 from paceline.runtime.protocol import Share
 from paceline.runtime.watchdog import Watchdog
 from paceline.system import threads
-from paceline.train.program import WorkerProgram
+from paceline.train.worker_recipe import WorkerRecipe
 
 CALIBRATION_S = 1.0
 CALIBRATION_STEPS = 8
@@ -107,31 +107,31 @@ class Layout:
         return asdict(self)
 
 
-def measure(program: WorkerProgram, weights: int, timeouts_s: tuple[float, float]) -> Cost:
+def measure(recipe: WorkerRecipe, weights: int, timeouts_s: tuple[float, float]) -> Cost:
     """Run the real collector of one group, and the real forward of all, for about a second.
 
     Raises:
         EnvHung: An env stood still for longer than a start or a step may take.
     """
-    shape = program.shape
-    env, env_cpu, rest = _collect(program, weights, 1, timeouts_s, env_threads=1)
-    cost = Cost(env, env_cpu, rest, _more_per_group(program, rest))
+    shape = recipe.shape
+    env, env_cpu, rest = _collect(recipe, weights, 1, timeouts_s, env_threads=1)
+    cost = Cost(env, env_cpu, rest, _more_per_group(recipe, rest))
     groups = min(shape.groups, -(-FEWEST_TOGETHER // shape.group_size))
     envs = groups * shape.group_size
-    if not cost.waits or envs == 1 or program.env_threads == 1 or program.env.use_native(shape.group_size):
+    if not cost.waits or envs == 1 or recipe.env_threads == 1 or recipe.env.use_native(shape.group_size):
         return cost
-    together, *_ = _collect(program, weights, groups, timeouts_s, env_threads=envs)
+    together, *_ = _collect(recipe, weights, groups, timeouts_s, env_threads=envs)
     alone = env / shape.group_size
     more = max(0.0, together - alone) / (envs - 1)
     return replace(cost, threaded_s=alone + (shape.group_size - 1) * more, threaded_more_s=shape.group_size * more)
 
 
 def _collect(
-    program: WorkerProgram, weights: int, groups: int, timeouts_s: tuple[float, float], *, env_threads: int
+    recipe: WorkerRecipe, weights: int, groups: int, timeouts_s: tuple[float, float], *, env_threads: int
 ) -> tuple[float, float, float]:
     """Seconds per row of the first groups: of the envs, of the envs on the CPU, and of one forward."""
     steps = CALIBRATION_STEPS
-    small = replace(program, shape=replace(program.shape, n_steps=steps, groups=groups), env_threads=env_threads)
+    small = replace(recipe, shape=replace(recipe.shape, n_steps=steps, groups=groups), env_threads=env_threads)
     arena = Arena.create(small.fields(weights, 1))
     env_s: list[float] = []
     rest_s: list[float] = []
@@ -167,18 +167,18 @@ def _collect(
     return env / steps, env_cpu / steps, rest / (steps + 1)
 
 
-def _more_per_group(program: WorkerProgram, alone_s: float) -> float:
+def _more_per_group(recipe: WorkerRecipe, alone_s: float) -> float:
     """What one more group adds to a forward."""
-    many = min(program.shape.groups, 8)
+    many = min(recipe.shape.groups, 8)
     if many == 1:
         return alone_s
-    policy = program.policy.build(program.shape.spec)
-    return max(0.0, _forward_s(program, policy, many) - _forward_s(program, policy, 1)) / (many - 1)
+    policy = recipe.policy.build(recipe.shape.spec)
+    return max(0.0, _forward_s(recipe, policy, many) - _forward_s(recipe, policy, 1)) / (many - 1)
 
 
-def _forward_s(program: WorkerProgram, policy: Any, groups: int) -> float:
-    spec, size = program.shape.spec, program.shape.group_size
-    actor = program.actor(policy, groups)
+def _forward_s(recipe: WorkerRecipe, policy: Any, groups: int) -> float:
+    spec, size = recipe.shape.spec, recipe.shape.group_size
+    actor = recipe.actor(policy, groups)
     obs = {leaf.name: np.zeros((groups * size, *leaf.shape), leaf.dtype) for leaf in spec.obs}
     actor(obs)
     times: list[float] = []
@@ -219,7 +219,7 @@ def threads_for(cost: Cost, asked: EnvThreads, envs: int) -> int:
 
 
 def choose(
-    program: WorkerProgram,
+    recipe: WorkerRecipe,
     weights: int,
     *,
     rollouts: float | None,
@@ -229,18 +229,18 @@ def choose(
     """Measure and pick.
 
     Args:
-        program: What workers would run.
+        recipe: What workers would be made of.
         weights: Size of the parameter vector.
         rollouts: How many rollouts the budget allows, if known: start-up must pay for itself.
         common: The fields of `Layout` that are not chosen here.
         timeouts_s: How long a start and a step of an env may take.
     """
-    shape, cores = program.shape, threads.core_budget()
-    cost = measure(program, weights, timeouts_s)
+    shape, cores = recipe.shape, threads.core_budget()
+    cost = measure(recipe, weights, timeouts_s)
 
     def env_threads(workers: int) -> int:
         busiest = -(-shape.groups // max(1, workers))
-        return threads_for(cost, program.env_threads, busiest * shape.group_size)
+        return threads_for(cost, recipe.env_threads, busiest * shape.group_size)
 
     predicted = {
         workers: predict(cost, shape.n_steps, shape.groups, workers, cores, env_threads(workers))

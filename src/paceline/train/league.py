@@ -184,7 +184,7 @@ def league_recipe(config: TrainConfig, bare: GameHost | None) -> LeagueRecipe | 
         offered=offered,
         sampling=env.opponent_sampling,
         snapshot_every=env.snapshot_every,
-        samples=config.run.algo != "dqn",
+        samples=config.training.network_outputs == "policy",
         epsilon=env.opponent_epsilon,
     )
 

@@ -26,6 +26,7 @@ from paceline.algos.bad_updates import BadUpdates
 from paceline.collect.times import CollectTimes
 from paceline.measure.episodes import Episodes
 from paceline.runtime.protocol import Job
+from paceline.train.replay_access import ReplayAccess
 from paceline.train.restarts import Restarts
 
 Batch = TypeVar("Batch")
@@ -147,6 +148,8 @@ class Driver(Generic[Batch]):
 
     collector: Collector[Batch]
     learner: Learner[Batch]
+    replay: ReplayAccess | None = None
+    """Direct access to the replay buffer, for algorithms that have one."""
 
     def train(self, budget: Budget, record: Record) -> None:
         """Collect, learn, publish, until the budget is spent. This is the training loop."""

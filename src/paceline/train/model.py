@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from paceline.config.train_config import TrainConfig
+from paceline.config.train_config import REMOVED, TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.errors import CheckpointError
 from paceline.nets.flat import FlatParameters, size_of
@@ -15,9 +15,10 @@ from paceline.nets.normalise import ObsNormaliser
 from paceline.runtime.watchdog import watched
 from paceline.spec import EnvSpec
 from paceline.train import checkpoint
+from paceline.train.algorithms import algorithm
 from paceline.train.checkpoint import Snapshot, State
 from paceline.train.evaluate import Evaluator, Predictor
-from paceline.train.recipes import acting_head, env_recipe, identity, policy_recipe
+from paceline.train.recipes import env_recipe, identity, policy_recipe
 
 OF_A_RUN = (
     "output_dir",
@@ -72,7 +73,7 @@ def saved_settings(snapshot: Snapshot) -> dict[str, Any]:
         saved = {key: value for section in snapshot.meta["config"].values() for key, value in section.items()}
     except (KeyError, AttributeError):
         raise CheckpointError(f"{snapshot.path}: says nothing of its config. Use another checkpoint.") from None
-    return {key: value for key, value in saved.items() if key not in OF_A_RUN}
+    return {key: value for key, value in saved.items() if key not in OF_A_RUN and key not in REMOVED}
 
 
 def is_python_object(setting: Any) -> bool:
@@ -94,7 +95,9 @@ def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:
     weights = torch.empty(size_of(policy))
     FlatParameters(policy, weights)
     obs_norm = ObsNormaliser(spec) if config.env.normalize_obs else None
-    predictor = Predictor(policy, spec, obs_norm, seed=config.run.seed, head=acting_head(config, spec))
+    predictor = Predictor(
+        policy, spec, obs_norm, seed=config.run.seed, head=algorithm(config.run.algo).head(config, spec)
+    )
     model = Model(recipe, spec, who, weights, obs_norm, predictor)
     if snapshot is not None:
         checkpoint.require_match(snapshot, who)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from paceline.config.dqn_settings import DQNConfig
 from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.envs.shaping import ShaperRecipe
-from paceline.ops.exploring import EpsilonGreedy
 from paceline.runtime.protocol import Job, Runtime
 from paceline.spec import EnvSpec
-from paceline.train.program import PolicyRecipe
 from paceline.train.restarts import Restarts
+from paceline.train.worker_recipe import PolicyRecipe
 
 J = TypeVar("J", bound=Job)
 
@@ -46,13 +44,6 @@ def policy_recipe(config: TrainConfig) -> PolicyRecipe:
     return PolicyRecipe(
         policy=policy.policy, hidden_sizes=policy.hidden_sizes, activation=policy.activation, seed=config.run.seed
     )
-
-
-def acting_head(config: TrainConfig, spec: EnvSpec) -> EpsilonGreedy | None:
-    """What a config's network says, where it is values of actions: a sample is then what exploring came to at last."""
-    if isinstance(config.training, DQNConfig) and spec.action.nvec:
-        return EpsilonGreedy(spec.action.nvec[0], config.training.epsilon_end)
-    return None
 
 
 def identity(config: TrainConfig, spec: EnvSpec, weights: int) -> dict[str, Any]:

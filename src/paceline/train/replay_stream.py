@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from paceline.collect.times import CollectTimes
 from paceline.collect.transitions import CollectBudget, Written
-from paceline.errors import WorkerLost
+from paceline.errors import ConfigError, WorkerLost
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.parts import part, under
@@ -92,6 +92,10 @@ class ReplayStream:
         """It was learned: players may go on."""
         with self._clock.phase("sync"):
             self._order()
+
+    def add_trajectory(self, transitions: Sequence[Sequence[Any]]) -> None:  # noqa: ARG002
+        """See `ReplayCollector.add_trajectory`: always refused."""
+        raise ConfigError("add_trajectory: workers write all the time in async mode. Use schedule='batch'.")
 
     @property
     def stored(self) -> int:

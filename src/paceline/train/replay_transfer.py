@@ -10,8 +10,8 @@ are numbered anew there.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from paceline.memory.replay_rows import FINAL, PREFIX, ReplayShape, ReplayWriter
 from paceline.memory.shared import Arena, Field
 from paceline.memory.weights import Snapshots
-from paceline.runtime.protocol import Share
+from paceline.runtime.protocol import Program, Share
 from paceline.runtime.ray.transfer import Did, Held
-from paceline.train.dqn_program import DQNProgram
+from paceline.train.dqn_job import DQNJob
 from paceline.train.rollout_transfer import (
     BEGINNINGS,
     EPISODES,
     POOL,
+    NodePlan,
     episodes_down,
     episodes_up,
     loads_of,
@@ -38,41 +39,52 @@ from paceline.train.rollout_transfer import (
 )
 
 
+class ReplayPlan(NodePlan[DQNJob], Protocol):
+    """What the transfer uses of the plan of an algorithm with a replay."""
+
+    @property
+    def shape(self) -> ReplayShape:
+        """The shape of the replay buffer."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether workers play while the learner learns."""
+
+    def on_node(self, held: Held) -> ReplayPlan:
+        """The same plan for the groups of one node."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayTransfer:
-    """Of `DQNProgram`."""
+    """For a replay: see `Transfer`."""
 
-    here: DQNProgram
+    plan: ReplayPlan
     """The driver's."""
     weights: int
     """Parameters."""
 
-    def program(self, held: Held) -> DQNProgram:
-        """The same for some of the groups, with room for what is under way."""
-        here = self.here
-        rows = min(here.shape.rows, (here.longest if here.training.plays_episodes else here.in_orders) + 2)
-        slots = replace(here.base.shape, first_group=held.first_group, groups=held.groups)
-        ring = replace(here.shape, rows=rows, first_group=held.first_group, groups=held.groups)
-        return replace(here, base=replace(here.base, shape=slots), shape=ring)
+    def program(self, held: Held) -> Program[DQNJob]:
+        """See `Transfer.program`."""
+        return self.plan.on_node(held)
 
     def fields(self, held: Held, workers: int) -> list[Field]:
         """What they need of an arena."""
-        return self.program(held).fields(self.weights, workers)
+        return self.plan.on_node(held).fields(self.weights, workers)
 
     def loads(self, command: str) -> tuple[str, ...]:
         """By command."""
-        return loads_of(self.here.base, command)
+        return loads_of(self.plan.base, command)
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
         """Players in turns get the weights of the command; others those of a version."""
-        return token_of(load, arena, int(arena["version"][0]) if self.here.streams else command)
+        return token_of(load, arena, int(arena["version"][0]) if self.plan.streams else command)
 
     def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         """What acting needs, or where envs begin."""
         if load == POOL:
             yield from snapshots_down(arena)
         elif load == EPISODES:
-            yield from episodes_down(self.here.base, arena, held, pool)
+            yield from episodes_down(self.plan.base, arena, held, pool)
         else:
             yield from self._acting_down(arena, held)
 
@@ -80,14 +92,14 @@ class ReplayTransfer:
         version = arena["version"].copy()
         yield version
         yield arena["weights"]
-        epsilon = arena["epsilon"] if held is None else np.empty(self.here.shape.n_envs, np.float32)
+        epsilon = arena["epsilon"] if held is None else np.empty(self.plan.shape.n_envs, np.float32)
         yield epsilon
-        if self.here.base.league is not None:
+        if self.plan.base.league is not None:
             yield from odds_down(arena)
         if held is not None:
-            size = self.here.shape.group_size
+            size = self.plan.shape.group_size
             arena["epsilon"][:] = epsilon[held.first_group * size : (held.first_group + held.groups) * size]
-            if self.here.streams:
+            if self.plan.streams:
                 Snapshots(arena, ["weights"]).write(int(version[0]))
             arena["version"][:] = version
 
@@ -95,8 +107,8 @@ class ReplayTransfer:
         """What was written, or what the envs show."""
         if did.command not in (*BEGINNINGS, "collect"):
             return
-        program = self.here if held is None else self.program(held)
-        mine, ring = range_of(pool), _Ring(arena, program.shape)
+        plan = self.plan if held is None else self.plan.on_node(held)
+        mine, ring = range_of(pool), _Ring(arena, plan.shape)
         if did.command == "collect":
             heads, _ = did.args
             rows = [count for written in did.results for count in written.rows]
@@ -108,12 +120,12 @@ class ReplayTransfer:
                 ring.cut(mine, heads, did.results if did.command == "restore" else None)
             for group in range(mine.first_group, mine.first_group + mine.groups):
                 yield from ring.shown(group, heads[group], heads[group] + 1)
-        yield from episodes_up(program.base, arena, mine)
+        yield from episodes_up(plan.base, arena, mine)
         yield from not_finite_up(arena, pool)
 
     def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
         """Histories of these workers' envs only."""
-        return own_histories(args, pool, self.here.shape.group_size) if command == "restore" else args
+        return own_histories(args, pool, self.plan.shape.group_size) if command == "restore" else args
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
         """What is replayed has no age."""

@@ -1,15 +1,15 @@
-"""What travels between the driver and the nodes of a cluster, for algorithms that learn from rollouts.
+"""What travels between the driver and the nodes of a Ray cluster, for algorithms that learn from rollouts.
 
-down   weights, statistics of observations, who is met     once a version, the same for all nodes
-       episode numbers, opponents                          before envs begin episodes there
-up     the slots of a node's groups, and no more finals than there are
+down   weights, observation statistics, opponents' odds      once per version, the same for all nodes
+       episode numbers, opponents' weights                   before envs start episodes on a node
+up     the slots of a node's groups, with as many last observations as there are
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,95 +18,142 @@ from paceline.memory.opponent_pool import OpponentPool
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_copies import parts_of
 from paceline.memory.slots import Slots
+from paceline.memory.weights import Snapshots
 from paceline.memory.worker_status import NOT_FINITE
-from paceline.runtime.protocol import Share
+from paceline.runtime.protocol import J_co, Program, Share
 from paceline.runtime.ray.transfer import Did, Held
-from paceline.train.async_program import AsyncProgram
-from paceline.train.program import ACTING, LEARNING, WorkerProgram
+from paceline.train.worker_recipe import WorkerRecipe
 
 WEIGHTS, POOL, EPISODES = "weights", "pool", "episodes"
-"""What is told: what acting needs, the snapshots of a league, and where envs begin."""
+"""The loads: what acting needs, the opponents of self-play, and the episode numbers."""
 BEGINNINGS = ("reset", "restore")
-"""Commands with which envs begin, or go back to, an episode."""
-LEARNERS_OWN = ("samples", "order", "grads", "terms", LEARNING)
-"""Fields, by how they begin, that nodes have and do not use: no memory is reserved for them."""
+"""Calls that start or restore episodes."""
+LEARNERS_OWN = ("samples", "order", "grads", "terms", "learning/")
+"""Fields, by the start of their name, that a node's arena has but never uses: no memory is reserved for them."""
+
+
+class NodePlan(Protocol[J_co]):
+    """What a transfer uses of a plan: the plan of a node's workers, and what its arena holds."""
+
+    @property
+    def base(self) -> WorkerRecipe:
+        """How a worker builds its envs and its policy."""
+
+    def on_node(self, held: Held) -> NodePlan[J_co]:
+        """The same plan for the groups of one node."""
+
+    def fields(self, weights: int, workers: int) -> list[Field]:
+        """The fields of the arena."""
+
+    def __call__(self, arena: Arena, share: Share) -> J_co:
+        """Build a worker's job."""
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutTransfer:
-    """Of `WorkerProgram` and `AsyncProgram`."""
+class RolloutTransfer(Generic[J_co]):
+    """One rollout of all groups at a time, with a barrier at its end."""
 
-    here: WorkerProgram | AsyncProgram
+    plan: NodePlan[J_co]
     """The driver's."""
     weights: int
-    """Parameters."""
+    """Number of parameters."""
+    acting: str = ""
+    """Prefix of the fields that workers act with: not empty in a pipeline."""
 
-    def program(self, held: Held) -> WorkerProgram | AsyncProgram:
-        """The same for some of the groups, and without learning."""
-        shape = replace(self.here.base.shape, first_group=held.first_group, groups=held.groups)
-        base = replace(self.here.base, shape=shape, pipeline=False, shards=1, compiled_rows=None)
-        return replace(self.here, base=base, batch_groups=1) if isinstance(self.here, AsyncProgram) else base
+    def program(self, held: Held) -> Program[J_co]:
+        """See `Transfer.program`."""
+        return self.plan.on_node(held)
 
     def fields(self, held: Held, workers: int) -> list[Field]:
-        """What they need of an arena."""
-        fields = self.program(held).fields(self.weights, workers)
+        """See `Transfer.fields`."""
+        fields = self.plan.on_node(held).fields(self.weights, workers)
         return [replace(one, sparse=one.sparse or one.name.startswith(LEARNERS_OWN)) for one in fields]
 
     def loads(self, command: str) -> tuple[str, ...]:
-        """By command."""
-        return loads_of(self.here.base, command)
+        """See `Transfer.loads`."""
+        return loads_of(self.plan.base, command)
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
-        """Workers at a barrier get the weights of the command; others those of a version."""
-        return token_of(load, arena, int(arena["version"][0]) if isinstance(self.here, AsyncProgram) else command)
+        """See `Transfer.token`: workers at a barrier get the weights that are newest at each command."""
+        return token_of(load, arena, command)
 
     def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
-        """What acting needs, or where envs begin."""
+        """See `Transfer.down`."""
         if load == POOL:
             yield from snapshots_down(arena)
         elif load == EPISODES:
-            yield from episodes_down(self.here.base, arena, held, pool)
+            yield from episodes_down(self.plan.base, arena, held, pool)
         else:
-            yield from self._acting_down(arena, node=held is not None)
+            yield from self._weights_down(arena, node=held is not None)
 
-    def _acting_down(self, arena: Arena, *, node: bool) -> Iterator[NDArray[Any]]:
-        base = self.here.base
+    def _weights_down(self, arena: Arena, *, node: bool) -> Iterator[NDArray[Any]]:
         version = arena["version"].copy()
         yield version
-        for name in ("weights", *(field.name for field in base.norms())):
-            yield arena[name if node or not base.pipeline else ACTING + name]
-        if base.league is not None:
+        for name in self.plan.base.acting_names():
+            yield arena[name if node else self.acting + name]
+        if self.plan.base.league is not None:
             yield from odds_down(arena)
         if node:
-            if isinstance(self.here, AsyncProgram):
-                self.here.snapshots(arena).write(int(version[0]))
+            self.arrived(arena, int(version[0]))
             arena["version"][:] = version
 
+    def arrived(self, arena: Arena, version: int) -> None:
+        """On a node: weights of `version` are in the arena. Workers read them in place."""
+
     def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
-        """What was collected, or what the envs show."""
+        """See `Transfer.up`."""
         if did.command not in (*BEGINNINGS, "collect"):
             return
-        program = self.here if held is None else self.program(held)
-        base, mine = program.base, range_of(pool)
-        if isinstance(program, AsyncProgram):
-            if did.command == "collect":
-                yield from parts_of(Slots(arena, base.shape, f"{did.args[1]}/"), *mine)
-        elif did.command == "collect":
-            yield from parts_of(Slots(arena, base.shape), *mine)
+        base, mine = (self.plan if held is None else self.plan.on_node(held)).base, range_of(pool)
+        if did.command == "collect":
+            yield from parts_of(self.filled(arena, base, did), *mine)
         else:
-            obs, mask = Slots(arena, base.shape).shown()
-            for shown in (*obs.values(), *(() if mask is None else (mask,))):
-                yield shown[base.shape.columns(*mine)]
+            yield from self.shown(arena, base, mine)
         yield from episodes_up(base, arena, mine)
         yield from not_finite_up(arena, pool)
 
+    def filled(self, arena: Arena, base: WorkerRecipe, did: Did) -> Slots:  # noqa: ARG002 - there is one set of slots
+        """The slots that a command filled."""
+        return Slots(arena, base.shape)
+
+    def shown(self, arena: Arena, base: WorkerRecipe, mine: Held) -> Iterator[NDArray[Any]]:
+        """The first observations of episodes: the driver records them before a rollout begins."""
+        obs, mask = Slots(arena, base.shape).shown()
+        for leaf in (*obs.values(), *(() if mask is None else (mask,))):
+            yield leaf[base.shape.columns(*mine)]
+
     def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
-        """Histories of these workers' envs only."""
-        return own_histories(args, pool, self.here.base.shape.group_size) if command == "restore" else args
+        """See `Transfer.trimmed`: histories of these workers' envs only."""
+        return own_histories(args, pool, self.plan.base.shape.group_size) if command == "restore" else args
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
-        """A slot that is ordered now will not be collected with older weights than these."""
-        if command == "collect" and isinstance(self.here, AsyncProgram):
+        """See `Transfer.posted`: nothing to record."""
+
+
+class SlotTransfer(RolloutTransfer[J_co]):
+    """Slots that each worker fills on its own, with the newest weights that it has."""
+
+    __slots__ = ()
+
+    def token(self, load: str, arena: Arena, command: int) -> Hashable:  # noqa: ARG002 - weights go by their version
+        """See `Transfer.token`: weights are sent once per version."""
+        return token_of(load, arena, int(arena["version"][0]))
+
+    def arrived(self, arena: Arena, version: int) -> None:
+        """On a node: workers make private copies from the snapshots."""
+        Snapshots(arena, self.plan.base.acting_names()).write(version)
+
+    def filled(self, arena: Arena, base: WorkerRecipe, did: Did) -> Slots:
+        """The set of slots that the command named."""
+        return Slots(arena, base.shape, f"{did.args[1]}/")
+
+    def shown(self, arena: Arena, base: WorkerRecipe, mine: Held) -> Iterator[NDArray[Any]]:  # noqa: ARG002
+        """Nothing: episodes under way are not kept."""
+        return iter(())
+
+    def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
+        """See `Transfer.posted`: a slot that is ordered now is not collected with older weights than the newest."""
+        if command == "collect":
             arena["begun_version"][worker, args[1]] = arena["version"][0]
 
 
@@ -115,9 +162,7 @@ def range_of(pool: Sequence[Share]) -> Held:
     return Held(pool[0].first_group, sum(share.groups for share in pool))
 
 
-def episodes_down(
-    base: WorkerProgram, arena: Arena, held: Held | None, pool: Sequence[Share]
-) -> Iterator[NDArray[Any]]:
+def episodes_down(base: WorkerRecipe, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
     """Where envs begin: the driver's view of all of them; a node takes those of the workers that are told."""
     if held is None:
         yield arena["episode"]
@@ -136,7 +181,7 @@ def episodes_down(
         tag[theirs] = room[theirs]
 
 
-def loads_of(base: WorkerProgram, command: str) -> tuple[str, ...]:
+def loads_of(base: WorkerRecipe, command: str) -> tuple[str, ...]:
     """What a command needs to be told first."""
     acting = (WEIGHTS, POOL) if base.league is not None else (WEIGHTS,)
     if command in BEGINNINGS:
@@ -163,7 +208,7 @@ def not_finite_up(arena: Arena, pool: Sequence[Share]) -> Iterator[NDArray[Any]]
         yield arena["heartbeat"][share.worker, NOT_FINITE : NOT_FINITE + 1]
 
 
-def episodes_up(base: WorkerProgram, arena: Arena, mine: Held) -> Iterator[NDArray[Any]]:
+def episodes_up(base: WorkerRecipe, arena: Arena, mine: Held) -> Iterator[NDArray[Any]]:
     """Which episodes some groups are at.
 
     Args:

@@ -22,8 +22,8 @@ from paceline.nets.normalise import RewardNormaliser
 from paceline.runtime.protocol import Runtime
 from paceline.train.env_recovery import RolloutEnvs
 from paceline.train.loop import CollectReport
-from paceline.train.program import WorkerJob
 from paceline.train.restarts import Restarts, Started
+from paceline.train.rollout_job import RolloutJob
 
 
 class Rollouts:
@@ -31,7 +31,7 @@ class Rollouts:
 
     def __init__(
         self,
-        runtime: Runtime[WorkerJob],
+        runtime: Runtime[RolloutJob],
         slots: Slots,
         tracker: EpisodeTracker,
         history: EpisodeHistory,
@@ -41,7 +41,7 @@ class Rollouts:
         learning: Slots | None = None,
         freeze: Callable[[], None] | None = None,
         trust_env_state: bool = False,
-        restarts: Restarts[WorkerJob] | None = None,
+        restarts: Restarts[RolloutJob] | None = None,
     ) -> None:
         """Collect with these workers.
 
@@ -95,7 +95,7 @@ class Rollouts:
         if self._freeze is not None:
             self._freeze()
         self._history.mark()
-        self._started = self.restarts.start(WorkerJob.collect, self.step)
+        self._started = self.restarts.start(RolloutJob.collect, self.step)
 
     def _finish(self) -> None:
         """Wait for all workers, and count what they collected."""
@@ -115,13 +115,13 @@ class Rollouts:
 
     def reset(self) -> None:
         """Begin the first episodes."""
-        self.restarts.begin(WorkerJob.reset)
+        self.restarts.begin(RolloutJob.reset)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Where collection is, for a checkpoint."""
         state = {"step": np.array(self.step), **under("history/", self._history.state())}
         if self._trust_env_state:
-            dumping = self.restarts.start(WorkerJob.dump)
+            dumping = self.restarts.start(RolloutJob.dump)
             self._history.mark()
             pickled = [entry for part in self.restarts.finish(dumping, self._envs) for entry in part]
             state["pickled"] = np.frombuffer(b"".join(pickled), np.uint8)
@@ -141,7 +141,7 @@ class Rollouts:
         if self._trust_env_state and "pickled" in state:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
-        restarted = [env for part in self.restarts.begin(WorkerJob.restore, histories) for env in part]
+        restarted = [env for part in self.restarts.begin(RolloutJob.restore, histories) for env in part]
         self._envs.restarted(restarted)
         return restarted
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from paceline.config.train_config import TrainConfig
 from paceline.runtime.forkserver import default_start_method, start_fork_server
 
-PRELOAD = ("paceline.train.program",)
+PRELOAD = ("paceline.train.algorithms.ppo",)
 """Modules that every worker needs; the fork server imports them once for all workers."""
 
 EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}

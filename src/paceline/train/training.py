@@ -8,9 +8,7 @@ from typing import Any
 
 import torch
 
-from paceline.algos.dqn import STATS
 from paceline.batch import Trajectory
-from paceline.config.dqn_settings import DQNConfig
 from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.measure.clock import Clock
@@ -22,15 +20,11 @@ from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.runtime.protocol import Job, Runtime
 from paceline.spec import EnvSpec
 from paceline.train.checkpoint import Snapshot, State
-from paceline.train.dqn_program import DQNParts
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.layout import Layout
-from paceline.train.loop import Collector, Driver, Learner
-from paceline.train.program import WorkerProgram
+from paceline.train.loop import Collector, Learner
+from paceline.train.plan import AnyDriver, Plan
 from paceline.train.recipes import identity
-
-AnyDriver = Driver[Trajectory] | Driver[int]
-"""Algorithms that learn from rollouts take trajectories; DQN takes the number of updates that are due."""
 
 
 @dataclass(slots=True)
@@ -40,7 +34,7 @@ class Training:
     config: TrainConfig
     spec: EnvSpec
     recipe: EnvRecipe
-    program: WorkerProgram
+    plan: Plan[Job]
     layout: Layout
     clock: Clock
     tracker: EpisodeTracker
@@ -49,14 +43,10 @@ class Training:
     driver: AnyDriver
     """Collector and learner: `driver.train` is the loop."""
     runtime: Runtime[Job]
-    dqn: DQNParts | None
-    """With DQN, the learner and the collector of its replay: agents read and write the replay through them."""
     predictor: Predictor
     reward_norm: RewardNormaliser | None
     obs_norm: ObsNormaliser | None
     device: torch.device
-    compiled: bool
-    """Whether gradients are compiled: asked for, and possible here."""
     resumed_meta: dict[str, Any] = field(default_factory=dict)
     """The manifest of the checkpoint this training goes on from."""
 
@@ -82,19 +72,17 @@ class Training:
             "n_envs": self.config.n_envs,
             "group_size": self.layout.group_size,
             "n_steps": self.config.rollout_steps,
-            "grad_shards": self.program.shards,
-            "pipeline": self.program.pipeline,
-            "compiled": self.compiled,
+            "grad_shards": self.config.grad_shards(image=self.spec.has_image),
             "normalize_reward": self.config.env.normalize_reward,
-            **({} if self.program.league is None else self.program.league.identity()),
+            **({} if self.plan.base.league is None else self.plan.base.league.identity()),
             **({} if self.spec.shaping is None else {"shaping": list(self.spec.reward_parts)}),
-            **(self.config.training.identity() if isinstance(self.config.training, DQNConfig) else {}),
+            **self.plan.identity(),
         }
 
     def extra_tags(self) -> tuple[str, ...]:
         """What this training reports beyond what all do."""
-        names = STATS if self.config.run.algo == "dqn" else ()
-        names = (*names, *(self.program.league.stats if self.program.league else ()))
+        league = self.plan.base.league
+        names = (*self.plan.stats(), *(league.stats if league else ()))
         reward_parts = () if self.spec.shaping is None else self.tracker.reward_parts
         return (*(f"train/{name}" for name in names), *(f"rollout/{name}_mean" for name in reward_parts))
 

@@ -1,15 +1,14 @@
-"""Where a config's work is done: the learner's device, the layout, the workers, and who runs the policy."""
+"""Where a config is executed: the learner's device, the number of workers, their processes, and central inference."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 import torch
 
 from paceline.algos.ppo_gradient import ShardedGradient
-from paceline.config.dqn_settings import DQNConfig
-from paceline.config.settings import ASYNC
 from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
 from paceline.inference.central import Central
@@ -19,40 +18,25 @@ from paceline.runtime.forkserver import StartMethod, default_start_method
 from paceline.runtime.inference_requests import InferenceRequests
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Job, Program, Runtime, shares
+from paceline.runtime.protocol import Runtime, shares
 from paceline.runtime.ray.cluster import RayCluster
 from paceline.runtime.ray.runtime import RayRuntime
-from paceline.runtime.ray.transfer import Transfer
 from paceline.runtime.start_method import check_start_method
 from paceline.system import threads
 from paceline.system.descriptors import make_room
 from paceline.train import layout as layouts
-from paceline.train.a3c_program import A3CProgram
-from paceline.train.async_program import AsyncProgram
-from paceline.train.dqn_program import DQNProgram
-from paceline.train.program import WorkerProgram
-from paceline.train.replay_transfer import ReplayTransfer
-from paceline.train.rollout_transfer import RolloutTransfer
+from paceline.train.plan import J, Plan
 from paceline.train.start_up import PRELOAD
-
-J = TypeVar("J", bound=Job)
-AnyProgram = WorkerProgram | AsyncProgram | A3CProgram | DQNProgram
-"""What workers may be handed, by algorithm."""
+from paceline.train.worker_recipe import WorkerRecipe
 
 
 def learner_device(config: TrainConfig) -> torch.device:
-    """Where the learner is.
+    """The device that the learner runs on.
 
     Raises:
-        ConfigError: There is no such device here, or a3c cannot use it.
+        ConfigError: This machine has no such device.
     """
-    if config.run.algo != "a3c":
-        return pick_device(config.run.device)
-    if config.run.device not in ("auto", "cpu"):
-        raise ConfigError(
-            f"device={config.run.device!r}: in a3c the workers learn, each on its core. Use --device cpu, or impala."
-        )
-    return torch.device("cpu")
+    return torch.device("cpu") if config.training.workers_learn else pick_device(config.run.device)
 
 
 def pick_device(name: str) -> torch.device:
@@ -82,10 +66,10 @@ def room_on_cluster(config: TrainConfig, groups: int) -> RayCluster:
 
 
 def lay_out(
-    config: TrainConfig, program: WorkerProgram, weights: int, cluster: RayCluster | None = None
+    config: TrainConfig, recipe: WorkerRecipe, weights: int, cluster: RayCluster | None = None
 ) -> layouts.Layout:
-    """How many workers, and of what."""
-    shape, parallel = program.shape, config.parallel
+    """Decide how many workers there are, and what each of them has."""
+    shape, parallel = recipe.shape, config.parallel
     common: dict[str, Any] = {
         "groups": shape.groups,
         "group_size": shape.group_size,
@@ -107,7 +91,7 @@ def lay_out(
     if config.num_workers == "auto":
         total = config.run.budget_steps
         rollouts = None if total is None else total / (shape.n_steps * shape.n_envs)
-        return layouts.choose(program, weights, rollouts=rollouts, common=common, timeouts_s=config.env.timeouts_s)
+        return layouts.choose(recipe, weights, rollouts=rollouts, common=common, timeouts_s=config.env.timeouts_s)
     # Sequential is one env after another, unless threads are asked for.
     sequential = config.num_workers == 0 and parallel.env_threads == "auto"
     env_threads = 1 if sequential else parallel.env_threads
@@ -118,38 +102,38 @@ def lay_out(
 
 
 def central_for(config: TrainConfig, groups: int, device: torch.device) -> Central | None:
-    """Whether the driver runs the policy, and how."""
-    parallel = config.parallel
-    asked = parallel.inference == "central" or bool(parallel.inference_devices or parallel.inference_groups)
-    if config.run.algo == "a3c":
-        if asked:
-            raise ConfigError("inference='central': in a3c each worker acts with weights of its own. Use impala.")
+    """Whether the driver runs the policy for the workers, and how."""
+    parallel, training = config.parallel, config.training
+    if training.workers_learn:
         return None
-    if not asked and (parallel.inference == "local" or device.type == "cpu" or parallel.runtime == "ray"):
+    local = parallel.inference == "local" or device.type == "cpu" or parallel.runtime == "ray"
+    if local and not parallel.asks_for_central_inference:
         return None
-    training = config.training
-    streams = isinstance(training, DQNConfig) and training.schedule == "async"
     return Central(
         groups=min(groups, parallel.inference_groups or max(1, groups // 4)),
         devices=tuple(str(pick_device(name)) for name in parallel.inference_devices) or (str(device),),
-        whole=config.run.algo not in ASYNC and not streams,
-        single=isinstance(training, DQNConfig) and training.plays_episodes,
+        whole=not training.asynchronous,
+        single=training.plays_episodes,
     )
 
 
 def start_workers(
     config: TrainConfig,
-    program: AnyProgram,
+    plan: Plan[J],
     arena: Arena,
     layout: layouts.Layout,
     local_gradient: ShardedGradient | None,
     cluster: RayCluster | None,
     weights: int,
-) -> Runtime[Job]:
-    """The workers, on this machine or on a cluster; with central inference, and whoever answers them."""
+) -> tuple[Runtime[J], layouts.Layout]:
+    """Start the workers, on this machine or on a cluster; with central inference also what answers their requests.
+
+    Returns:
+        The workers, and the layout with the place of each if they are on a cluster.
+    """
     if cluster is not None:
-        return RayRuntime(
-            _freight(program, weights),
+        on_cluster = RayRuntime(
+            plan.transfer(weights),
             arena,
             layout.groups,
             cluster,
@@ -157,65 +141,59 @@ def start_workers(
             preload=PRELOAD,
             start_timeout_s=config.env.start_timeout_s,
             step_timeout_s=config.env.env_timeout_s,
-            local_gradient=local_gradient if isinstance(program, WorkerProgram) else None,
+            local_gradient=local_gradient,
             on_node_loss=config.parallel.on_node_loss,
         )
-    central = program.base.central
-    if central is None or isinstance(program, A3CProgram):
-        return _workers(config, program, arena, layout, local_gradient)
+        return on_cluster, replace(layout, places=on_cluster.places())
+    central = plan.base.central
+    if central is None:
+        return _workers(config, plan, arena, layout, local_gradient), layout
     lanes = [lane for share in shares(layout.groups, layout.num_workers) for lane in central.lanes(share)]
     if layout.num_workers == 0:
-        chunks, renew = chunks_of(program, central, arena, lanes)
-        inline = _inline(config, program, arena, layout)
+        chunks, renew = chunks_of(plan, central, arena, lanes)
+        inline = _inline(config, plan, arena, layout)
         inline.connect(InlineAsker(chunks, renew, arena["version"]))
-        return inline
+        return inline, layout
     inference_requests = InferenceRequests(arena)
     with ExitStack() as undo:
         undo.callback(inference_requests.close)
-        workers = _workers(config, program, arena, layout, local_gradient, inference_requests)
+        workers = _workers(config, plan, arena, layout, local_gradient, inference_requests)
         undo.callback(workers.close)
-        served = serve(program, central, arena, workers, inference_requests, lanes)
+        served = serve(plan, central, arena, workers, inference_requests, lanes)
         undo.pop_all()
-    return served
+    return served, layout
 
 
-def _freight(program: AnyProgram, weights: int) -> Transfer[Job]:
-    """What nodes of a cluster are handed, told, and bring."""
-    if isinstance(program, A3CProgram):
-        raise TypeError("workers of a3c change shared weights in place, which needs one machine")
-    return ReplayTransfer(program, weights) if isinstance(program, DQNProgram) else RolloutTransfer(program, weights)
-
-
-def _inline(config: TrainConfig, program: Program[J], arena: Arena, layout: layouts.Layout) -> InlineRuntime[J]:
-    return InlineRuntime(program, arena, layout.groups, config.env.timeouts_s)
+def _inline(config: TrainConfig, plan: Plan[J], arena: Arena, layout: layouts.Layout) -> InlineRuntime[J]:
+    return InlineRuntime(plan, arena, layout.groups, config.env.timeouts_s)
 
 
 def _workers(
     config: TrainConfig,
-    program: Program[J],
+    plan: Plan[J],
     arena: Arena,
     layout: layouts.Layout,
     local_gradient: ShardedGradient | None,
     inference_requests: InferenceRequests | None = None,
 ) -> Runtime[J]:
     if layout.num_workers == 0:
-        return _inline(config, program, arena, layout)
+        return _inline(config, plan, arena, layout)
     method: StartMethod = config.parallel.start_method or default_start_method()
     check_start_method(method)
     make_room(layout.num_workers)
     cores = config.parallel.cores
     return ProcessRuntime(
-        program,
+        plan,
         arena,
         layout.groups,
         layout.num_workers,
         start_method=method,
         preload=PRELOAD,
         cores=None if cores is None else threads.pinned_cores(cores),
-        take_turns=isinstance(program, WorkerProgram) and not program.pipeline and inference_requests is None,
+        take_turns=plan.alternates and inference_requests is None,
         start_timeout_s=config.env.start_timeout_s,
         step_timeout_s=config.env.env_timeout_s,
-        local_gradient=local_gradient if isinstance(program, WorkerProgram) else None,
+        local_gradient=local_gradient,
         inference_requests=inference_requests,
         respawns=True,
     )

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.algos.targets import targets_for
+from paceline.algos.targets import GAETargets, vtrace_targets
 from paceline.batch import Finals, Trajectory
-from paceline.config.settings import APPOConfig, ImpalaConfig, PPOConfig
+from paceline.config.settings import APPOConfig, ImpalaConfig
 from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
 from paceline.ops.scores import score
@@ -55,8 +55,8 @@ def batch(policy: torch.nn.Module, *, older_by: float = 0.0) -> Trajectory:
 def test_without_lag_the_values_aimed_at_are_those_of_gae(config: ImpalaConfig, policy: torch.nn.Module) -> None:
     data = batch(policy)
     head = head_for(SPEC.action)
-    by_vtrace = targets_for(config, policy, head, SPEC, None)(data, data.reward)
-    by_gae = targets_for(PPOConfig(gae_lambda=0.9), policy, head, SPEC, None)(data, data.reward)
+    by_vtrace = vtrace_targets(config, policy, head, SPEC, None)(data, data.reward)
+    by_gae = GAETargets(0.99, 0.9)(data, data.reward)
     torch.testing.assert_close(by_vtrace.returns, by_gae.returns, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(by_vtrace.log_prob, data.log_prob, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(by_vtrace.value, data.value[:-1], rtol=1e-4, atol=1e-5)
@@ -64,8 +64,8 @@ def test_without_lag_the_values_aimed_at_are_those_of_gae(config: ImpalaConfig, 
 
 def test_impala_weighs_the_advantage_and_appo_leaves_that_to_its_ratio(policy: torch.nn.Module) -> None:
     data, head = batch(policy, older_by=0.5), head_for(SPEC.action)  # pi / mu is exp(-0.5) everywhere
-    impala = targets_for(ImpalaConfig(), policy, head, SPEC, None)(data, data.reward)
-    appo = targets_for(APPOConfig(), policy, head, SPEC, None)(data, data.reward)
+    impala = vtrace_targets(ImpalaConfig(), policy, head, SPEC, None)(data, data.reward)
+    appo = vtrace_targets(APPOConfig(), policy, head, SPEC, None)(data, data.reward)
     torch.testing.assert_close(impala.advantage, appo.advantage * np.exp(-0.5), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(appo.log_prob, data.log_prob)
     torch.testing.assert_close(impala.log_prob, data.log_prob - 0.5, rtol=1e-4, atol=1e-5)

@@ -18,7 +18,7 @@ from paceline.memory.rows import Row
 from paceline.memory.worker_status import heartbeat_field
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.spec import PLAIN
-from paceline.train.dqn_program import _judge
+from paceline.train.algorithms.dqn import _judge
 
 GAMMA = 0.9
 RECIPE = EnvRecipe(source=lambda: Counter(length=5))

@@ -45,7 +45,7 @@ def test_an_omitted_flag_never_overrides_the_file(tmp_path: Path) -> None:
     assert read("--config", str(path), "--gamma", "0.6") == changed.merge(gamma=0.6)
     # A flag that says the default out loud does win.
     assert read("--config", str(path), "--normalize-advantage").training.normalize_advantage is True
-    assert read("--config", str(path), "--clip-range-vf", "none").training.clip_range_vf is None  # type: ignore[union-attr]
+    assert read("--config", str(path), "--clip-range-vf", "none").training.clip_range_vf is None  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

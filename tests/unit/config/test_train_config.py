@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.config.settings import SETTINGS
+from paceline.config.algorithms import ALGORITHMS
 from paceline.config.train_config import ALIASES, TrainConfig, section_of, section_types
 from paceline.errors import ConfigError
 
@@ -234,7 +234,7 @@ def test_a_setting_and_its_alias_together_are_refused() -> None:
 
 
 def test_flag_names_are_unique_over_sections_and_aliases_point_somewhere() -> None:
-    for algo in SETTINGS:
+    for algo in ALGORITHMS:
         known = section_of(algo)
         assert len(known) == sum(len(fields(cls)) for cls in section_types(algo).values())
         assert set(ALIASES.values()) <= known.keys()

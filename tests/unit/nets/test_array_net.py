@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from paceline.errors import EnvError
 from paceline.nets.array_net import NumpyMLP, TorchNet, array_net_for
 from paceline.nets.flat import FlatParameters, size_of
 from paceline.nets.mlp import Activation, MLPPolicy
-from paceline.nets.policy import forward_pullback
 from paceline.spec import EnvSpec
 
 SPECS = {
@@ -141,8 +139,6 @@ def test_which_form_is_taken() -> None:
         """May do something else in `forward`."""
 
     assert isinstance(array_net_for(Own(spec, (8,), "relu"), spec, learns=False), TorchNet)
-    compiled = partial(forward_pullback, policy)
-    assert isinstance(array_net_for(policy, spec, forward=compiled), TorchNet)
 
 
 def test_it_follows_its_parameters() -> None:

@@ -171,10 +171,10 @@ def test_weights_that_are_kept_for_longer_are_older() -> None:
 
 def test_workers_of_a3c_may_differ_in_learning_rate_and_entropy() -> None:
     settings = config("a3c", learning_rate=1e-3, ent_coef=0.01, lr_spread=4, ent_spread=2).training
-    found = [settings.of_worker(worker, 3) for worker in range(3)]  # type: ignore[union-attr]
+    found = [settings.of_worker(worker, 3) for worker in range(3)]  # type: ignore[attr-defined]
     assert [one.learning_rate for one in found] == pytest.approx([2.5e-4, 1e-3, 4e-3])
     assert [one.ent_coef for one in found] == pytest.approx([0.005, 0.01, 0.02])
-    assert settings.of_worker(0, 1).learning_rate == 1e-3  # type: ignore[union-attr]
+    assert settings.of_worker(0, 1).learning_rate == 1e-3  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
@@ -196,7 +196,6 @@ def test_both_optimisers_of_a3c_move_the_weights_of_all_workers(optimizer: str) 
         ("impala", {"num_workers": 0, "batch_slots": 3}, "batch_slots=3: 1 worker(s)"),
         ("appo", {"trust_env_state": True}, "trust_env_state: unsupported with appo, whose envs never pause"),
         ("a3c", {"batch_size": 32}, "It is a setting of ppo, impala, appo, dqn, not of a3c"),
-        ("a3c", {"compile": True}, "compile: "),
         ("a3c", {"device": "cuda"}, "device='cuda': in a3c the workers learn"),
         ("ppo", {"max_lag": 3}, "It is a setting of impala, appo, not of ppo"),
         ("a3c", {"lr_spread": 0.5}, "lr_spread=0.5"),

@@ -14,7 +14,7 @@ import pytest
 from tests.inside import inside
 
 from paceline import DQN, PPO
-from paceline.config.settings import SETTINGS
+from paceline.config.algorithms import ALGORITHMS
 from paceline.config.train_config import TrainConfig
 from paceline.domains.games.env import GameEnv
 from paceline.errors import ConfigError
@@ -217,7 +217,7 @@ def test_foreign_steps_are_learned_from_as_if_played_here() -> None:
     env.close()
 
 
-@pytest.mark.parametrize("algo", SETTINGS)
+@pytest.mark.parametrize("algo", ALGORITHMS)
 def test_self_play_works_for_every_algorithm(algo: str) -> None:
     settings: dict[str, Any] = {
         "algo": algo, "env": "paceline/ConnectFour-v0", "opponents": {"random": 0.3, "self": 0.7}, "snapshot_every": 20,
@@ -269,7 +269,7 @@ class Tripled(gym.RewardWrapper[Any, Any]):
 def test_only_bare_games_are_played_by_the_thousand(env: Any, paid: float | None, met: tuple[str, ...] | None) -> None:
     settings = {"algo": "ppo", "env": env, "n_envs": 4, "n_steps": 64, "num_workers": 0, "total_timesteps": 256}
     with Run(TrainConfig.from_flat(**settings, quiet=True, n_eval_episodes=0)) as run:
-        league = run.training.program.league
+        league = run.training.plan.base.league
         assert (None if league is None else league.names) == met
         run.go()
         returns = np.abs(inside(run).rollouts.last.finished.returns)
@@ -348,7 +348,6 @@ def test_games_of_others_are_trained_too() -> None:
         ({"learning_steps_per_batch": 3, "samples_per_insert": 2}, "Give one of the two"),
         ({"schedule": "async", "learning_steps_per_batch": 3}, "no batches in async mode"),
         ({"normalize_obs": True}, "scaled by newer statistics"),
-        ({"compile": True}, "too small to gain"),
         ({"epsilon_end": 1.5}, "epsilon_end"),
         ({"opponents": {"self": 1.0}}, "no game of two"),
         ({"env": "paceline/Ludo-v0", "opponents": {"minimax": 1.0}}, "no player 'minimax' of ludo"),

@@ -25,8 +25,8 @@ from paceline.system import threads
 from paceline.train import layout as layouts
 from paceline.train.build import build
 from paceline.train.layout import Cost, Layout, candidates, choose, predict
-from paceline.train.program import WorkerProgram
 from paceline.train.recipes import env_recipe, policy_recipe
+from paceline.train.worker_recipe import WorkerRecipe
 
 COMMON: dict[str, Any] = {
     "groups": 8,
@@ -151,19 +151,17 @@ def test_small_budgets_stay_in_one_process(monkeypatch: pytest.MonkeyPatch) -> N
     assert chosen(HEAVY, monkeypatch, rollouts=None).num_workers == 4, "a budget of time or episodes"
 
 
-def program(**settings: Any) -> tuple[WorkerProgram, int]:
+def program(**settings: Any) -> tuple[WorkerRecipe, int]:
     config = TrainConfig.from_flat(n_envs=16, group_size=2, **settings)
     recipe, network = env_recipe(config), policy_recipe(config)
     spec = recipe.probe()
     shape = SlotShape(spec, 16, 8, 2)
-    made = WorkerProgram(
+    made = WorkerRecipe(
         env=recipe,
         policy=network,
         shape=shape,
         seed=0,
         normalize_obs=True,
-        training=config.training,
-        shards=2,
         env_threads=config.parallel.env_threads,
     )
     return made, size_of(network.build(spec))
@@ -182,7 +180,7 @@ def test_measuring_tells_work_from_waiting(monkeypatch: pytest.MonkeyPatch) -> N
         assert (cost.threaded_s is not None) is cost.waits, "threads are tried where envs wait"
 
 
-def free_running(made: WorkerProgram, weights: int) -> bool:
+def free_running(made: WorkerRecipe, weights: int) -> bool:
     """Whether the envs of a worker that has all of them go at their own pace."""
     arena = Arena.create(made.fields(weights, 1))
     collector = made.collector(arena, Share(0, 0, made.shape.groups), [Slots(arena, made.shape)], arena.__getitem__)
@@ -216,7 +214,7 @@ def test_workers_are_told_what_the_driver_measured(monkeypatch: pytest.MonkeyPat
     assert replace(layout, measured=None).env_wait_s == 0.0
     monkeypatch.setattr("paceline.train.build.lay_out", lambda *_: replace(layout, num_workers=0, runtime="inline"))
     made = build(TrainConfig.from_flat(env="CartPole-v1", n_envs=8, n_steps=8))
-    assert made.program.env_wait_s == layout.env_wait_s
+    assert made.plan.base.env_wait_s == layout.env_wait_s
     made.close()
 
 
@@ -263,7 +261,7 @@ def test_with_a_given_worker_count_workers_decide_and_sequential_is_sequential(
     monkeypatch.setattr("paceline.train.workers.ProcessRuntime", lambda *args, **kwargs: nobody)
     it = TrainConfig.from_flat(env="CartPole-v1", n_envs=8, num_workers=workers, env_threads=asked, n_steps=8)
     made = build(it)
-    assert made.layout.env_threads == made.program.env_threads == given
+    assert made.layout.env_threads == made.plan.base.env_threads == given
     assert made.layout.json()["env_threads"] == given
     assert "env_threads" not in {**made.identity(), **made.schedule()}
     made.close()

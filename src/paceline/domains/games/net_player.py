@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect.selfplay import best_move, sampled_move
-from paceline.config.dqn_settings import DQNConfig
 from paceline.config.train_config import TrainConfig
 from paceline.domains.games import GAMES, Engine, game_of
 from paceline.domains.games.players import PLAYERS, player
@@ -166,10 +165,7 @@ def load_net(path: Path, *, sample: bool = False) -> NetPlayer:
     network = policy_recipe(config).build(loaded.spec)
     bind(network, loaded.weights)
     actor = actor_for(network, loaded.spec, 1, ROWS, loaded.obs_norm)
-    outputs: Outputs = "policy"
-    if isinstance(config.training, DQNConfig):
-        outputs = "dueling values" if config.training.dueling else "values"
-    return NetPlayer(actor, engine.name, outputs=outputs, sample=sample)
+    return NetPlayer(actor, engine.name, outputs=config.training.network_outputs, sample=sample)
 
 
 def load_player(text: str, game_name: str, *, sample: bool = False) -> Player:

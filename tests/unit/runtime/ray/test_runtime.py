@@ -187,4 +187,4 @@ def test_asynchronous_modes_go_on_after_deaths_and_losses(algo: str, made: list[
             next_batch(inside(run).learner.version)
             rollouts.release()
         if algo == "impala":
-            assert summary.lag["max"] <= it.training.max_lag  # type: ignore[union-attr]
+            assert summary.lag["max"] <= it.training.max_lag  # type: ignore[attr-defined]

@@ -1,11 +1,15 @@
-"""What a worker is handed: a picklable recipe that builds its collector inside the worker."""
+"""What every worker is made of, whatever the algorithm: its envs, its policy and its collector of rollouts.
+
+    driver:  WorkerRecipe --pickled--> worker:  block (envs) + actor (policy) + slots (memory) = collector
+
+A recipe is picklable and small. An algorithm's plan (train/plan.py) holds one and adds what the algorithm needs.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,22 +17,17 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient
 from paceline.collect.finite import FiniteEnvs, FiniteRollouts, OnNan
 from paceline.collect.free_running import FreeRunning, pays
-from paceline.collect.inference_client import AnyCollector, InferenceChannel, InterleavedCollectors, connect
+from paceline.collect.inference_client import AnyCollector, InterleavedCollectors
 from paceline.collect.rollout import RolloutCollector
-from paceline.collect.times import CollectTimes
-from paceline.config.dqn_settings import DQNConfig
-from paceline.config.settings import AnySettings, Settings
-from paceline.envs.block import EnvBlock, History
+from paceline.envs.block import EnvBlock
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block, threads_for, wait_s
 from paceline.envs.shaping import ShapedEnvs, ShaperRecipe
 from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.inference.central import Central
 from paceline.memory.opponent_pool import OpponentPool
-from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
@@ -40,16 +39,12 @@ from paceline.nets.mlp import Activation
 from paceline.nets.normalise import ObsNormaliser, normalised_leaves
 from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
-from paceline.ops.surrogate import TERMS
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec, Leaf
 from paceline.train.league import LeagueRecipe
 
-LEARNING, ACTING = "learning/", "acting/"
-"""In a pipeline: the batch that is learned from, and the weights that are acted with, beside the originals."""
-
 TURNS = 4
-"""Parts of a worker's envs that take turns in acting, where they wait while they step."""
+"""Parts that a worker's groups are split into where envs wait: one part acts while the others step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,182 +63,80 @@ class PolicyRecipe:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerJob:
-    """What a worker does: it collects, and computes gradients while its envs rest."""
-
-    collector: AnyCollector
-    sharded: ShardedGradient | None
-    """None for a worker that is never asked for gradients."""
-
-    def connect(self, asker: InferenceChannel) -> None:
-        """Whom to ask, where the policy is elsewhere."""
-        connect(self.collector, asker)
-
-    def reset(self) -> None:
-        """Begin every env's first episode."""
-        self.collector.reset()
-
-    def restore(self, histories: Sequence[History]) -> list[int]:
-        """Put every env where it was; returns those that began a new episode."""
-        return self.collector.restore(histories)
-
-    def dump(self) -> list[bytes]:
-        """The envs as they are, pickled."""
-        return self.collector.dump()
-
-    def collect(self, step: int) -> CollectTimes:
-        """The role COLLECT: fill the slots."""
-        times = self.collector.collect(step)
-        return times if self.sharded is None else times._replace(learn_s=self.sharded.busy_s())
-
-    def work(self, shard: int) -> None:
-        """The role GRAD: one shard of a minibatch, by whichever worker is free."""
-        if self.sharded is None:
-            raise RuntimeError("work: this worker was made without gradients")
-        self.sharded(shard)
-
-    def close(self) -> None:
-        """Close the envs."""
-        self.collector.close()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerProgram:
-    """Builds the job of one worker's share of the groups."""
+class WorkerRecipe:
+    """How to build the envs, the policy and the collector of one worker's share of the groups."""
 
     env: EnvRecipe
     policy: PolicyRecipe
     shape: SlotShape
     seed: int
     normalize_obs: bool
-    training: AnySettings
-    shards: int
-    pipeline: bool = False
-    compiled_rows: int | None = None
-    """Rows of the largest shard, where gradients are compiled."""
     env_threads: EnvThreads = 1
     env_wait_s: float = 0.0
-    """How long a step of an env waits, where the driver knows; with `auto` threads each worker tries an env."""
+    """Seconds that a step of an env waits, if the driver has measured it; with `auto` threads each worker measures."""
     league: LeagueRecipe | None = None
-    """Where the env is a game of two: who else plays."""
+    """Self-play: the opponents, where the env is a two-player game."""
     shaper: ShaperRecipe | None = None
     central: Central | None = None
-    """Where the driver runs the policy."""
+    """Central inference: how workers ask, where the driver runs the policy."""
     on_nan: OnNan = "raise"
-    """What is done about numbers of envs that are not finite."""
+    """What happens to NaN and infinite values from envs."""
 
     def fields(self, weights: int, workers: int) -> list[Field]:
-        """Everything that workers and driver share."""
-        steps = self.shape.n_steps * self.shape.n_envs
-        pipelined = (*self.shape.fields(LEARNING), *self._acting(weights)) if self.pipeline else ()
+        """The arena fields that collecting one set of slots needs."""
+        return [*self.shape.fields(), *Weights.fields(weights), *self.worker_fields(weights, workers)]
+
+    def worker_fields(self, weights: int, workers: int) -> list[Field]:
+        """The arena fields that every algorithm needs besides its slots or replay, and its weights."""
+        # Opponents are kept by the env's number in the whole run, whichever of its groups are here.
+        envs = (self.shape.first_group + self.shape.groups) * self.shape.group_size
         return [
-            *self.shape.fields(),
-            *pipelined,
-            *ShardShape(steps, self.shards, weights, len(TERMS)).fields(),
-            *Weights.fields(weights),
             *self.norms(),
-            *self.league_fields(weights),
-            *self.central_fields(workers),
+            *([] if self.league is None else self.league.fields(weights, envs)),
+            *([] if self.central is None else self.central.fields(self.shape, workers)),
             Field.of("episode", (self.shape.n_envs,), np.int64),
             heartbeat_field(workers),
         ]
 
-    def central_fields(self, workers: int) -> list[Field]:
-        """InferenceRequests and answers, where the driver runs the policy."""
-        return [] if self.central is None else self.central.fields(self.shape, workers)
-
-    def league_fields(self, weights: int) -> list[Field]:
-        """The opponent pool, where there is one."""
-        # By the env's number in the whole run, whichever of them are held here.
-        envs = (self.shape.first_group + self.shape.groups) * self.shape.group_size
-        return [] if self.league is None else self.league.fields(weights, envs)
-
     def tags(self, arena: Arena) -> dict[str, NDArray[Any]]:
-        """What belongs to each env's episode besides its actions, [n_envs] each."""
+        """What belongs to each env's episode besides its actions, [n_envs] each: in self-play, the opponent."""
         return {} if self.league is None else OpponentPool(arena).tags()
 
     def norms(self) -> list[Field]:
         """The statistics that observations are normalised by."""
         return [Field.of(f"norm/{leaf.name}", (2, *leaf.shape), np.float32) for leaf in self._normalised()]
 
-    def _acting(self, weights: int) -> list[Field]:
-        """What workers act with while the learner changes the original."""
-        originals = (Field.of("weights", (weights,), np.float32), *self.norms())
-        return [replace(field, name=ACTING + field.name) for field in originals]
-
-    def freeze(self, arena: Arena) -> None:
-        """Have workers act with what is newest now, until the next call."""
-        for name in ("weights", *(field.name for field in self.norms())):
-            arena[ACTING + name][...] = arena[name]
-
-    def slots(self, arena: Arena) -> Slots:
-        """Where the learner finds a batch."""
-        return Slots(arena, self.shape, LEARNING if self.pipeline else "")
+    def acting_names(self) -> list[str]:
+        """Names of the fields that acting reads: the weights and the observation statistics."""
+        return ["weights", *(field.name for field in self.norms())]
 
     def obs_normaliser(self, arrays: ArraysByName, *, attach: bool = False) -> ObsNormaliser | None:
-        """The normaliser whose statistics are among `arrays`, if there is one; a worker attaches to it."""
+        """The normaliser whose statistics are in `arrays`; None if observations are not normalised.
+
+        Args:
+            arrays: Where the statistics are.
+            attach: Whether another process updates them (in a worker), instead of this one.
+        """
         if not self.normalize_obs:
             return None
         own = {leaf.name: arrays(f"norm/{leaf.name}") for leaf in self._normalised()}
         return ObsNormaliser(self.shape.spec, own, attach=attach)
 
     def actor(self, policy: nn.Module, groups: int, normaliser: ObsNormaliser | None = None) -> Actor:
-        """The policy as acting sees it, over `groups` groups at once."""
+        """The policy for collecting: a forward over `groups` groups at once."""
         return actor_for(policy, self.shape.spec, groups, self.shape.group_size, normaliser)
 
     def _normalised(self) -> tuple[Leaf, ...]:
         return normalised_leaves(self.shape.spec) if self.normalize_obs else ()
 
-    def __call__(self, arena: Arena, share: Share) -> WorkerJob:
-        """Build the envs and the policies. Runs inside the worker."""
-        collector = self.collector(arena, share, [Slots(arena, self.shape)], self.acting(arena)[0])
-        return WorkerJob(collector, self.gradient(arena) if share.helps else None)
-
-    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """The weights and statistics to act with, by name; and what takes over the newest: they are in place."""
-        return (partial(_named, arena, ACTING) if self.pipeline else arena.__getitem__), _nothing
-
-    @property
-    def rollout_settings(self) -> Settings:
-        """The settings of an algorithm that learns from rollouts."""
-        if isinstance(self.training, DQNConfig):
-            raise TypeError("dqn learns from a replay, not from rollouts")
-        return self.training
-
-    @property
-    def base(self) -> WorkerProgram:
-        """Itself: async programs are built around one of these."""
-        return self
-
-    def compiled(self, rows: int | None) -> WorkerProgram:
-        """The same, with gradients compiled for so many rows."""
-        return replace(self, compiled_rows=rows)
-
-    def weights(self, arena: Arena) -> Weights:
-        """The newest weights."""
-        return Weights(arena)
-
-    def gradient(self, arena: Arena, slots: Slots | None = None) -> ShardedGradient:
-        """A part of learning; from `slots`, where they are not its own."""
-        gradient = self.gradient_of(arena.__getitem__, self.rollout_settings)
-        return ShardedGradient(gradient, slots or self.slots(arena), Shards(arena))
-
-    def gradient_of(self, learning: ArraysByName, training: Settings) -> PPOGradient:
-        """The gradient of a policy of its own, with the weights and observation statistics that are in `learning`."""
-        spec = self.shape.spec
-        policy = self.policy.build(spec)
-        bind(policy, torch.from_numpy(learning("weights")), frozen=False)
-        normaliser = self.obs_normaliser(learning, attach=True)
-        return PPOGradient(policy, head_for(spec.action), spec, training, normaliser, compiled_rows=self.compiled_rows)
-
     def collector(self, arena: Arena, share: Share, slots: Sequence[Slots], acting: ArraysByName) -> AnyCollector:
-        """The worker's part of collecting.
+        """Build a worker's collector of rollouts. Runs inside the worker.
 
         Args:
             arena: Shared memory.
-            share: The worker's.
-            slots: Sets to collect into.
+            share: The worker's groups.
+            slots: The sets of slots that it may be told to fill.
             acting: The weights and observation statistics to act with, by name.
         """
         spec = self.shape.spec
@@ -333,8 +226,18 @@ class WorkerProgram:
             place=share.worker,
         )
 
-    def block(self, arena: Arena, share: Share, threads: EnvThreads | None = None) -> EnvBlock:
-        """The envs of some groups; with so many threads, where that is known."""
+    def block(
+        self, arena: Arena, share: Share, threads: EnvThreads | None = None, *, finite_rows: bool = False
+    ) -> EnvBlock:
+        """The envs of some groups.
+
+        Args:
+            arena: Shared memory.
+            share: The groups.
+            threads: Env threads, if that is decided already.
+            finite_rows: Check every row for NaN at once. Without it the collector checks whole rollouts, which is
+                cheaper but too late for a replay.
+        """
         if self.league is not None:
             return self.league.block(arena, share, self)
         size, spec, line = self.shape.group_size, self.shape.spec, arena["heartbeat"][share.worker]
@@ -350,18 +253,9 @@ class WorkerProgram:
             line=line,
             place=share.worker,
         )
-        # Rollouts are looked at as a whole; rows of a replay have to be as they are written.
-        if self.on_nan != "raise" or isinstance(self.training, DQNConfig):
+        if finite_rows or self.on_nan != "raise":
             envs = FiniteEnvs(envs, self.on_nan, first_env=share.first_group * size, line=line)
         if self.shaper is None:
             return envs
         n = share.groups * size
         return ShapedEnvs(envs, self.shaper.make(n), spec, n)
-
-
-def _nothing() -> None:
-    pass
-
-
-def _named(arena: Arena, prefix: str, name: str) -> NDArray[Any]:
-    return arena[prefix + name]

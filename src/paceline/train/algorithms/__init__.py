@@ -1,0 +1,24 @@
+"""One file per algorithm: what it adds to its settings, as an `Algorithm` that `config/algorithms.py` names."""
+
+from __future__ import annotations
+
+import importlib
+
+from paceline.config.algorithms import ALGORITHMS
+from paceline.errors import ConfigError
+from paceline.runtime.protocol import Job
+from paceline.train.plan import Algorithm
+
+
+def algorithm(name: str) -> Algorithm[Job]:
+    """The algorithm of that name in the table `ALGORITHMS`; imports its module.
+
+    Raises:
+        ConfigError: The table's entry names no `Algorithm`.
+    """
+    path = ALGORITHMS[name].algorithm
+    module, _, attribute = path.partition(":")
+    found: object = vars(importlib.import_module(module)).get(attribute)
+    if not isinstance(found, Algorithm):
+        raise ConfigError(f"algo={name!r}: {path} is not an Algorithm. Assign one there: {attribute} = Algorithm(...).")
+    return found

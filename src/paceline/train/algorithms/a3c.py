@@ -1,0 +1,221 @@
+"""A3C: every worker learns from its own slots and updates weights that all workers share, without a lock.
+
+worker: copy the weights -> fill a slot -> gradient at that copy -> update the shared weights
+driver: counts the updates, evaluates, keeps a copy of the weights for checkpoints
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from paceline.algos.a3c import SKIPPED, A3CLearner
+from paceline.algos.ppo import PPOLearner
+from paceline.algos.ppo_gradient import ShardedGradient, ShardedUpdate
+from paceline.algos.targets import GAETargets
+from paceline.collect.inference_client import AnyCollector
+from paceline.config.settings import A3CConfig
+from paceline.config.train_config import TrainConfig
+from paceline.errors import ConfigError
+from paceline.measure.clock import Clock
+from paceline.memory.shards import Shards
+from paceline.memory.shared import Arena, ArraysByName, Field
+from paceline.memory.slot_copies import copy_columns
+from paceline.memory.slots import Slots
+from paceline.memory.weights import LiveWeights, Weights
+from paceline.ops.adam import FlatAdam
+from paceline.ops.optimiser import Optimiser
+from paceline.ops.rmsprop import FlatRMSProp
+from paceline.runtime.protocol import Share
+from paceline.runtime.ray.transfer import Transfer
+from paceline.train.algorithms.surrogate import shard_fields, surrogate_gradient
+from paceline.train.async_rollouts import AsyncRollouts
+from paceline.train.layout import Layout
+from paceline.train.league import in_league
+from paceline.train.loop import Driver
+from paceline.train.plan import Algorithm, AnyDriver, Parts
+from paceline.train.rollout_plan import in_place
+from paceline.train.slot_scheduler import Collected
+from paceline.train.slot_sets import SlotSets
+from paceline.train.worker_recipe import WorkerRecipe
+
+
+class A3CJob:
+    """Fills a slot with a copy of the weights, learns from it, and updates the shared weights.
+
+    Args:
+        collector: Acts with the copy.
+        learner: Computes gradients at the copy, and updates the shared weights.
+        live: The shared weights.
+        shared: Pairs of a shared array (weights, observation statistics) and the worker's copy of it.
+        sets: The sets of slots that are collected into.
+        columns: The worker's columns in them.
+        learning: Where the learner reads a slot: the worker's own memory.
+        progress: [1] fraction of the budget spent.
+    """
+
+    def __init__(
+        self,
+        collector: AnyCollector,
+        learner: PPOLearner,
+        live: LiveWeights,
+        shared: list[tuple[NDArray[np.float32], NDArray[np.float32]]],
+        sets: list[Slots],
+        columns: slice,
+        learning: Slots,
+        progress: NDArray[np.float64],
+    ) -> None:
+        self._collector, self._learner, self._live, self._shared = collector, learner, live, shared
+        self._sets, self._columns, self._learning, self._progress = sets, columns, learning, progress
+
+    def reset(self) -> None:
+        """Start the first episode of every env."""
+        self._collector.reset()
+
+    def collect(self, step: int, into: int) -> Collected:
+        """Fill the worker's slot of set `into`, learn from it, and update the shared weights."""
+        version = self._live.version
+        for now, copy in self._shared:
+            copy[...] = now
+        times = self._collector.collect(step, into)
+        began = perf_counter()
+        copy_columns(self._sets[into], self._columns, into=self._learning, at=0)
+        skipped = self._learner.bad.count
+        stats = self._learner.update(self._learning.trajectory(version), float(self._progress[0]))
+        stats[SKIPPED] = float(self._learner.bad.count - skipped)
+        return Collected(
+            into=into,
+            version=version,
+            times=times._replace(learn_s=perf_counter() - began),
+            lag=self._live.version - version - 1,  # without its own change
+            stats=stats,
+        )
+
+    def close(self) -> None:
+        """Close the envs."""
+        self._collector.close()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class A3CPlan:
+    """See `Plan`."""
+
+    settings: A3CConfig
+    sets: SlotSets
+    workers: int
+    """Number of workers that learn; 1 without worker processes."""
+
+    alternates = False
+    shares_gradients = False
+
+    @property
+    def base(self) -> WorkerRecipe:
+        """See `Plan.base`."""
+        return self.sets.base
+
+    def fields(self, weights: int, workers: int) -> list[Field]:
+        """See `Plan.fields`."""
+        return [
+            *self.sets.fields(weights, workers),
+            *LiveWeights.fields(weights, workers),
+            Field.of("moments", (2, weights), np.float32),
+            Field.of("moment_steps", (1,), np.float32),
+            Field.of("progress", (1,), np.float64),
+        ]
+
+    def weights(self, arena: Arena) -> Weights:
+        """The driver's copy of the shared weights, which also holds the initial ones."""
+        return Weights(arena)
+
+    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
+        """See `Plan.acting`: the driver's copy. Config refuses central inference, as workers act with their own."""
+        return in_place(arena)
+
+    def local_gradient(self, arena: Arena) -> None:
+        """See `Plan.local_gradient`."""
+
+    def transfer(self, weights: int) -> Transfer[A3CJob]:  # noqa: ARG002 - there is none
+        """Raise ConfigError: see `Plan.transfer`."""
+        raise ConfigError("runtime=ray: workers of a3c share their weights in place, on one machine. Use impala.")
+
+    def stats(self) -> tuple[str, ...]:
+        """See `Plan.stats`."""
+        return ()
+
+    def identity(self) -> dict[str, object]:
+        """See `Plan.identity`."""
+        return {}
+
+    def optimiser(self, arena: Arena) -> Optimiser:
+        """An optimiser of the shared weights, whose state all workers share too."""
+        vector, moments = torch.from_numpy(arena["live"]), torch.from_numpy(arena["moments"])
+        if self.settings.optimizer == "rmsprop":
+            return FlatRMSProp(vector, square=moments[1])
+        return FlatAdam(vector, moments=moments, steps=torch.from_numpy(arena["moment_steps"])[0])
+
+    def __call__(self, arena: Arena, share: Share) -> A3CJob:
+        """Build the envs, the policy and the learner of one worker. Runs inside the worker."""
+        base, size = self.base, self.base.shape.group_size
+        originals = {"weights": arena["live"], **{field.name: arena[field.name] for field in base.norms()}}
+        copies = {name: np.empty_like(array) for name, array in originals.items()}
+        shape = replace(base.shape, groups=share.groups)
+        fields = [*shape.fields(), *shard_fields(shape.n_steps * shape.n_envs, 1, len(arena["live"]))]
+        own = {field.name: np.zeros(field.shape, field.dtype) for field in fields}
+        learning, shards = Slots(own, shape), Shards(own)
+        live = LiveWeights(arena, share.worker)
+        settings = self.settings.of_worker(share.worker, self.workers)
+        gradient = ShardedGradient(surrogate_gradient(base, settings, copies.__getitem__), learning, shards)
+        learner = PPOLearner(
+            live.vector,
+            live,
+            ShardedUpdate(gradient.all, shards),
+            shards,
+            GAETargets(settings.gamma, settings.gae_lambda),
+            self.optimiser(arena),
+            settings,
+            seed=base.seed,
+            clock=Clock(),
+        )
+        first = share.first_group * size
+        return A3CJob(
+            base.collector(arena, share, self.sets.slots(arena), copies.__getitem__),
+            learner,
+            live,
+            [(originals[name], copies[name]) for name in originals],
+            self.sets.slots(arena),
+            slice(first, first + shape.n_envs),
+            learning,
+            arena["progress"],
+        )
+
+    def driver(self, parts: Parts[A3CJob]) -> AnyDriver:
+        """See `Plan.driver`."""
+        arena = parts.arena
+        collector = AsyncRollouts(
+            self.sets.scheduler(parts), self.sets.batch(arena), parts.clock, batch_slots=self.sets.batch_slots
+        )
+        learner = A3CLearner(
+            LiveWeights(arena),
+            parts.weights,
+            self.optimiser(arena),
+            collector.said,
+            arena["progress"],
+            parts.clock,
+            parts.obs_norm,
+        )
+        return Driver(collector, in_league(learner, parts.league))
+
+
+def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> A3CPlan:
+    settings = config.training
+    if not isinstance(settings, A3CConfig):
+        raise TypeError(f"a3c: expected A3CConfig, got {type(settings).__name__}")
+    return A3CPlan(settings=settings, sets=SlotSets.of(base, settings, layout), workers=max(1, layout.num_workers))
+
+
+A3C = Algorithm(_plan)

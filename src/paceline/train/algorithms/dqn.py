@@ -1,0 +1,301 @@
+"""DQN: workers fill a shared replay buffer, the driver learns action values from samples of it.
+
+schedule batch:  all groups play -> the driver makes the updates that are due -> all groups play ...
+schedule async:  workers play and the driver learns at the same time, within the limits of `pacing.Limiter`
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from paceline.algos.dqn import STATS, DQNLearner, Epsilon
+from paceline.collect.history import EpisodeHistory
+from paceline.collect.inference_client import LaneShare
+from paceline.collect.transitions import CollectBudget, Lane, TransitionCollector
+from paceline.config.dqn_settings import DQNConfig, buffer_room
+from paceline.config.train_config import TrainConfig
+from paceline.errors import ConfigError
+from paceline.memory.replay import Replay
+from paceline.memory.replay_rows import ReplayShape, ReplayWriter, rows_for
+from paceline.memory.rows import Row
+from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
+from paceline.memory.shared import Arena, ArraysByName, Field
+from paceline.memory.weights import Snapshots, Weights
+from paceline.nets.actor import Actor
+from paceline.nets.array_net import array_net_for
+from paceline.nets.flat import bind
+from paceline.ops.distributions import legal_only
+from paceline.ops.exploring import EpsilonGreedy
+from paceline.ops.q_learning import q_values
+from paceline.runtime.protocol import Share, shares
+from paceline.runtime.ray.transfer import Held
+from paceline.spec import EnvSpec
+from paceline.train.dqn_job import DQNJob
+from paceline.train.layout import Layout
+from paceline.train.league import in_league
+from paceline.train.loop import Driver
+from paceline.train.pacing import BatchPace, Limiter
+from paceline.train.plan import Algorithm, AnyDriver, Parts
+from paceline.train.recipes import restarts_for
+from paceline.train.replay_access import ReplayAccess
+from paceline.train.replay_batches import ReplayBatches
+from paceline.train.replay_ingest import ReplayIngest
+from paceline.train.replay_stream import ORDERS, ReplayStream
+from paceline.train.replay_transfer import ReplayTransfer
+from paceline.train.rollout_plan import in_place
+from paceline.train.worker_recipe import WorkerRecipe
+
+MOST_MEMORY = 0.9
+"""Share of the free memory that a replay may be large enough to take."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DQNPlan:
+    """See `Plan`."""
+
+    base: WorkerRecipe
+    settings: DQNConfig
+    shape: ReplayShape
+    """The shape of the replay buffer."""
+
+    alternates = False
+    shares_gradients = False
+
+    def fields(self, weights: int, workers: int) -> list[Field]:
+        """See `Plan.fields`."""
+        newest = Weights.fields(weights)
+        return [
+            *self.shape.fields(),
+            *newest,
+            *(Snapshots.fields(newest[:1]) if self.streams else ()),
+            *self.base.worker_fields(weights, workers),
+            Field.of("epsilon", (self.shape.n_envs,), np.float32),
+        ]
+
+    @property
+    def streams(self) -> bool:
+        """Whether workers play while the learner learns."""
+        return self.settings.schedule == "async"
+
+    def weights(self, arena: Arena) -> Weights:
+        """The newest weights."""
+        return Weights(arena, Snapshots(arena, ["weights"]) if self.streams else None)
+
+    @property
+    def margin(self) -> int:
+        """Rows beyond the heads that may be being written while the learner reads."""
+        return self.in_orders if self.streams else 0
+
+    @property
+    def in_orders(self) -> int:
+        """Rows that are being written at most, where episodes are not counted."""
+        return ORDERS * self.settings.order_steps
+
+    @property
+    def longest(self) -> int:
+        """The most rows of a batch: an episode that never ends must not fill the ring over what it began with."""
+        return max(1, (self.shape.rows - self.settings.multi_step - self.shape.frame_stack) // 2)
+
+    def replay(self, arena: Arena) -> Replay:
+        """The replay buffer."""
+        settings = self.settings
+        return Replay(arena, self.shape, gamma=settings.gamma, multi_step=settings.multi_step, margin=self.margin)
+
+    def local_gradient(self, arena: Arena) -> None:
+        """See `Plan.local_gradient`."""
+
+    def transfer(self, weights: int) -> ReplayTransfer:
+        """See `Plan.transfer`."""
+        return ReplayTransfer(self, weights)
+
+    def on_node(self, held: Held) -> DQNPlan:
+        """The same plan for a node of a cluster, whose ring holds only the rows that are being written."""
+        rows = min(self.shape.rows, (self.longest if self.settings.plays_episodes else self.in_orders) + 2)
+        slots = replace(self.base.shape, first_group=held.first_group, groups=held.groups)
+        ring = replace(self.shape, rows=rows, first_group=held.first_group, groups=held.groups)
+        return replace(self, base=replace(self.base, shape=slots), shape=ring)
+
+    def stats(self) -> tuple[str, ...]:
+        """See `Plan.stats`."""
+        return STATS
+
+    def identity(self) -> dict[str, object]:
+        """See `Plan.identity`."""
+        return self.settings.identity()
+
+    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
+        """See `Plan.acting`: the weights in place, or in the async schedule a private copy."""
+        if not self.streams:
+            return in_place(arena)
+        snapshots = Snapshots(arena, ["weights"])
+        private, parts = snapshots.private()
+        return parts.__getitem__, partial(snapshots.copy, private)
+
+    def __call__(self, arena: Arena, share: Share) -> DQNJob:
+        """Build the envs and the policy. Runs inside the worker."""
+        arrays, renew = self.acting(arena)
+        policy = self.base.policy.build(self.shape.spec)
+        bind(policy, torch.from_numpy(arrays("weights")))
+        # Groups that play episodes need a number of rows that is their own; otherwise one forward serves them all.
+        central = self.base.central
+        if central is not None:
+            lanes = [replace(share, first_group=one.first_group, groups=one.groups) for one in central.lanes(share)]
+        elif self.settings.plays_episodes:
+            lanes = [replace(share, first_group=share.first_group + g, groups=1) for g in range(share.groups)]
+        else:
+            lanes = [share]
+        collector = TransitionCollector([self._lane(arena, policy, lane) for lane in lanes])
+        return DQNJob(collector, slice(share.first_group, share.first_group + share.groups), renew)
+
+    def _lane(self, arena: Arena, policy: nn.Module, share: Share) -> Lane:
+        spec, size = self.shape.spec, self.shape.group_size
+        n = share.groups * size
+        central = self.base.central
+        actor: Actor = self.base.actor(policy, share.groups)
+        if central is not None:
+            lane = LaneShare(share.worker, share.first_group, share.groups, share.first_group // central.groups)
+            actor = central.actor(arena, self.base.shape, lane)
+        return Lane(
+            self.base.block(arena, share, finite_rows=True),
+            ReplayWriter(arena, self.shape, share.first_group, share.groups),
+            actor,
+            EpsilonGreedy(spec.action.nvec[0]),
+            (Row.blank(spec, n), Row.blank(spec, n)),
+            seed=self.base.seed,
+            first_group=share.first_group,
+            groups=share.groups,
+            group_size=size,
+            epsilon=arena["epsilon"][self.shape.columns(share.first_group, share.groups)],
+            heartbeat=arena["heartbeat"][share.worker],
+            judge=partial(_judge, dueling=self.settings.dueling) if self.shape.priorities else None,
+            gamma=self.settings.gamma,
+        )
+
+    def driver(self, parts: Parts[DQNJob]) -> AnyDriver:
+        """See `Plan.driver`."""
+        settings, arena, replay = self.settings, parts.arena, self.replay(parts.arena)
+        spec, vector = self.shape.spec, parts.vector
+        sampler: Sampler = (
+            PrioritisedSampler(replay, settings.priority_alpha) if settings.prioritized else UniformSampler(replay)
+        )
+        target_vector, target = vector.clone(), copy.deepcopy(parts.policy)
+        bind(target, target_vector)
+        net = partial(array_net_for, spec=spec, both=settings.dueling, threads=settings.learner_threads)
+        learner = DQNLearner(
+            net(parts.policy, learns=True),
+            net(target, learns=False),
+            (vector, target_vector),
+            parts.weights,
+            replay,
+            sampler,
+            Epsilon(settings, arena["epsilon"], self.shape.groups),
+            settings,
+            seed=parts.config.run.seed,
+            clock=parts.clock,
+        )
+        collector = (
+            self._stream(parts, replay, sampler, learner) if self.streams else self._batches(parts, replay, sampler)
+        )
+        return Driver(collector, in_league(learner, parts.league), ReplayAccess(learner, collector))
+
+    def _stream(self, parts: Parts[DQNJob], replay: Replay, sampler: Sampler, learner: DQNLearner) -> ReplayStream:
+        settings, runtime = self.settings, parts.runtime
+        budget = CollectBudget(rows=settings.order_steps)
+        return ReplayStream(
+            runtime,
+            ReplayIngest(replay, sampler, parts.tracker, keep=settings.save_replay),
+            shares(self.shape.groups, runtime.num_workers),
+            parts.arena["episode"],
+            budget,
+            Limiter(settings, ORDERS * settings.order_steps * self.shape.n_envs),
+            lambda: learner.samples,
+            parts.weights.renew,
+            parts.clock,
+            restarts_for(parts.config, runtime),
+        )
+
+    def _batches(self, parts: Parts[DQNJob], replay: Replay, sampler: Sampler) -> ReplayBatches:
+        settings, every_env = self.settings, np.arange(self.shape.n_envs)
+        history = EpisodeHistory(
+            self.shape.spec, parts.arena["episode"], lambda: replay.shown(every_env), self.base.tags(parts.arena)
+        )
+        budget = CollectBudget(rows=settings.order_steps)
+        if settings.plays_episodes:
+            budget = CollectBudget(rows=self.longest, episodes=settings.episodes_per_batch)
+        return ReplayBatches(
+            parts.runtime,
+            ReplayIngest(replay, sampler, parts.tracker, history, keep=settings.save_replay),
+            history,
+            budget,
+            BatchPace(settings, self.shape.groups),
+            parts.clock,
+            restarts_for(parts.config, parts.runtime),
+        )
+
+
+def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> DQNPlan:  # noqa: ARG001 - see `Algorithm.plan`
+    settings, spec = config.training, base.shape.spec
+    if not isinstance(settings, DQNConfig):
+        raise TypeError(f"dqn: expected DQNConfig, got {type(settings).__name__}")
+    if spec.action.kind != "categorical":
+        raise ConfigError(
+            f"dqn: learns the value of each action, and so needs Discrete actions ({spec.action_space}). Use ppo."
+        )
+    shape = ReplayShape(
+        spec=spec,
+        rows=1,
+        groups=base.shape.groups,
+        group_size=base.shape.group_size,
+        frame_stack=config.env.frame_stack,
+        priorities=settings.prioritized and settings.schedule == "async",
+    )
+    room, in_bytes = buffer_room(settings.buffer_size)
+    shape = replace(shape, rows=rows_for(room, shape, in_bytes=in_bytes))
+    free = psutil.virtual_memory().available
+    if shape.nbytes() > MOST_MEMORY * free:
+        raise ConfigError(
+            f"buffer_size={settings.buffer_size}: {shape.items:,} transitions take {shape.nbytes() / 1e9:.2f} GB, and "
+            f"{free / 1e9:.2f} GB of memory are free. Lower --buffer-size."
+        )
+    plan = DQNPlan(base=base, settings=settings, shape=shape)
+    rows = shape.rows - plan.margin - shape.frame_stack - settings.multi_step
+    if rows < settings.order_steps or rows * shape.n_envs < settings.learning_starts:
+        raise ConfigError(
+            f"buffer_size={settings.buffer_size}: of its {shape.rows} rows of {shape.n_envs} envs, {max(0, rows)} can "
+            f"be learned from at a time, which is less than n_steps={settings.order_steps} or learning_starts="
+            f"{settings.learning_starts} ask for. Raise --buffer-size."
+        )
+    return plan
+
+
+def _judge(
+    params: NDArray[np.float32],
+    value: NDArray[np.float32],
+    action: NDArray[np.int64],
+    mask: NDArray[np.bool_] | None,
+    *,
+    dueling: bool,
+) -> tuple[Any, Any]:
+    """The values of these actions, and of the best ones."""
+    q = q_values(params, value, dueling=dueling)
+    return q[np.arange(len(q)), action], legal_only(q, mask).max(1)
+
+
+def _head(config: TrainConfig, spec: EnvSpec) -> EpsilonGreedy | None:
+    settings = config.training
+    if not isinstance(settings, DQNConfig) or not spec.action.nvec:
+        return None
+    return EpsilonGreedy(spec.action.nvec[0], settings.epsilon_end)
+
+
+DQN = Algorithm(_plan, _head)

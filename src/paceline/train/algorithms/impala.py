@@ -1,0 +1,185 @@
+"""IMPALA and APPO: workers never wait; the learner takes the slots that are filled first and corrects for their age.
+
+    worker: copy the newest weights -> fill a slot -> copy -> fill the next ...
+    driver: slots that are full -> batch -> V-trace -> update -> snapshot of the weights
+
+APPO differs from IMPALA in its loss alone: PPO's clipped surrogate (`ImpalaConfig.proximal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.algos.targets import vtrace_targets
+from paceline.collect.inference_client import AnyCollector, InferenceChannel, connect
+from paceline.config.settings import ImpalaConfig
+from paceline.config.train_config import TrainConfig
+from paceline.memory.shared import Arena, ArraysByName, Field
+from paceline.memory.weights import Snapshots, Weights
+from paceline.ops.distributions import head_for
+from paceline.runtime.protocol import Share
+from paceline.runtime.ray.transfer import Held
+from paceline.train.algorithms.surrogate import gradient_of, gradients_for, shard_fields, surrogate_learner
+from paceline.train.async_rollouts import AsyncRollouts
+from paceline.train.layout import Layout
+from paceline.train.league import in_league
+from paceline.train.loop import Driver
+from paceline.train.plan import Algorithm, AnyDriver, Parts
+from paceline.train.rollout_transfer import SlotTransfer
+from paceline.train.slot_scheduler import Collected
+from paceline.train.slot_sets import SlotSets
+from paceline.train.worker_recipe import WorkerRecipe
+
+
+class AsyncJob:
+    """Fills the slots that it is told to fill, with the newest weights at the start of every slot, or of some.
+
+    Args:
+        collector: Acts with `private`.
+        snapshots: The newest weights.
+        private: The worker's own copy of them.
+        begun: [sets] the version that each set is being collected with, for the learner to read.
+        sync_every: Slots collected with one copy.
+    """
+
+    def __init__(
+        self,
+        collector: AnyCollector,
+        snapshots: Snapshots,
+        private: NDArray[np.float32],
+        begun: NDArray[np.int64],
+        sync_every: int,
+    ) -> None:
+        self._collector, self._snapshots, self._private = collector, snapshots, private
+        self._begun, self._sync_every = begun, sync_every
+        self._slots = self._version = 0
+
+    def connect(self, asker: InferenceChannel) -> None:
+        """Use central inference through this channel."""
+        connect(self._collector, asker)
+
+    def reset(self) -> None:
+        """Start the first episode of every env."""
+        self._collector.reset()
+
+    def collect(self, step: int, into: int) -> Collected:
+        """Fill the worker's slot of set `into`."""
+        if self._slots % self._sync_every == 0:
+            self._version = self._snapshots.copy(self._private)
+        self._slots += 1
+        self._begun[into] = self._version
+        return Collected(into=into, version=self._version, times=self._collector.collect(step, into))
+
+    def close(self) -> None:
+        """Close the envs."""
+        self._collector.close()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImpalaPlan:
+    """See `Plan`."""
+
+    settings: ImpalaConfig
+    sets: SlotSets
+    shards: int
+    """Shards of a minibatch's gradient, which the driver computes one after another."""
+
+    @property
+    def base(self) -> WorkerRecipe:
+        """See `Plan.base`."""
+        return self.sets.base
+
+    alternates = False
+    shares_gradients = False
+
+    def fields(self, weights: int, workers: int) -> list[Field]:
+        """See `Plan.fields`."""
+        batch, acting = self.sets.batch_shape, [*Weights.fields(weights)[:1], *self.base.norms()]
+        return [
+            *self.sets.fields(weights, workers),
+            *shard_fields(batch.n_steps * batch.n_envs, self.shards, weights),
+            *Snapshots.fields(acting),
+        ]
+
+    def snapshots(self, arena: Arena) -> Snapshots:
+        """Two buffers of all that acting needs: the learner writes one while workers copy the other."""
+        return Snapshots(arena, self.base.acting_names())
+
+    def weights(self, arena: Arena) -> Weights:
+        """See `Plan.weights`."""
+        return Weights(arena, self.snapshots(arena))
+
+    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
+        """See `Plan.acting`: a private copy, and what copies the newest snapshot into it."""
+        snapshots = self.snapshots(arena)
+        private, parts = snapshots.private()
+        return parts.__getitem__, partial(snapshots.copy, private)
+
+    def local_gradient(self, arena: Arena) -> None:
+        """See `Plan.local_gradient`."""
+
+    def on_node(self, held: Held) -> ImpalaPlan:
+        """The same plan for a node of a cluster, which collects and does not learn."""
+        shape = replace(self.base.shape, first_group=held.first_group, groups=held.groups)
+        sets = replace(self.sets, base=replace(self.base, shape=shape), batch_groups=1)
+        return replace(self, sets=sets, shards=1)
+
+    def transfer(self, weights: int) -> SlotTransfer[AsyncJob]:
+        """See `Plan.transfer`."""
+        return SlotTransfer(self, weights)
+
+    def stats(self) -> tuple[str, ...]:
+        """See `Plan.stats`."""
+        return ()
+
+    def identity(self) -> dict[str, object]:
+        """See `Plan.identity`."""
+        return {}
+
+    def __call__(self, arena: Arena, share: Share) -> AsyncJob:
+        """Build the envs and the policy of one worker. Runs inside the worker."""
+        # With central inference the driver acts; the values of last observations come from this copy all the same.
+        snapshots = self.snapshots(arena)
+        private, parts = snapshots.private()
+        return AsyncJob(
+            self.base.collector(arena, share, self.sets.slots(arena), parts.__getitem__),
+            snapshots,
+            private,
+            arena["begun_version"][share.worker],
+            self.settings.sync_every,
+        )
+
+    def driver(self, parts: Parts[AsyncJob]) -> AnyDriver:
+        """See `Plan.driver`."""
+        settings, arena, spec = self.settings, parts.arena, self.base.shape.spec
+        batch = self.sets.batch(arena)
+        collector = AsyncRollouts(
+            self.sets.scheduler(parts),
+            batch,
+            parts.clock,
+            batch_slots=self.sets.batch_slots,
+            max_lag=settings.max_lag,
+            on_lag=settings.on_lag,
+        )
+        targets = vtrace_targets(settings, parts.mirror, head_for(spec.action), spec, parts.obs_norm)
+        # Workers collect all the time, so the driver computes all shards itself.
+        gradient = gradient_of(self.base, settings, arena, batch)
+        gradients = gradients_for(parts, self.base, settings, batch, gradient.all)
+        return Driver(collector, in_league(surrogate_learner(parts, settings, gradients, targets), parts.league))
+
+
+def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> ImpalaPlan:
+    settings = config.training
+    if not isinstance(settings, ImpalaConfig):
+        raise TypeError(f"impala: expected ImpalaConfig, got {type(settings).__name__}")
+    shards = config.grad_shards(image=base.shape.spec.has_image)
+    return ImpalaPlan(settings=settings, sets=SlotSets.of(base, settings, layout), shards=shards)
+
+
+IMPALA = Algorithm(_plan)
+APPO = IMPALA

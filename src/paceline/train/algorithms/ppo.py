@@ -1,0 +1,141 @@
+"""PPO: synchronous rollouts; the workers also compute the gradients of each minibatch.
+
+    rollout: workers collect, each its own columns           driver waits
+    update:  workers compute shards of minibatch gradients   driver adds them up, steps Adam, computes shards itself
+
+With `pipeline`, workers collect the next rollout while the driver learns from a copy of the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.algos.ppo_gradient import ShardedGradient
+from paceline.algos.targets import GAETargets
+from paceline.config.settings import PPOConfig
+from paceline.config.train_config import TrainConfig
+from paceline.memory.shared import Arena, ArraysByName, Field
+from paceline.memory.slots import Slots
+from paceline.runtime.protocol import Share
+from paceline.runtime.ray.transfer import Held
+from paceline.train.algorithms.surrogate import gradient_of, gradients_for, shard_fields, surrogate_learner
+from paceline.train.layout import Layout
+from paceline.train.league import in_league
+from paceline.train.loop import Driver
+from paceline.train.plan import Algorithm, AnyDriver, Parts
+from paceline.train.rollout_job import RolloutJob
+from paceline.train.rollout_plan import RolloutPlan, in_place
+from paceline.train.rollout_transfer import RolloutTransfer
+from paceline.train.worker_recipe import WorkerRecipe
+
+LEARNING, ACTING = "learning/", "acting/"
+"""Pipeline: prefixes of the rollout that is learned from and of the weights that workers act with, both copies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOPlan(RolloutPlan):
+    """See `Plan`."""
+
+    settings: PPOConfig
+    shards: int
+    """Shards of a minibatch's gradient."""
+
+    @property
+    def alternates(self) -> bool:
+        """See `Plan.alternates`."""
+        return not self.settings.pipeline
+
+    @property
+    def shares_gradients(self) -> bool:
+        """See `Plan.shares_gradients`."""
+        return True
+
+    def fields(self, weights: int, workers: int) -> list[Field]:
+        """See `Plan.fields`."""
+        shape = self.base.shape
+        pipeline = [*shape.fields(LEARNING), *self._acting_fields(weights)] if self.settings.pipeline else []
+        shards = shard_fields(shape.n_steps * shape.n_envs, self.shards, weights)
+        return [*super().fields(weights, workers), *pipeline, *shards]
+
+    def _acting_fields(self, weights: int) -> Iterator[Field]:
+        for field in (Field.of("weights", (weights,), np.float32), *self.base.norms()):
+            yield replace(field, name=ACTING + field.name)
+
+    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
+        """See `Plan.acting`."""
+        arrays, update = in_place(arena)
+        return (partial(_prefixed, arena, ACTING) if self.settings.pipeline else arrays), update
+
+    def slots(self, arena: Arena) -> Slots:
+        """Where the learner reads a rollout."""
+        return Slots(arena, self.base.shape, LEARNING if self.settings.pipeline else "")
+
+    def gradient(self, arena: Arena) -> ShardedGradient:
+        """Computes shards of a minibatch of the rollout, into shared memory."""
+        return gradient_of(self.base, self.settings, arena, self.slots(arena))
+
+    def local_gradient(self, arena: Arena) -> ShardedGradient | None:
+        """See `Plan.local_gradient`."""
+        return self.gradient(arena)
+
+    def __call__(self, arena: Arena, share: Share) -> RolloutJob:
+        """Build the envs and the policies of one worker. Runs inside the worker."""
+        collector = self.base.collector(arena, share, [Slots(arena, self.base.shape)], self.acting(arena)[0])
+        return RolloutJob(collector, self.gradient(arena) if share.helps else None)
+
+    def on_node(self, held: Held) -> PPOPlan:
+        """The same plan for a node of a cluster, which collects and does not learn."""
+        plan = super().on_node(held)
+        return PPOPlan(base=plan.base, settings=replace(self.settings, pipeline=False), shards=1)
+
+    def transfer(self, weights: int) -> RolloutTransfer[RolloutJob]:
+        """See `Plan.transfer`."""
+        return RolloutTransfer(self, weights, acting=ACTING if self.settings.pipeline else "")
+
+    def identity(self) -> Mapping[str, object]:
+        """See `Plan.identity`."""
+        return {"pipeline": self.settings.pipeline}
+
+    def driver(self, parts: Parts[RolloutJob]) -> AnyDriver:
+        """See `Plan.driver`."""
+        settings, arena, pipeline = self.settings, parts.arena, self.settings.pipeline
+
+        def freeze() -> None:
+            """Copy what acting needs: the learner changes the originals while workers collect."""
+            for name in self.base.acting_names():
+                arena[ACTING + name][...] = arena[name]
+            if parts.league is not None:
+                parts.league.look_after(epsilon=0.0)
+
+        collector = self.rollouts(
+            parts, learning=self.slots(arena) if pipeline else None, freeze=freeze if pipeline else None
+        )
+        gradients = gradients_for(parts, self.base, settings, self.slots(arena), parts.runtime.work)
+        targets = GAETargets(settings.gamma, settings.gae_lambda)
+        learner = surrogate_learner(parts, settings, gradients, targets)
+        return Driver(collector, in_league(learner, parts.league, alone=not pipeline))
+
+
+def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> PPOPlan:  # noqa: ARG001 - see `Algorithm.plan`
+    settings = config.training
+    if not isinstance(settings, PPOConfig):
+        raise TypeError(f"ppo: expected PPOConfig, got {type(settings).__name__}")
+    return PPOPlan(base=base, settings=settings, shards=config.grad_shards(image=base.shape.spec.has_image))
+
+
+def ppo_plan(plan: object) -> PPOPlan | None:
+    """The plan, if it is PPO's: for measurements of the gradients that its workers compute."""
+    return plan if isinstance(plan, PPOPlan) else None
+
+
+def _prefixed(arena: Arena, prefix: str, name: str) -> NDArray[Any]:
+    return arena[prefix + name]
+
+
+PPO = Algorithm(_plan)

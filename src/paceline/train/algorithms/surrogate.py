@@ -1,0 +1,78 @@
+"""What PPO, IMPALA, APPO and A3C share: the gradient of the clipped surrogate loss, and the learner that applies it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from paceline.algos.device_gradients import DeviceGradients
+from paceline.algos.ppo import PPOLearner
+from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, ShardedUpdate
+from paceline.algos.targets import Targets
+from paceline.config.settings import Settings
+from paceline.memory.shards import Shards, ShardShape
+from paceline.memory.shared import Arena, ArraysByName, Field
+from paceline.memory.slots import Slots
+from paceline.nets.flat import bind
+from paceline.ops.adam import FlatAdam
+from paceline.ops.distributions import head_for
+from paceline.ops.surrogate import TERMS
+from paceline.train.plan import J, Parts
+from paceline.train.worker_recipe import WorkerRecipe
+
+
+def shard_fields(rows: int, shards: int, weights: int) -> list[Field]:
+    """The arena fields of a batch of `rows` prepared samples, and of the gradients of a minibatch's shards."""
+    return list(ShardShape(rows, shards, weights, len(TERMS)).fields())
+
+
+def gradient_of(recipe: WorkerRecipe, settings: Settings, arena: Arena, slots: Slots) -> ShardedGradient:
+    """The gradient at the published weights, of rows of `slots`, written to shared memory."""
+    return ShardedGradient(surrogate_gradient(recipe, settings, arena.__getitem__), slots, Shards(arena))
+
+
+def surrogate_gradient(recipe: WorkerRecipe, settings: Settings, arrays: ArraysByName) -> PPOGradient:
+    """The gradient of a network of its own, whose weights and observation statistics are in `arrays`."""
+    spec = recipe.shape.spec
+    policy = recipe.policy.build(spec)
+    bind(policy, torch.from_numpy(arrays("weights")), frozen=False)
+    normaliser = recipe.obs_normaliser(arrays, attach=True)
+    return PPOGradient(policy, head_for(spec.action), spec, settings, normaliser)
+
+
+def gradients_for(
+    parts: Parts[J], recipe: WorkerRecipe, settings: Settings, slots: Slots, work: Callable[[int], None]
+) -> Gradients:
+    """What computes the gradients of a minibatch: shards on the CPU, or all of it on the learner's device.
+
+    Args:
+        parts: What the driver has built.
+        recipe: The network and the observations.
+        settings: Hyper-parameters.
+        slots: The batch.
+        work: Computes that many shards, on the workers or in this process.
+    """
+    shards, device = Shards(parts.arena), parts.vector.device
+    if device.type == "cpu":
+        return ShardedUpdate(work, shards, parts.weights.showing(parts.vector))
+    spec = recipe.shape.spec
+    gradient = PPOGradient(parts.policy, head_for(spec.action), spec, settings, parts.obs_norm)
+    return DeviceGradients(gradient, slots, shards, device)
+
+
+def surrogate_learner(parts: Parts[J], settings: Settings, gradients: Gradients, targets: Targets) -> PPOLearner:
+    """The learner in the driver."""
+    return PPOLearner(
+        parts.vector,
+        parts.weights,
+        gradients,
+        Shards(parts.arena),
+        targets,
+        FlatAdam(parts.vector),
+        settings,
+        seed=parts.config.run.seed,
+        clock=parts.clock,
+        obs_norm=parts.obs_norm,
+        reward_norm=parts.reward_norm,
+    )

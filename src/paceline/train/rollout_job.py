@@ -1,0 +1,51 @@
+"""What a worker does for algorithms that learn from rollouts: it collects, and computes gradients if asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.algos.ppo_gradient import ShardedGradient
+from paceline.collect.inference_client import AnyCollector, InferenceChannel, connect
+from paceline.collect.times import CollectTimes
+from paceline.envs.block import History
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutJob:
+    """The job of one worker. The driver submits its methods as calls; they run in the worker's main thread."""
+
+    collector: AnyCollector
+    sharded: ShardedGradient | None = None
+    """Computes shards of a minibatch's gradient; None for a worker that is never asked for gradients."""
+
+    def connect(self, asker: InferenceChannel) -> None:
+        """Use central inference through this channel."""
+        connect(self.collector, asker)
+
+    def reset(self) -> None:
+        """Start the first episode of every env."""
+        self.collector.reset()
+
+    def restore(self, histories: Sequence[History]) -> list[int]:
+        """Restore every env from its history; returns the envs that started a new episode instead."""
+        return self.collector.restore(histories)
+
+    def dump(self) -> list[bytes]:
+        """Pickle the envs in their present state."""
+        return self.collector.dump()
+
+    def collect(self, step: int) -> CollectTimes:
+        """Fill this worker's columns of the rollout, from env step `step` on."""
+        times = self.collector.collect(step)
+        return times if self.sharded is None else times._replace(learn_s=self.sharded.busy_s())
+
+    def work(self, shard: int) -> None:
+        """Compute one shard of the minibatch's gradient into shared memory."""
+        if self.sharded is None:
+            raise RuntimeError("work: this worker was made without gradients")
+        self.sharded(shard)
+
+    def close(self) -> None:
+        """Close the envs."""
+        self.collector.close()

@@ -1,0 +1,98 @@
+"""The memory of asynchronous rollouts: several sets of slots per worker, and a batch that is put together from them.
+
+worker 0   set 0 [filled]  set 1 [filling] --+
+                                             +--copy--> batch "learning/" --> learner
+worker 1   set 0 [filling] set 1 [filled] ---+
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from paceline.config.settings import A3CConfig, ImpalaConfig
+from paceline.errors import ConfigError
+from paceline.memory.shared import Arena, Field
+from paceline.memory.slot_shape import SlotShape
+from paceline.memory.slots import Slots
+from paceline.memory.weights import Weights
+from paceline.runtime.protocol import shares
+from paceline.train.layout import Layout
+from paceline.train.plan import Parts
+from paceline.train.recipes import restarts_for
+from paceline.train.slot_scheduler import SlotJob, SlotScheduler
+from paceline.train.worker_recipe import WorkerRecipe
+
+S = TypeVar("S", bound=SlotJob)
+BATCH = "learning/"
+"""Prefix of the fields of the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSets:
+    """How many sets of slots there are, and how many slots make a batch."""
+
+    base: WorkerRecipe
+    sets: int
+    """Slots that a worker may have filled or be filling."""
+    batch_slots: int
+    """Slots in a batch."""
+    batch_groups: int
+    """Groups that a batch has room for."""
+
+    @classmethod
+    def of(cls, base: WorkerRecipe, settings: ImpalaConfig | A3CConfig, layout: Layout) -> SlotSets:
+        """The sets of a run.
+
+        Raises:
+            ConfigError: Workers cannot fill as many slots as a batch takes.
+        """
+        owned = shares(layout.groups, layout.num_workers)
+        batch_slots = settings.batch_slots or len(owned)
+        if batch_slots > len(owned) * settings.slots_per_worker:
+            raise ConfigError(
+                f"batch_slots={batch_slots}: {len(owned)} worker(s) with slots_per_worker={settings.slots_per_worker} "
+                f"can fill {len(owned) * settings.slots_per_worker} before one is learned from. Lower it, or raise "
+                "--slots-per-worker."
+            )
+        groups = batch_slots * max(share.groups for share in owned)
+        return cls(base, settings.slots_per_worker, batch_slots, groups)
+
+    def fields(self, weights: int, workers: int) -> list[Field]:
+        """The arena fields of slots and batch, weights, and all that workers need."""
+        return [
+            *(field for number in range(self.sets) for field in self.base.shape.fields(f"{number}/")),
+            *self.batch_shape.fields(BATCH),
+            *Weights.fields(weights),
+            *self.base.worker_fields(weights, workers),
+            Field.of("begun_version", (max(1, workers), self.sets), np.int64),
+        ]
+
+    @property
+    def batch_shape(self) -> SlotShape:
+        """The shape of a batch."""
+        return replace(self.base.shape, groups=self.batch_groups)
+
+    def slots(self, arena: Arena) -> list[Slots]:
+        """Where workers collect: one set after another."""
+        return [Slots(arena, self.base.shape, f"{number}/") for number in range(self.sets)]
+
+    def batch(self, arena: Arena) -> Slots:
+        """Where the learner reads a batch."""
+        return Slots(arena, self.batch_shape, BATCH)
+
+    def scheduler(self, parts: Parts[S]) -> SlotScheduler:
+        """The driver's end: keeps workers supplied with slots to fill."""
+        arena, runtime = parts.arena, parts.runtime
+        return SlotScheduler(
+            runtime,
+            self.slots(arena),
+            shares(self.base.shape.groups, runtime.num_workers),
+            arena["begun_version"],
+            arena["episode"],
+            parts.tracker,
+            parts.weights.renew,
+            restarts_for(parts.config, runtime),
+        )
