@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tests.inside import inside
 
 from paceline.batch import Trajectory
+from paceline.collect.times import CollectTimes
 from paceline.config.train_config import TrainConfig
 from paceline.errors import WorkerDied
 from paceline.measure.record import Summary
@@ -29,6 +30,7 @@ from paceline.runtime.protocol import Share
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.replay_stream import ReplayStream
+from paceline.train.restarts import Started
 from paceline.train.rollouts import Rollouts
 from paceline.train.run import Run, open_folder
 from paceline.train.slot_scheduler import SlotScheduler
@@ -171,18 +173,18 @@ def assert_counters_add_up(run: Run, summary: Summary) -> None:
 def test_in_step_with_each_other_the_run_is_the_same_as_without_the_deaths(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin = Rollouts.begin
+    begin = Rollouts._begin
 
-    def poisoned(self: Rollouts, version: int) -> None:
+    def poisoned(self: Rollouts, version: int) -> Started[CollectTimes]:
         # All but the last row, where the envs are between rollouts.
         for name in ("reward", "log_prob", "value", "obs/obs"):
             self._slots.array(name)[:-1] = np.nan
-        begin(self, version)
+        return begin(self, version)
 
     settings = config("ppo", **SYNC[mode], total_timesteps=12_000)
     with Run(settings) as run:
         expected = run.go()
-    monkeypatch.setattr(Rollouts, "begin", poisoned)
+    monkeypatch.setattr(Rollouts, "_begin", poisoned)
     with Run(settings) as run:
         check_learned_batches(run)
         with killing(run, kills=3, every_steps=2000) as killed:

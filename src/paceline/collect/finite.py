@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import EnvBlock, FinalObs, History, Watch
+from paceline.envs.block import EnvBlock, FinalObs, History, Watch, ahead_of
 from paceline.envs.extras import Readings
 from paceline.errors import EnvError
 from paceline.memory.rows import Row
@@ -125,7 +125,7 @@ class FiniteEnvs:
     def __init__(self, envs: EnvBlock, on_nan: OnNan, *, first_env: int, line: NDArray[np.int64]) -> None:
         self._envs, self._on_nan, self._first, self._line = envs, on_nan, first_env, line
         self.episode = envs.episode
-        self.ahead = getattr(envs, "ahead", None)
+        self.ahead = ahead_of(envs)
         """The block's `ahead` method; None if it has none."""
 
     def reset(self, row: Row) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,28 @@ from paceline.collect import noise
 from paceline.collect.finite import FiniteRollouts
 from paceline.collect.free_running import FreeRunning
 from paceline.collect.times import CollectTimes
-from paceline.envs.group import EnvBlock, History
+from paceline.envs.block import EnvBlock, History, ahead_of
 from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
 from paceline.memory.worker_status import BEAT, STOP
 from paceline.nets.actor import Actor, DeferredValueActor
+from paceline.nets.features import Leaves
 from paceline.ops.distributions import ActionHead
 
 SETTLED_STEPS, SETTLED_BYTES = 2048, 1 << 20
 """Limits on one bulk computation of values and log-probabilities, in env steps and in bytes of observations: large
 enough that the cost per call is small, and small enough for the CPU cache."""
+
+
+@runtime_checkable
+class RemotePolicy(Protocol):
+    """An actor whose forward pass runs in another process: central inference."""
+
+    def ask(self, obs: Leaves) -> None:
+        """Send a request without waiting; the next call of the actor returns the reply."""
+
+    def rest(self) -> None:
+        """Say that no more requests come in this rollout."""
 
 
 class RolloutCollector:
@@ -81,8 +93,8 @@ class RolloutCollector:
         seen = sum(leaf.features for leaf in shape.spec.obs) if self._patient is not None else 0
         self._settled = min(SETTLED_STEPS, SETTLED_BYTES // max(1, 4 * seen))
         self._heartbeat, self._finite, self._free_running = heartbeat, finite, free_running
-        self._ask, self._rest = getattr(actor, "ask", None), getattr(actor, "rest", None)
-        self._ahead = getattr(envs, "ahead", None)
+        self._remote = actor if isinstance(actor, RemotePolicy) else None
+        self._ahead = ahead_of(envs)
 
     def reset(self) -> None:
         """Reset every env to its first episode."""
@@ -127,7 +139,33 @@ class RolloutCollector:
         rows, finals_of = self._sets[into]
         self._begin(step, into)
         if self._free_running is None:
-            env_s = yield from self._in_step(rows, finals_of)
+            env_s = 0.0
+            act = None if self._patient is None else self._patient.act
+            # In lockstep: every env takes step t before any takes step t+1.
+            for t, (row, after, params, row_noise) in enumerate(
+                zip(rows, rows[1:], self._params, self._noise, strict=False)
+            ):
+                if self._remote is not None:
+                    self._remote.ask(row.obs)
+                    yield
+                if act is not None:
+                    params[...] = act(row.obs)
+                else:
+                    params[...], row.value[...] = self._actor(row.obs)
+                row.action[...] = action = self._head.choose(params, row_noise, row.mask)
+                before_step = perf_counter()
+                if self._ahead is not None:
+                    self._ahead(action)
+                    env_s += perf_counter() - before_step
+                    yield
+                    before_step = perf_counter()
+                finals = self._envs.step(action, row, after)
+                env_s += perf_counter() - before_step
+                for i, obs in finals:
+                    finals_of[i // self._size].add(t, self._first_group * self._size + i, obs)
+                self._heartbeat[BEAT] += 1
+                if self._heartbeat[STOP]:
+                    break
         else:
             env_s = self._free_running.collect(self._columns[into], self._params, self._noise, finals_of)
         if not self._heartbeat[STOP]:  # otherwise the run is ending and nothing reads this rollout
@@ -136,43 +174,13 @@ class RolloutCollector:
                 self._finite.check(step, into, finals_of)
         if self._between is not rows[-1]:
             self._between.show(rows[-1])
-        if self._rest is not None:
-            self._rest()
+        if self._remote is not None:
+            self._remote.rest()
         return env_s
 
     def close(self) -> None:
         """Close the envs."""
         self._envs.close()
-
-    def _in_step(self, rows: Sequence[Row], finals_of: Sequence[FinalSlot]) -> Generator[None, None, float]:
-        """Collect T rows in lockstep: every env takes step t before any takes step t+1."""
-        actor, choose, envs, env_s = self._actor, self._head.choose, self._envs, 0.0
-        act = None if self._patient is None else self._patient.act
-        for t, (row, after, params, row_noise) in enumerate(
-            zip(rows, rows[1:], self._params, self._noise, strict=False)
-        ):
-            if self._ask is not None:
-                self._ask(row.obs)
-                yield
-            if act is not None:
-                params[...] = act(row.obs)
-            else:
-                params[...], row.value[...] = actor(row.obs)
-            row.action[...] = action = choose(params, row_noise, row.mask)
-            before_step = perf_counter()
-            if self._ahead is not None:
-                self._ahead(action)
-                env_s += perf_counter() - before_step
-                yield
-                before_step = perf_counter()
-            finals = envs.step(action, row, after)
-            env_s += perf_counter() - before_step
-            for i, obs in finals:
-                finals_of[i // self._size].add(t, self._first_group * self._size + i, obs)
-            self._heartbeat[BEAT] += 1
-            if self._heartbeat[STOP]:
-                break
-        return env_s
 
     def _begin(self, step: int, into: int) -> None:
         """Copy the current observations to row 0, draw the noise, and clear the last rollout's final observations."""

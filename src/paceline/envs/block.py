@@ -8,9 +8,9 @@ These conversions do not depend on how the envs are stepped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import cloudpickle
 import numpy as np
@@ -106,6 +106,20 @@ class EnvBlock(Protocol):
 
     def close(self) -> None:
         """Close the envs. May be called twice."""
+
+
+@runtime_checkable
+class StepsAhead(Protocol):
+    """A block that can start a step and finish it later, because its envs step in threads of their own."""
+
+    ahead: Callable[[NDArray[Any]], None] | None
+    """Starts the step with these actions and returns at once; `EnvBlock.step` then waits for it. A block that wraps
+    another one has None if that one cannot."""
+
+
+def ahead_of(envs: EnvBlock) -> Callable[[NDArray[Any]], None] | None:
+    """The block's `ahead`; None if it cannot start a step before it finishes it."""
+    return envs.ahead if isinstance(envs, StepsAhead) else None
 
 
 def pickled(env: Any, who: str) -> bytes:

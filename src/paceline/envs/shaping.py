@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import EnvBlock, FinalObs, History, Watch
+from paceline.envs.block import EnvBlock, FinalObs, History, Watch, ahead_of
 from paceline.envs.extras import Readings
 from paceline.envs.make import load
 from paceline.errors import ConfigError, EnvError
@@ -108,7 +108,7 @@ class ShapedEnvs:
         self._measure = getattr(shaper, "measure", dict)
         self._before = {name: np.zeros((n, *extra.shape), extra.dtype) for name, extra in spec.extras.items()}
         self._everyone = np.arange(n)
-        self.ahead = getattr(envs, "ahead", None)
+        self.ahead = ahead_of(envs)
         """As the block's own, if it has it: a shaper looks at a step when that is taken."""
 
     @property

@@ -67,12 +67,14 @@ class Agent:
         watchers = all_callbacks(self.config, callbacks)
         run = self._started()
         try:
-            self.summary = run.go(
+            with run.session(
                 steps=None if total_timesteps is None else int(total_timesteps),
                 episodes=None if total_episodes is None else int(total_episodes),
                 seconds=None if duration is None else duration_s(duration),
                 callbacks=watchers,
-            )
+            ) as session:
+                run.training.driver.train(session.budget, session.record)
+            self.summary = session.summary
         except BaseException:
             self.close()
             raise

@@ -77,33 +77,30 @@ class Rollouts:
         complete already except in a new run, or where a checkpoint holds none.
         """
         if not self._pending:
-            self.begin(version)
-            self._finish()
+            started, began = self._begin(version), perf_counter()
+            self._count(self.restarts.finish(started, self._envs), perf_counter() - began)
         batch = (self._learning or self._slots).trajectory(self._version)
         if self._learning is not None:
-            self.begin(version)
+            self._started = self._begin(version)
         return batch
 
     def release(self) -> None:
         """In a pipeline, wait for the rollout that `next` began: it becomes the pending batch."""
-        if self._learning is not None:
-            self._finish()
+        if self._started is not None:
+            started, self._started, began = self._started, None, perf_counter()
+            self._count(self.restarts.finish(started, self._envs), perf_counter() - began)
 
-    def begin(self, version: int) -> None:
+    def _begin(self, version: int) -> Started[CollectTimes]:
         """Have workers begin a rollout with the weights of `version`. Does not wait."""
         self._version, self._pending = version, False
         if self._freeze is not None:
             self._freeze()
         self._history.mark()
-        self._started = self.restarts.start(RolloutJob.collect, self.step)
+        return self.restarts.start(RolloutJob.collect, self.step)
 
-    def _finish(self) -> None:
-        """Wait for all workers, and count what they collected."""
-        began = perf_counter()
-        if self._started is None:
-            raise RuntimeError("rollouts: no rollout was begun, so there is none to wait for.")
-        times, self._started = self.restarts.finish(self._started, self._envs), None
-        book(self._clock, times, perf_counter() - began)
+    def _count(self, times: list[CollectTimes], waited_s: float) -> None:
+        """Take account of the rollout that all workers have collected."""
+        book(self._clock, times, waited_s)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
             self.last = CollectReport(times=times, finished=counted(self._tracker, self._slots))

@@ -180,40 +180,54 @@ class Run:
         seconds: float | None = None,
         callbacks: Callbacks | None = None,
     ) -> Summary:
-        """Train until a budget is spent or a signal comes; the config's own budget unless one is given.
+        """Train until a budget is spent or a signal comes: the loop in a `session`, which see for the arguments.
+
+        Returns:
+            What `summary.json` contains.
+        """
+        with self.session(steps=steps, episodes=episodes, seconds=seconds, callbacks=callbacks) as session:
+            self.training.driver.train(session.budget, session.record)
+        return session.summary
+
+    @contextmanager
+    def session(
+        self,
+        *,
+        steps: int | None = None,
+        episodes: int | None = None,
+        seconds: float | None = None,
+        callbacks: Callbacks | None = None,
+    ) -> Iterator[Session]:
+        """Everything around the training loop: the display, signals, and at the end the checkpoint and the summary.
+
+        The config's own budget holds unless one is given.
 
         Args:
             steps: Steps beyond those already taken.
             episodes: Episodes beyond those already finished.
             seconds: Seconds from now.
-            callbacks: Who is told, and may stop it; the config's own unless given.
+            callbacks: Called during training, and may stop it; the config's own unless given.
 
         Raises:
             PacelineError: Something failed; the text names the last checkpoint.
         """
         training, bookkeeping, log = self.training, self._bookkeeping, self._log
         callbacks = all_callbacks(self.config) if callbacks is None else callbacks
-        tracker, clock, run = training.tracker, training.clock, self.config.run
-        clock.restart("startup")
-        if steps is episodes is seconds is None:
-            budget = RunBudget(tracker, clock, run.budget_steps, run.total_episodes, run.budget_s)
-        else:
-            budget = RunBudget(
-                tracker,
-                clock,
-                None if steps is None else tracker.steps + steps,
-                None if episodes is None else tracker.episodes + episodes,
-                None if seconds is None else clock.elapsed_s + seconds,
-            )
+        training.clock.restart("startup")
+        budget = self._budget(steps, episodes, seconds)
         goal = Goal(steps=budget.total_timesteps, episodes=budget.total_episodes, seconds=budget.duration_s)
-        with Progress(self._info(), goal, quiet=run.quiet, log=log) as progress, _stop_on_signals(budget.stop):
+        with (
+            Progress(self._info(), goal, quiet=self.config.run.quiet, log=log) as progress,
+            _stop_on_signals(budget.stop),
+        ):
             for note in self.notes:
                 progress.note(note)
             self.notes = []
             bookkeeping.begin(budget, progress, callbacks)
+            session = Session(budget, bookkeeping)
             try:
-                training.driver.train(budget, bookkeeping)
-                return bookkeeping.finish()
+                yield session
+                session.finish()
             except PacelineError as error:
                 if log is not None:
                     log.say(f"error: {error}", logging.ERROR)
@@ -229,7 +243,20 @@ class Run:
                     raise short from error
                 raise
             finally:
-                clock.pause()
+                training.clock.pause()
+
+    def _budget(self, steps: int | None, episodes: int | None, seconds: float | None) -> RunBudget:
+        """The config's budget, or what is given, counted from now."""
+        tracker, clock, run = self.training.tracker, self.training.clock, self.config.run
+        if steps is episodes is seconds is None:
+            return RunBudget(tracker, clock, run.budget_steps, run.total_episodes, run.budget_s)
+        return RunBudget(
+            tracker,
+            clock,
+            None if steps is None else tracker.steps + steps,
+            None if episodes is None else tracker.episodes + episodes,
+            None if seconds is None else clock.elapsed_s + seconds,
+        )
 
     def close(self) -> None:
         """End the workers, close the files. Idempotent."""
@@ -260,6 +287,29 @@ class Run:
             folder=None if self._folder is None else str(self._folder),
             resumed_steps=self.training.tracker.steps,
         )
+
+
+class Session:
+    """One stretch of training: what the loop needs, and at the end the summary."""
+
+    def __init__(self, budget: RunBudget, record: Bookkeeping) -> None:
+        self.budget, self.record = budget, record
+        self._summary: Summary | None = None
+
+    @property
+    def summary(self) -> Summary:
+        """What `summary.json` contains, once the session is over.
+
+        Raises:
+            RuntimeError: It is not over.
+        """
+        if self._summary is None:
+            raise RuntimeError("session: there is no summary before its end.")
+        return self._summary
+
+    def finish(self) -> None:
+        """Last evaluation and checkpoint, then the summary."""
+        self._summary = self.record.finish()
 
 
 def _name_checkpoint(error: PacelineError, bookkeeping: Bookkeeping) -> None:
