@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from paceline.collect.times import CollectTimes
 from paceline.envs.block import History
 from paceline.memory.shared import Arrays, Field
 from paceline.nets.features import Leaves
+from paceline.runtime.protocol import InferenceChannel
 from paceline.spec import EnvSpec
 
 PREFIX = "central/"
@@ -29,19 +30,6 @@ def mailbox_fields(spec: EnvSpec, n_envs: int) -> Iterator[Field]:
         yield Field.of(f"{PREFIX}obs/{leaf.name}", (n_envs, *leaf.shape), leaf.dtype)
     yield Field.of(f"{PREFIX}params", (n_envs, spec.action.param_size), np.float32)
     yield Field.of(f"{PREFIX}value", (n_envs,), np.float32)
-
-
-class InferenceChannel(Protocol):
-    """Sends a lane's inference requests to a server and waits for the replies."""
-
-    def ask(self, lane: int, server: int) -> None:
-        """Notify the server that the lane's request is in the arena. Does not block."""
-
-    def wait(self, lane: int) -> float:
-        """Block until the lane's reply is in the arena; returns the seconds spent idle."""
-
-    def end(self, lane: int, server: int) -> None:
-        """Notify the server that the lane sends no more requests in this rollout."""
 
 
 @dataclass(frozen=True, slots=True)

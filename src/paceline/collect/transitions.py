@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect import noise
-from paceline.collect.inference_client import InferenceChannel, RemoteActor
+from paceline.collect.inference_client import RemoteActor
 from paceline.collect.times import CollectTimes
 from paceline.envs.block import EnvBlock, History
 from paceline.memory.replay_rows import ReplayWriter
@@ -28,6 +28,7 @@ from paceline.memory.worker_status import BEAT, STOP
 from paceline.nets.actor import Actor, DeferredValueActor
 from paceline.nets.features import Leaves
 from paceline.ops.exploring import EpsilonGreedy
+from paceline.runtime.protocol import InferenceChannel
 
 NOISE_ROWS = 16
 """Rows of action noise drawn per call."""

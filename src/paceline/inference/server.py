@@ -32,6 +32,7 @@ from paceline.nets.actor import Actor
 from paceline.nets.features import Leaves, policy_input
 from paceline.nets.flat import bind
 from paceline.nets.normalise import ObsNormaliser
+from paceline.nets.policy import NetworkRecipe
 from paceline.runtime.inference_requests import ACTIVE, ANSWERED, ASKED, InferenceRequests
 from paceline.runtime.protocol import Job, Reply, Runtime
 from paceline.spec import EnvSpec
@@ -281,13 +282,6 @@ class ServedRuntime(Generic[J]):
         for server in self._servers:
             if server.failure is not None:
                 raise server.failure
-
-
-class NetworkRecipe(Protocol):
-    """How to build a network."""
-
-    def build(self, spec: EnvSpec) -> nn.Module:
-        """A fresh one."""
 
 
 class ActingRecipe(Protocol):

@@ -23,6 +23,9 @@ from paceline.memory.replay_rows import ReplayShape
 from paceline.memory.rows import Row
 from paceline.spec import MASK_KEY
 
+ExternalTransitions = Sequence[Sequence[Any]]
+"""(obs, action, reward, next_obs, terminated) each, where actions are masked also (mask, next_mask)."""
+
 
 @dataclass(frozen=True, slots=True)
 class GuestRows:
@@ -34,7 +37,7 @@ class GuestRows:
     """(row, column, next observation) of pieces that end without terminating."""
 
 
-def external_rows(transitions: Sequence[Sequence[Any]], shape: ReplayShape, number: int) -> GuestRows:
+def external_rows(transitions: ExternalTransitions, shape: ReplayShape, number: int) -> GuestRows:
     """Lay out a trajectory.
 
     Args:

@@ -41,6 +41,13 @@ class Policy(Protocol):
         ...
 
 
+class NetworkRecipe(Protocol):
+    """How to build a network, the same in every process."""
+
+    def build(self, spec: EnvSpec) -> nn.Module:
+        """A fresh one."""
+
+
 Pullback = Callable[[Tensor, Tensor], None]
 """Gradients by params `[N, P]` and value `[N]` -> added to every parameter's `.grad`."""
 

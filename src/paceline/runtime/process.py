@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from multiprocessing import resource_tracker
 from time import perf_counter
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -354,7 +354,11 @@ def work(job: Job, item: int) -> None:
     job.work(item)
 
 
-_OPEN: weakref.WeakSet[ProcessRuntime[Any]] = weakref.WeakSet()
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+_OPEN: weakref.WeakSet[_Closable] = weakref.WeakSet()
 
 
 @atexit.register

@@ -29,7 +29,7 @@ from paceline.system.malloc import keep_freed_memory
 from paceline.train.algorithms import algorithm
 from paceline.train.evaluate import Predictor
 from paceline.train.league import League, bare_game, league_recipe
-from paceline.train.plan import Parts, Plan
+from paceline.train.plan import DriverParts, Plan
 from paceline.train.recipes import env_recipe, policy_recipe, shaper_recipe
 from paceline.train.training import Training
 from paceline.train.worker_recipe import WorkerRecipe
@@ -95,7 +95,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         shaping = spec.shaping or Shaping(())
         tracker = EpisodeTracker(config.n_envs, shaping.parts, shaping.measures)
         gamma = config.training.gamma
-        parts = Parts(
+        parts = DriverParts(
             config=config,
             arena=arena,
             runtime=runtime,

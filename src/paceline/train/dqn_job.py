@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from paceline.collect.inference_client import InferenceChannel
 from paceline.collect.transitions import CollectBudget, TransitionCollector, Written
 from paceline.envs.block import History
+from paceline.runtime.protocol import InferenceChannel
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ import gymnasium as gym
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from paceline.algos.bad_updates import BadUpdates
 from paceline.collect.selfplay import GameBlock, Opponents, best_move, sampled_move
@@ -29,6 +28,7 @@ from paceline.memory.slot_shape import SlotShape
 from paceline.memory.weights import Weights
 from paceline.nets.actor import Actor, actor_for
 from paceline.nets.flat import bind
+from paceline.nets.policy import NetworkRecipe
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec
 from paceline.train.loop import BatchIn, Learner, State
@@ -43,13 +43,6 @@ FADING = 0.99
 """What an update leaves of the results before it."""
 RECENT = 0.7
 """Each older snapshot is met this much as often as the one after it."""
-
-
-class NetworkRecipe(Protocol):
-    """How to build the policy's network."""
-
-    def build(self, spec: EnvSpec) -> nn.Module:
-        """A fresh one."""
 
 
 class Handed(Protocol):

@@ -41,7 +41,7 @@ AnyDriver: TypeAlias = Driver[Trajectory] | Driver[int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parts(Generic[J]):
+class DriverParts(Generic[J]):
     """What the driver has built already when a plan builds its collector and learner."""
 
     config: TrainConfig
@@ -112,7 +112,7 @@ class Plan(Protocol[J]):
     def __call__(self, arena: Arena, share: Share) -> J:
         """Build the job of one worker. Runs inside the worker."""
 
-    def driver(self, parts: Parts[J]) -> AnyDriver:
+    def driver(self, parts: DriverParts[J]) -> AnyDriver:
         """Build the collector and the learner. Runs in the driver, after the workers have started."""
 
 

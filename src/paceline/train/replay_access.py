@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from paceline.algos.dqn import DQNLearner
+from paceline.memory.external_transitions import ExternalTransitions
 
 
 class ReplayCollector(Protocol):
@@ -16,7 +16,7 @@ class ReplayCollector(Protocol):
     def stored(self) -> int:
         """Transitions that can be learned from."""
 
-    def add_trajectory(self, transitions: Sequence[Sequence[Any]]) -> None:
+    def add_trajectory(self, transitions: ExternalTransitions) -> None:
         """Write transitions that were collected elsewhere.
 
         Raises:

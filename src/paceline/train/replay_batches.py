@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -14,7 +13,7 @@ from paceline.collect.transitions import CollectBudget
 from paceline.envs.block import History
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
-from paceline.memory.external_transitions import external_rows
+from paceline.memory.external_transitions import ExternalTransitions, external_rows
 from paceline.memory.parts import part, under
 from paceline.runtime.protocol import Runtime, shares
 from paceline.train.dqn_job import DQNJob
@@ -104,7 +103,7 @@ class ReplayBatches:
         """Transitions that can be learned from."""
         return self._ingest.replay.stored
 
-    def add_trajectory(self, transitions: Sequence[Sequence[Any]]) -> None:
+    def add_trajectory(self, transitions: ExternalTransitions) -> None:
         """Write steps that were taken elsewhere, while all workers rest. They are no steps of this run."""
         if transitions:
             self._ingest.add(external_rows(transitions, self._ingest.replay.shape, self._external))

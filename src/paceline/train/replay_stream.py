@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -14,6 +14,7 @@ from paceline.collect.transitions import CollectBudget, Written
 from paceline.errors import ConfigError, WorkerLost
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
+from paceline.memory.external_transitions import ExternalTransitions
 from paceline.memory.parts import part, under
 from paceline.runtime.protocol import Reply, Runtime, Share
 from paceline.train.dqn_job import DQNJob
@@ -93,7 +94,7 @@ class ReplayStream:
         with self._clock.phase("sync"):
             self._order()
 
-    def add_trajectory(self, transitions: Sequence[Sequence[Any]]) -> None:  # noqa: ARG002
+    def add_trajectory(self, transitions: ExternalTransitions) -> None:  # noqa: ARG002
         """See `ReplayCollector.add_trajectory`: always refused."""
         raise ConfigError("add_trajectory: workers write all the time in async mode. Use schedule='batch'.")
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.algos.ppo_gradient import ShardedGradient
-from paceline.collect.inference_client import AnyCollector, InferenceChannel, connect
+from paceline.collect.inference_client import AnyCollector, connect
 from paceline.collect.times import CollectTimes
 from paceline.envs.block import History
+from paceline.runtime.protocol import InferenceChannel
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
 from paceline.runtime.protocol import Share
 from paceline.runtime.ray.transfer import Held, Transfer
-from paceline.train.plan import AnyDriver, Parts
+from paceline.train.plan import AnyDriver, DriverParts
 from paceline.train.recipes import restarts_for
 from paceline.train.rollout_job import RolloutJob
 from paceline.train.rollout_transfer import RolloutTransfer
@@ -80,11 +80,11 @@ class RolloutPlan(ABC):
         return RolloutJob(self.base.collector(arena, share, [Slots(arena, self.base.shape)], self.acting(arena)[0]))
 
     @abstractmethod
-    def driver(self, parts: Parts[RolloutJob]) -> AnyDriver:
+    def driver(self, parts: DriverParts[RolloutJob]) -> AnyDriver:
         """See `Plan.driver`."""
 
     def rollouts(
-        self, parts: Parts[RolloutJob], *, learning: Slots | None = None, freeze: Callable[[], None] | None = None
+        self, parts: DriverParts[RolloutJob], *, learning: Slots | None = None, freeze: Callable[[], None] | None = None
     ) -> Rollouts:
         """The collector: one rollout of all groups at a time.
 

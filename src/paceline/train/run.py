@@ -197,7 +197,7 @@ class Run:
         episodes: int | None = None,
         seconds: float | None = None,
         callbacks: Callbacks | None = None,
-    ) -> Iterator[Session]:
+    ) -> Iterator[TrainingSession]:
         """Everything around the training loop: the display, signals, and at the end the checkpoint and the summary.
 
         The config's own budget holds unless one is given.
@@ -224,7 +224,7 @@ class Run:
                 progress.note(note)
             self.notes = []
             bookkeeping.begin(budget, progress, callbacks)
-            session = Session(budget, bookkeeping)
+            session = TrainingSession(budget, bookkeeping)
             try:
                 yield session
                 session.finish()
@@ -289,7 +289,7 @@ class Run:
         )
 
 
-class Session:
+class TrainingSession:
     """One stretch of training: what the loop needs, and at the end the summary."""
 
     def __init__(self, budget: RunBudget, record: Bookkeeping) -> None:

@@ -20,7 +20,7 @@ from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
 from paceline.runtime.protocol import shares
 from paceline.train.layout import Layout
-from paceline.train.plan import Parts
+from paceline.train.plan import DriverParts
 from paceline.train.recipes import restarts_for
 from paceline.train.slot_scheduler import SlotJob, SlotScheduler
 from paceline.train.worker_recipe import WorkerRecipe
@@ -83,7 +83,7 @@ class SlotSets:
         """Where the learner reads a batch."""
         return Slots(arena, self.batch_shape, BATCH)
 
-    def scheduler(self, parts: Parts[S]) -> SlotScheduler:
+    def scheduler(self, parts: DriverParts[S]) -> SlotScheduler:
         """The driver's end: keeps workers supplied with slots to fill."""
         arena, runtime = parts.arena, parts.runtime
         return SlotScheduler(

@@ -38,7 +38,7 @@ from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.layout import Layout
 from paceline.train.league import in_league
 from paceline.train.loop import Driver
-from paceline.train.plan import Algorithm, AnyDriver, Parts
+from paceline.train.plan import Algorithm, AnyDriver, DriverParts
 from paceline.train.rollout_plan import in_place
 from paceline.train.slot_scheduler import Collected
 from paceline.train.slot_sets import SlotSets
@@ -193,7 +193,7 @@ class A3CPlan:
             arena["progress"],
         )
 
-    def driver(self, parts: Parts[A3CJob]) -> AnyDriver:
+    def driver(self, parts: DriverParts[A3CJob]) -> AnyDriver:
         """See `Plan.driver`."""
         arena = parts.arena
         collector = AsyncRollouts(

@@ -10,7 +10,6 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import psutil
@@ -45,7 +44,7 @@ from paceline.train.layout import Layout
 from paceline.train.league import in_league
 from paceline.train.loop import Driver
 from paceline.train.pacing import BatchPace, Limiter
-from paceline.train.plan import Algorithm, AnyDriver, Parts
+from paceline.train.plan import Algorithm, AnyDriver, DriverParts
 from paceline.train.recipes import restarts_for
 from paceline.train.replay_access import ReplayAccess
 from paceline.train.replay_batches import ReplayBatches
@@ -181,7 +180,7 @@ class DQNPlan:
             gamma=self.settings.gamma,
         )
 
-    def driver(self, parts: Parts[DQNJob]) -> AnyDriver:
+    def driver(self, parts: DriverParts[DQNJob]) -> AnyDriver:
         """See `Plan.driver`."""
         settings, arena, replay = self.settings, parts.arena, self.replay(parts.arena)
         spec, vector = self.shape.spec, parts.vector
@@ -208,7 +207,9 @@ class DQNPlan:
         )
         return Driver(collector, in_league(learner, parts.league), ReplayAccess(learner, collector))
 
-    def _stream(self, parts: Parts[DQNJob], replay: Replay, sampler: Sampler, learner: DQNLearner) -> ReplayStream:
+    def _stream(
+        self, parts: DriverParts[DQNJob], replay: Replay, sampler: Sampler, learner: DQNLearner
+    ) -> ReplayStream:
         settings, runtime = self.settings, parts.runtime
         budget = CollectBudget(rows=settings.order_steps)
         return ReplayStream(
@@ -224,7 +225,7 @@ class DQNPlan:
             restarts_for(parts.config, runtime),
         )
 
-    def _batches(self, parts: Parts[DQNJob], replay: Replay, sampler: Sampler) -> ReplayBatches:
+    def _batches(self, parts: DriverParts[DQNJob], replay: Replay, sampler: Sampler) -> ReplayBatches:
         settings, every_env = self.settings, np.arange(self.shape.n_envs)
         history = EpisodeHistory(
             self.shape.spec, parts.arena["episode"], lambda: replay.shown(every_env), self.base.tags(parts.arena)
@@ -285,7 +286,7 @@ def _judge(
     mask: NDArray[np.bool_] | None,
     *,
     dueling: bool,
-) -> tuple[Any, Any]:
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The values of these actions, and of the best ones."""
     q = q_values(params, value, dueling=dueling)
     return q[np.arange(len(q)), action], legal_only(q, mask).max(1)

@@ -16,20 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.algos.targets import vtrace_targets
-from paceline.collect.inference_client import AnyCollector, InferenceChannel, connect
+from paceline.collect.inference_client import AnyCollector, connect
 from paceline.config.settings import ImpalaConfig
 from paceline.config.train_config import TrainConfig
 from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.weights import Snapshots, Weights
 from paceline.ops.distributions import head_for
-from paceline.runtime.protocol import Share
+from paceline.runtime.protocol import InferenceChannel, Share
 from paceline.runtime.ray.transfer import Held
 from paceline.train.algorithms.surrogate import gradient_of, gradients_for, shard_fields, surrogate_learner
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.layout import Layout
 from paceline.train.league import in_league
 from paceline.train.loop import Driver
-from paceline.train.plan import Algorithm, AnyDriver, Parts
+from paceline.train.plan import Algorithm, AnyDriver, DriverParts
 from paceline.train.rollout_transfer import SlotTransfer
 from paceline.train.slot_scheduler import Collected
 from paceline.train.slot_sets import SlotSets
@@ -154,7 +154,7 @@ class ImpalaPlan:
             self.settings.sync_every,
         )
 
-    def driver(self, parts: Parts[AsyncJob]) -> AnyDriver:
+    def driver(self, parts: DriverParts[AsyncJob]) -> AnyDriver:
         """See `Plan.driver`."""
         settings, arena, spec = self.settings, parts.arena, self.base.shape.spec
         batch = self.sets.batch(arena)

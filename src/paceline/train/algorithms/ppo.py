@@ -28,7 +28,7 @@ from paceline.train.algorithms.surrogate import gradient_of, gradients_for, shar
 from paceline.train.layout import Layout
 from paceline.train.league import in_league
 from paceline.train.loop import Driver
-from paceline.train.plan import Algorithm, AnyDriver, Parts
+from paceline.train.plan import Algorithm, AnyDriver, DriverParts
 from paceline.train.rollout_job import RolloutJob
 from paceline.train.rollout_plan import RolloutPlan, in_place
 from paceline.train.rollout_transfer import RolloutTransfer
@@ -102,7 +102,7 @@ class PPOPlan(RolloutPlan):
         """See `Plan.identity`."""
         return {"pipeline": self.settings.pipeline}
 
-    def driver(self, parts: Parts[RolloutJob]) -> AnyDriver:
+    def driver(self, parts: DriverParts[RolloutJob]) -> AnyDriver:
         """See `Plan.driver`."""
         settings, arena, pipeline = self.settings, parts.arena, self.settings.pipeline
 

@@ -18,7 +18,7 @@ from paceline.nets.flat import bind
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.ops.surrogate import TERMS
-from paceline.train.plan import J, Parts
+from paceline.train.plan import DriverParts, J
 from paceline.train.worker_recipe import WorkerRecipe
 
 
@@ -42,7 +42,7 @@ def surrogate_gradient(recipe: WorkerRecipe, settings: Settings, arrays: ArraysB
 
 
 def gradients_for(
-    parts: Parts[J], recipe: WorkerRecipe, settings: Settings, slots: Slots, work: Callable[[int], None]
+    parts: DriverParts[J], recipe: WorkerRecipe, settings: Settings, slots: Slots, work: Callable[[int], None]
 ) -> Gradients:
     """What computes the gradients of a minibatch: shards on the CPU, or all of it on the learner's device.
 
@@ -61,7 +61,7 @@ def gradients_for(
     return DeviceGradients(gradient, slots, shards, device)
 
 
-def surrogate_learner(parts: Parts[J], settings: Settings, gradients: Gradients, targets: Targets) -> PPOLearner:
+def surrogate_learner(parts: DriverParts[J], settings: Settings, gradients: Gradients, targets: Targets) -> PPOLearner:
     """The learner in the driver."""
     return PPOLearner(
         parts.vector,
