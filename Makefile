@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: train-sequential train-parallel compare tensorboard
 .PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs trace clean
-.PHONY: bench-check bench-baseline bench-grad bench-compile bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
+.PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
 .PHONY: golden golden-checkpoints bench-two
 .PHONY: chaos soak bench-faults bench-cyber bench-cyborg test-ray test-rllib bench-ray
 .PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
@@ -157,9 +157,6 @@ bench-baseline: setup ## The same, as the new baseline; on a quiet machine, to b
 
 bench-grad: setup ## Learning on one thread, two torch threads, two workers, by grad_shards
 	@$(BIN)/python benchmarks/grad.py $(ARGS)
-
-bench-compile: setup ## Gradients of some networks, eager and with --compile
-	@$(BIN)/python benchmarks/compiled.py $(ARGS)
 
 bench-scaling: setup ## Steps/s and memory over envs and workers (about ten minutes)
 	@$(BIN)/python benchmarks/scaling.py $(ARGS)
