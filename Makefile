@@ -1,9 +1,9 @@
 # Every target sets up what it needs: only python3 (3.11 or later), git and make have to be there.
 .DEFAULT_GOAL := help
 .PHONY: train-sequential train-parallel compare tensorboard
-.PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs trace clean
+.PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs clean
 .PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
-.PHONY: golden golden-checkpoints bench-two
+.PHONY: golden golden-checkpoints bench-two bench-trace bench-kernels bench-env-loop bench-round-trip bench-display bench-cyber-env
 .PHONY: chaos soak bench-faults bench-cyber bench-cyborg test-ray test-rllib bench-ray
 .PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
 
@@ -11,8 +11,6 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SB3_VENV := benchmarks/.venv-sb3
-SB3_STAMP := $(SB3_VENV)/.installed
 RAY_VENV := .venv-ray
 RAY_STAMP := $(RAY_VENV)/.installed
 PYTEST_ARGS ?=
@@ -29,7 +27,7 @@ COMPARE_DIR ?= .
 ARGS ?=
 DEMO_SECONDS ?= 25
 PEERS_ARGS ?=
-# For bench-two: two checkouts.
+# For bench-two: the folders of two checkouts.
 OLD ?=
 NEW ?= .
 # For chaos and soak.
@@ -117,14 +115,14 @@ golden: setup ## Store the weights hashes of this CPU model anew, after an inten
 golden-checkpoints: setup ## Replace the stored runs that must still load and resume; refuses without a flag that it names
 	@PYTHONPATH=. $(BIN)/python -m tests.golden.stored_runs --checkpoints $(ARGS)
 
-chaos: setup ## Faults at random over all modes (MINUTES=10 SEED=0); fails if something that must hold does not
-	@$(BIN)/python benchmarks/faults/chaos.py --minutes $(or $(MINUTES),10) --seed $(SEED) $(ARGS)
+chaos: setup ## Random faults in all modes (MINUTES=10 SEED=0); fails if an invariant is violated
+	@$(BIN)/python -m benchmarks.faults.chaos --minutes $(or $(MINUTES),10) --seed $(SEED) $(ARGS)
 
-soak: setup ## Training with a worker killed every ten seconds (MINUTES=30): memory and open files must stay flat
-	@$(BIN)/python benchmarks/faults/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
+soak: setup ## Kill a worker every ten seconds (MINUTES=30); fails if memory or open files grow
+	@$(BIN)/python -m benchmarks.faults.soak --minutes $(or $(MINUTES),30) $(ARGS)
 
-bench-faults: setup $(SB3_STAMP) ## The same kill of a worker, and the same hang, in three libraries side by side
-	@$(BIN)/python benchmarks/faults/side_by_side.py --sb3-python $(SB3_VENV)/bin/python
+bench-faults: setup ## kill -9 of a worker and a hanging env in three libraries side by side
+	@$(BIN)/python -m benchmarks.faults.side_by_side
 
 # Ray goes into an environment of its own, so that the one that `make test` uses stays without it.
 $(RAY_STAMP): pyproject.toml constraints.txt
@@ -138,93 +136,101 @@ test-ray: $(RAY_STAMP) ## Several nodes on this machine: the runtime of a Ray cl
 
 # RLlib pins another Gymnasium: the environment is the one that it is measured in, with ours on the path.
 test-rllib: setup ## RLlib's PPO on our envs: examples/rllib_ppo.py, a few iterations
-	@$(BIN)/python -c "import sys; sys.path.insert(0, 'benchmarks'); import peer_venvs; sys.exit(peer_venvs.build('rllib'))"
+	@$(BIN)/python -m benchmarks.harness.peer_venvs rllib
 	@for env in CartPole-v1 paceline/Busy-v0; do \
 		PYTHONPATH=src benchmarks/.venvs/rllib/bin/python examples/rllib_ppo.py --env $$env --batch 256 --iterations 2 \
 		|| exit 1; done
 
-bench-ray: $(RAY_STAMP) ## Over Ray against processes and against RLlib, and what moves
-	@$(RAY_VENV)/bin/python benchmarks/ray_overhead.py $(ARGS)
+bench-ray: $(RAY_STAMP) ## Ray runtime against worker processes and RLlib; bytes sent per step
+	@$(RAY_VENV)/bin/python -m benchmarks.suites.ray_overhead $(ARGS)
 
-bench: setup ## The ratios that must not fall (under three minutes), to benchmarks/results/ratios.json
-	@$(BIN)/python benchmarks/ratios.py $(ARGS)
+bench: setup ## Measure the ratios of the regression check (under three minutes)
+	@$(BIN)/python -m benchmarks.suites.ratios $(ARGS)
 
-bench-check: setup ## The same, compared with benchmarks/baseline.json: fails and names what fell
-	@$(BIN)/python benchmarks/ratios.py --check $(ARGS)
+bench-check: setup ## Compare them with benchmarks/results/baseline.json; fails if one fell beyond its noise
+	@$(BIN)/python -m benchmarks.suites.ratios --check $(ARGS)
 
-bench-baseline: setup ## The same, as the new baseline; on a quiet machine, to be committed
-	@$(BIN)/python benchmarks/ratios.py --renew $(ARGS)
+bench-baseline: setup ## Measure them as the new baseline, on an idle machine; then commit it
+	@$(BIN)/python -m benchmarks.suites.ratios --renew $(ARGS)
 
-bench-grad: setup ## Learning on one thread, two torch threads, two workers, by grad_shards
-	@$(BIN)/python benchmarks/grad.py $(ARGS)
+bench-grad: setup ## Updates on one thread, two torch threads and two workers, by grad_shards
+	@$(BIN)/python -m benchmarks.suites.grad $(ARGS)
 
 bench-scaling: setup ## Steps/s and memory over envs and workers (about ten minutes)
-	@$(BIN)/python benchmarks/scaling.py $(ARGS)
+	@$(BIN)/python -m benchmarks.suites.scaling $(ARGS)
 
 bench-learning: setup ## Learning curves against stable-baselines3, five seeds
-	@$(BIN)/python benchmarks/learning.py $(ARGS)
+	@$(BIN)/python -m benchmarks.suites.learning $(ARGS)
 
-bench-waterfall: setup ## Where each microsecond of a step goes
-	@$(BIN)/python benchmarks/waterfall.py $(ARGS)
+bench-waterfall: setup ## Time per step by part: env, inference, waiting, learning
+	@$(BIN)/python -m benchmarks.suites.waterfall $(ARGS)
 
-bench-ceiling: setup ## What two cores are worth here: two trainings at once against one on two workers
-	@$(BIN)/python benchmarks/ceiling.py $(ARGS)
+bench-ceiling: setup ## One training on two workers against two independent trainings at once
+	@$(BIN)/python -m benchmarks.suites.ceiling $(ARGS)
 
-bench-two: setup ## Old and new checkout in turns, steps/s of each and the ratio: OLD=path NEW=path
-	@$(BIN)/python benchmarks/two_checkouts.py $(OLD) $(NEW) $(ARGS)
+bench-two: setup ## Steps/s of two checkouts in alternating windows: OLD=path NEW=path
+	@$(BIN)/python -m benchmarks.suites.two_checkouts $(OLD) $(NEW) $(ARGS)
 
-bench-modes: setup ## Barrier, pipeline and asynchronous modes where envs are slow or uneven
-	@$(BIN)/python benchmarks/modes.py $(ARGS)
+bench-modes: setup ## PPO, pipeline and asynchronous modes on slow and uneven envs
+	@$(BIN)/python -m benchmarks.suites.modes $(ARGS)
 
 bench-lag: setup ## Policy lag of real runs
-	@$(BIN)/python benchmarks/lag.py $(ARGS)
+	@$(BIN)/python -m benchmarks.suites.lag $(ARGS)
 
-bench-trace: setup ## Record the functions that one batch passes through, into docs/explain/follow-one-batch.md
-	@$(BIN)/python benchmarks/trace_batch.py --write > /dev/null
+bench-trace: setup ## Write the functions that one batch passes through into docs/explain/follow-one-batch.md
+	@$(BIN)/python -m benchmarks.suites.trace_batch --write > /dev/null
 
-bench-docs: setup ## Put the newest results into the figures of the docs
-	@$(BIN)/python benchmarks/figures.py
+bench-docs: setup ## Copy results into README.md and docs/
+	@$(BIN)/python -m benchmarks.harness.figures
 
-bench-sb3: setup $(SB3_STAMP) ## Sequential PPO against stable-baselines3, in one run
-	@$(BIN)/python benchmarks/sb3_ppo.py --sb3-python $(SB3_VENV)/bin/python
+bench-sb3: setup ## Sequential PPO against stable-baselines3, in one run
+	@$(BIN)/python -m benchmarks.suites.sb3_ppo
 
-# An environment of its own: nothing it needs may reach ours. torch goes first, by itself, so that its pin decides.
-$(SB3_STAMP): benchmarks/requirements-sb3.txt
-	@test -x $(SB3_VENV)/bin/python || $(PYTHON) -m venv $(SB3_VENV)
-	@$(SB3_VENV)/bin/python -m pip install -qq --disable-pip-version-check torch==2.13.0
-	@$(SB3_VENV)/bin/python -m pip install -qq --disable-pip-version-check -r benchmarks/requirements-sb3.txt
-	@touch $@
+bench-peers: setup ## Other RL libraries: speed on four workloads, time to solve CartPole (two hours; PEERS_ARGS)
+	@$(BIN)/python -m benchmarks.suites.against_peers $(PEERS_ARGS)
+	@$(BIN)/python -m benchmarks.suites.against_peers --solve $(PEERS_ARGS)
 
-bench-peers: setup ## All peers in one run: speed on four workloads, then time to solve CartPole (two hours), see PEERS_ARGS
-	@$(BIN)/python benchmarks/against_peers.py $(PEERS_ARGS)
-	@$(BIN)/python benchmarks/against_peers.py --solve $(PEERS_ARGS)
+bench-solve: setup ## Time to solve CartPole, against other libraries (about 15 minutes)
+	@$(BIN)/python -m benchmarks.suites.against_peers --solve $(PEERS_ARGS)
 
-bench-solve: setup ## Wall time to solve CartPole, against peers (about 15 minutes)
-	@$(BIN)/python benchmarks/against_peers.py --solve $(PEERS_ARGS)
+bench-dqn: setup ## DQN against stable-baselines3, and parallel against sequential
+	@$(BIN)/python -m benchmarks.suites.dqn $(ARGS)
 
-bench-dqn: setup $(SB3_STAMP) ## DQN against stable-baselines3, and parallel against sequential
-	@$(BIN)/python benchmarks/dqn.py --sb3-python $(SB3_VENV)/bin/python $(ARGS)
+bench-replay: setup ## Replay buffer: steps written and batches drawn per second
+	@$(BIN)/python -m benchmarks.suites.replay $(ARGS)
 
-bench-replay: setup ## The replay alone: steps written, batches drawn
-	@$(BIN)/python benchmarks/replay.py $(ARGS)
-
-bench-games: setup ## Games a second, random against random
-	@$(BIN)/python benchmarks/games.py $(ARGS)
+bench-games: setup ## Games per second of two random players
+	@$(BIN)/python -m benchmarks.suites.games $(ARGS)
 
 bench-vector: setup ## make_vec against other vector envs, random actions (about a quarter of an hour)
-	@$(BIN)/python benchmarks/vector.py $(ARGS)
+	@$(BIN)/python -m benchmarks.suites.vector $(ARGS)
 
-bench-cyborg: setup ## Your own CybORG (CYBORG_PATH, extra cyborg), stock and as an env of ours
-	@$(BIN)/python benchmarks/cyborg.py $(ARGS)
+bench-cyborg: setup ## CybORG adapter against the stock simulator (CYBORG_PATH, extra cyborg)
+	@$(BIN)/python -m benchmarks.suites.cyborg $(ARGS)
 
-bench-cyber: setup ## Network defence: episodes a second of PPO with 100 envs, with and without alignment
-	@$(BIN)/python benchmarks/cyber_train.py $(ARGS)
+bench-cyber: setup ## Network defence: episodes/s of PPO, with and without alignment reward
+	@$(BIN)/python -m benchmarks.suites.cyber_train $(ARGS)
 
-bench-weights: setup ## Handing one million parameters to four workers
-	@$(BIN)/python benchmarks/weights.py
+bench-kernels: setup ## Microseconds of acting, learning and GAE, next to plain forms
+	@$(BIN)/python -m benchmarks.suites.kernels
 
-bench-workers: setup ## Memory of a worker, and the time until eight are up
-	@$(BIN)/python benchmarks/workers.py
+bench-env-loop: setup ## What the step loop adds to each env step
+	@$(BIN)/python -m benchmarks.suites.env_loop $(ARGS)
+
+bench-round-trip: setup ## Time to wake a worker and receive its reply
+	@$(BIN)/python -m benchmarks.suites.round_trip $(ARGS)
+
+bench-display: setup ## Cost of the live display
+	@$(BIN)/python -m benchmarks.suites.display $(ARGS)
+
+bench-cyber-env: setup ## Steps/s of the network-defence env on one core
+	@$(BIN)/python -m benchmarks.suites.cyber_env $(ARGS)
+
+bench-weights: setup ## Time to send a million parameters to four workers
+	@$(BIN)/python -m benchmarks.suites.weights
+
+bench-workers: setup ## Memory of a worker, and start-up time of eight
+	@$(BIN)/python -m benchmarks.suites.workers
 
 docs: setup ## Run the code in README.md and docs/
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal tests/docs $(PYTEST_ARGS)

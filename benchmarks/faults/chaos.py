@@ -1,11 +1,13 @@
-"""Faults at random, by seed, over all modes, and what they broke: chaos.py --minutes 10 --seed 0.
+"""Does training survive random faults in all modes? Inject faults by seed and check invariants.
 
-    session   one run of one mode, to a fixed number of steps
-      life    one trainer process of it: killed, interrupted or finished; the next one resumes
-        fault   something that happens to a life, every second or so
+    make chaos MINUTES=10 SEED=0
 
-After each life and session the invariants are looked at. In modes with exact recovery the weights at the end must be
-those of a run that nothing happened to.
+    session   one run of one mode, up to a fixed number of steps
+      life    one trainer process of the run: killed, interrupted or finished; the next life resumes
+        fault   an injected fault, about every half second
+
+After each life and session the invariants are checked. In modes with exact recovery the final weights must equal those
+of a run without faults.
 """
 
 from __future__ import annotations
@@ -28,25 +30,26 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import invariants
 import psutil
 
+from benchmarks.faults import invariants
+from benchmarks.harness.paths import RESULTS, ROOT
 from paceline.train import checkpoint
 
-HERE = Path(__file__).parent
-RESULT = HERE.parent / "results" / "chaos.json"
+RESULT = RESULTS / "chaos.json"
 STALL_S = 60.0
-"""No life may go without progress for longer: start-up, the deadline for hangs, waits between replacements."""
+"""Longest time without progress in a life; covers start-up, hang detection, and delays between replacements."""
 DISK_MB = 512
-"""All runs lie on a disk of this size, where this user may mount one."""
+"""Size of the tmpfs for all runs, if this user may mount one."""
 COMMON = (
-    "--env", "chaos_env:ChaosEnv", "--n-envs", "8", "--group-size", "2", "--num-workers", "2", "--env-threads", "1",
+    "--env", "benchmarks.faults.chaos_env:ChaosEnv", "--env-threads", "1",
+    "--n-envs", "8", "--group-size", "2", "--num-workers", "2",
     "--seed", "3", "--env-timeout-s", "4", "--start-timeout-s", "30", "--max-restarts", "30", "--n-eval-episodes", "0",
     "--save-freq", "4000", "--keep-checkpoints", "4", "--native-vector", "never", "--quiet",
 )  # fmt: skip
 MODES: dict[str, tuple[str, ...]] = {
     "ppo": ("ppo", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
-    "own pace": ("ppo", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128", "--env-threads", "auto"),
+    "thread per env": ("ppo", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128", "--env-threads", "auto"),
     "pipeline": ("ppo", "--pipeline", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
     "impala": ("impala", "--n-steps", "32"),
     "a3c": ("a3c", "--n-steps", "16"),
@@ -54,15 +57,15 @@ MODES: dict[str, tuple[str, ...]] = {
     "dqn-async": ("dqn", "--schedule", "async", "--learning-starts", "500", "--buffer-size", "20000"),
     "sequential": ("ppo", "--num-workers", "0", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
 }
-WAIT_MS = {"own pace": 0.5}
-"""How long a step waits: each env then has a thread, and its own pace."""
-EXACT = ("ppo", "own pace", "pipeline", "dqn")
-STRAYED = ("began new episodes", "began a new episode")
-"""What the log says where an env was not put back; then the weights may differ."""
+WAIT_MS = {"thread per env": 0.5}
+"""Milliseconds that a step sleeps, so that each env gets a thread of its own."""
+EXACT = ("ppo", "thread per env", "pipeline", "dqn")
+NOT_RECOVERED = ("began new episodes", "began a new episode")
+"""Messages of the log if an env was not restored to its state; the weights may then differ."""
 
 
 class Life:
-    """One trainer process."""
+    """One trainer process of a run."""
 
     def __init__(self, mode: str, run: Path, control: Path, steps: int, resume: list[str]) -> None:
         self.token = f"chaos-{os.getpid()}-{time.monotonic_ns()}"
@@ -76,18 +79,18 @@ class Life:
             "--total-timesteps",
             str(steps),
         ]
-        command = [sys.executable, str(HERE / "chaos_trainer.py"), str(control), "train", algo]
+        command = [sys.executable, "-m", "benchmarks.faults.chaos_trainer", str(control), "train", algo]
         environment = {**os.environ, "PACELINE_CHAOS": self.token, "SPT_NOENV": "1"}
         self.process = subprocess.Popen(
             [*command, *flags, "--output-dir", str(run), *resume],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=HERE, env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment,
             start_new_session=True,
         )  # fmt: skip
         self.run, self.control, self.disk = run, control, False
-        self._said = ""
+        self._output: str | None = None
 
     def workers(self) -> list[int]:
-        """Pids of its workers."""
+        """Pids of its worker processes."""
         try:
             family = psutil.Process(self.process.pid).children(recursive=True)
             return [one.pid for one in family if "paceline: worker" in " ".join(one.cmdline())]
@@ -95,25 +98,25 @@ class Life:
             return []
 
     def steps(self) -> int:
-        """How far it is."""
+        """Steps of the run so far."""
         rows = invariants.table(self.run / "progress.csv")
         return int(rows[-1]["steps"]) if rows else 0
 
-    def said(self) -> str:
-        """All that it printed, once it is over. A quiet run prints less than a pipe holds."""
-        if not self._said:
-            self._said = self.process.communicate()[0]
-        return self._said
+    def output(self) -> str:
+        """Everything that it printed; blocks until the process has ended. A quiet run prints less than a pipe holds."""
+        if self._output is None:
+            self._output = self.process.communicate()[0]
+        return self._output
 
     def end(self) -> None:
-        """It is over; make sure of it."""
+        """Kill the process if it is still alive, and wait for it."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
 
 
-def tell(pid: int, number: signal.Signals) -> bool:
-    """Send a signal; whether there was somebody."""
+def send(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; False if the process does not exist."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -122,46 +125,46 @@ def tell(pid: int, number: signal.Signals) -> bool:
 
 
 Fault = Callable[[Life, random.Random], bool]
-"""Does it; whether it happened."""
+"""Injects a fault into a life; returns whether it took effect."""
 
 
 def kill_worker(life: Life, chance: random.Random) -> bool:
-    """As the out-of-memory killer."""
+    """Kill a worker, as the out-of-memory killer does."""
     workers = life.workers()
-    return bool(workers) and tell(chance.choice(workers), signal.SIGKILL)
+    return bool(workers) and send(chance.choice(workers), signal.SIGKILL)
 
 
 def pause_worker(life: Life, chance: random.Random) -> bool:
-    """Stopped, and let go on."""
+    """Stop a worker for up to a second."""
     workers = life.workers()
-    if not workers or not tell(pid := chance.choice(workers), signal.SIGSTOP):
+    if not workers or not send(pid := chance.choice(workers), signal.SIGSTOP):
         return False
     time.sleep(chance.uniform(0.1, 1.0))
-    tell(pid, signal.SIGCONT)
+    send(pid, signal.SIGCONT)
     return True
 
 
 def stop_worker(life: Life, chance: random.Random) -> bool:
-    """Stopped for good."""
+    """Stop a worker and never resume it."""
     workers = life.workers()
-    return bool(workers) and tell(chance.choice(workers), signal.SIGSTOP)
+    return bool(workers) and send(chance.choice(workers), signal.SIGSTOP)
 
 
 def pause_trainer(life: Life, chance: random.Random) -> bool:
-    """The whole machine was busy, say."""
-    if not tell(life.process.pid, signal.SIGSTOP):
+    """Stop the trainer for up to a second, as on an overloaded machine."""
+    if not send(life.process.pid, signal.SIGSTOP):
         return False
     time.sleep(chance.uniform(0.1, 1.0))
-    return tell(life.process.pid, signal.SIGCONT)
+    return send(life.process.pid, signal.SIGCONT)
 
 
-def order(what: str) -> Fault:
-    """An env does it."""
+def request(what: str) -> Fault:
+    """Have one env of a worker misbehave (see chaos_env.py)."""
 
-    def give(life: Life, _chance: random.Random) -> bool:
+    def write_request(life: Life, _chance: random.Random) -> bool:
         if not life.workers():
             return False
-        path = life.control / "order"
+        path = life.control / "request"
         path.with_suffix(".new").write_text(what)
         os.rename(path.with_suffix(".new"), path)
         deadline = perf_counter() + 3.0
@@ -171,30 +174,30 @@ def order(what: str) -> Fault:
         path.unlink(missing_ok=True)
         return taken
 
-    return give
+    return write_request
 
 
 def small_disk(folder: Path) -> bool:
-    """Make the folder a small disk of its own; whether this user may."""
+    """Mount a small tmpfs at the folder; False if this user may not."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "paceline-chaos", str(folder)]
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 def full_disk(life: Life, chance: random.Random) -> bool:
-    """A file takes all that is left of the disk for a while; where the disk is not ours to fill, a limit stands in."""
+    """Fill the tmpfs of the runs for a while; without one, limit the size of files that the trainer may write."""
     folder = life.run.parent
     if not folder.is_mount():
-        return _nothing_written(life, chance)
-    with tempfile.TemporaryFile(dir=folder) as ballast:
+        return _forbid_writes(life, chance)
+    with tempfile.TemporaryFile(dir=folder) as filler:
         life.disk = True
-        for _ in range(3):  # the run may take or give back some meanwhile
+        for _ in range(3):  # the run may write or delete files in the meantime
             with suppress(OSError):
-                os.posix_fallocate(ballast.fileno(), os.fstat(ballast.fileno()).st_size, shutil.disk_usage(folder).free)
+                os.posix_fallocate(filler.fileno(), os.fstat(filler.fileno()).st_size, shutil.disk_usage(folder).free)
         time.sleep(chance.uniform(0.5, 2.5))
     return True
 
 
-def _nothing_written(life: Life, chance: random.Random) -> bool:
+def _forbid_writes(life: Life, chance: random.Random) -> bool:
     try:
         soft, hard = resource.prlimit(life.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(life.process.pid, resource.RLIMIT_FSIZE, (0, hard))
@@ -207,7 +210,7 @@ def _nothing_written(life: Life, chance: random.Random) -> bool:
 
 
 def slow_disk(life: Life, chance: random.Random) -> bool:
-    """Every sync takes most of a second, for a while."""
+    """Make every fsync of the trainer take most of a second, for a while."""
     (life.control / "slow").touch()
     time.sleep(chance.uniform(0.5, 2.0))
     (life.control / "slow").unlink()
@@ -215,20 +218,20 @@ def slow_disk(life: Life, chance: random.Random) -> bool:
 
 
 def signal_trainer(number: signal.Signals) -> Fault:
-    """The run is ended from outside."""
-    return lambda life, _chance: tell(life.process.pid, number)
+    """Send a signal to the trainer."""
+    return lambda life, _chance: send(life.process.pid, number)
 
 
 FAULTS: dict[str, tuple[int, Fault]] = {
     "kill -9 of a worker": (16, kill_worker),
-    "worker stopped and let go on": (6, pause_worker),
+    "worker stopped and resumed": (6, pause_worker),
     "worker stopped for good": (1, stop_worker),
-    "trainer stopped and let go on": (4, pause_trainer),
-    "env hangs in Python": (1, order("hang")),
-    "env hangs with the GIL held": (1, order("hang_gil")),
-    "env segfaults": (4, order("segfault")),
-    "env calls os._exit": (3, order("exit")),
-    "env calls sys.exit": (3, order("sys_exit")),
+    "trainer stopped and resumed": (4, pause_trainer),
+    "env hangs in Python": (1, request("hang")),
+    "env hangs with the GIL held": (1, request("hang_gil")),
+    "env segfaults": (4, request("segfault")),
+    "env calls os._exit": (3, request("exit")),
+    "env calls sys.exit": (3, request("sys_exit")),
     "full disk": (3, full_disk),
     "slow disk": (3, slow_disk),
     "kill -9 of the trainer": (1, signal_trainer(signal.SIGKILL)),
@@ -236,13 +239,13 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "SIGTERM": (1, signal_trainer(signal.SIGTERM)),
 }
 ENDING = ("kill -9 of the trainer", "Ctrl-C", "SIGTERM")
-"""Faults after which a life is over."""
-ALONE = ("full disk", "slow disk", "trainer stopped and let go on", *ENDING)
-"""Those that need no workers."""
+"""Faults that end a life."""
+WITHOUT_WORKERS = ("full disk", "slow disk", "trainer stopped and resumed", *ENDING)
+"""Faults that need no workers."""
 
 
 class Chaos:
-    """All of it."""
+    """Runs sessions, and collects counts of faults and violated invariants."""
 
     def __init__(self, folder: Path, seed: int, steps: int, pause_s: float) -> None:
         self._folder, self._chance, self._steps, self._pause_s = folder, random.Random(seed), steps, pause_s
@@ -254,7 +257,7 @@ class Chaos:
         self._shm = invariants.shm_entries()
 
     def session(self, mode: str, deadline: float) -> None:
-        """One run of a mode, from its first step to its last, or until time is up."""
+        """One run of a mode, until it has finished or the deadline has passed."""
         name = f"{mode}-{self.sessions[mode]}"
         run, control = self._folder / name, self._folder / f"{name}-control"
         control.mkdir()
@@ -263,11 +266,11 @@ class Chaos:
         while not finished and perf_counter() < deadline:
             life = Life(mode, run, control, self._steps, resume)
             self.lives += 1
-            stalled = self._live(life, mode, deadline)
+            stalled = self._inject(life, mode, deadline)
             life.end()
-            for leftover in ("order", "slow"):
+            for leftover in ("request", "slow"):
                 (control / leftover).unlink(missing_ok=True)
-            finished = self._look(life, name, stalled)
+            finished = self._check(life, name, stalled)
             resume = self._resume(run)
         self.broken += [f"{name}: {what}" for what in invariants.left_in_shm(self._shm)]
         self.sessions[mode] += 1
@@ -275,27 +278,27 @@ class Chaos:
             finished
             and not life.disk
             and mode in EXACT
-            and not any(words in (run / "train.log").read_text() for words in STRAYED)
+            and not any(words in (run / "train.log").read_text() for words in NOT_RECOVERED)
         ):
             self.compared += 1
             if invariants.read_summary(run)["weights_sha256"] != self.expected(mode):
-                self.broken.append(f"{name}: weights differ from those of an undisturbed run")
+                self.broken.append(f"{name}: weights differ from those of a run without faults")
 
     def expected(self, mode: str) -> str:
-        """The weights of an undisturbed run."""
+        """Hash of the weights of a run without faults."""
         if mode not in self._expected:
             run, control = self._folder / f"{mode}-expected", self._folder / f"{mode}-expected-control"
             control.mkdir()
             life = Life(mode, run, control, self._steps, [])
             if life.process.wait(600):
-                raise RuntimeError(life.said())
+                raise RuntimeError(life.output())
             self._expected[mode] = invariants.read_summary(run)["weights_sha256"]
         return self._expected[mode]
 
-    def _live(self, life: Life, mode: str, deadline: float) -> bool:
-        """Do things to it until it is over; whether it stood still for too long."""
+    def _inject(self, life: Life, mode: str, deadline: float) -> bool:
+        """Inject faults until the life ends; returns True if it made no progress for `STALL_S`."""
         moved, steps, begun = perf_counter(), -1, life.steps()
-        names = [name for name in FAULTS if mode != "sequential" or name in ALONE]
+        names = [name for name in FAULTS if mode != "sequential" or name in WITHOUT_WORKERS]
         weights = [FAULTS[name][0] for name in names]
         while life.process.poll() is None:
             if (now := life.steps()) != steps:
@@ -303,7 +306,7 @@ class Chaos:
             if perf_counter() - moved > STALL_S:
                 return True
             if perf_counter() > deadline:
-                tell(life.process.pid, signal.SIGTERM)
+                send(life.process.pid, signal.SIGTERM)
                 deadline = float("inf")
             time.sleep(self._pause_s * self._chance.uniform(0.3, 1.7))
             if steps > begun and deadline < float("inf"):
@@ -314,19 +317,19 @@ class Chaos:
                         deadline = float("inf")
         return False
 
-    def _look(self, life: Life, name: str, stalled: bool) -> bool:
-        """The invariants after a life; whether the session is over."""
+    def _check(self, life: Life, name: str, stalled: bool) -> bool:
+        """Check the invariants after a life; returns whether the run has finished."""
         found = [f"no progress for {STALL_S:g} s"] if stalled else []
-        code, said = life.process.returncode, life.said()
-        # A signal that comes while it starts, before it listens to any, ends it at once.
+        code, output = life.process.returncode, life.output()
+        # A signal during start-up, before the handlers are installed, ends the process at once.
         if code not in (0, 130, 143, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT) and not (
-            code in (1, 2) and "error: " in said
+            code in (1, 2) and "error: " in output
         ):
-            found.append(f"exit code {code}: {said[-2000:]}")
+            found.append(f"exit code {code}: {output[-2000:]}")
         if code == 1:
-            found.append(f"the run gave up: {said[-2000:]}")
-        if "Traceback" in said.replace("Its traceback:\nTraceback", ""):
-            found.append(f"a traceback: {said[-2000:]}")
+            found.append(f"the run gave up: {output[-2000:]}")
+        if "Traceback" in output.replace("Its traceback:\nTraceback", ""):
+            found.append(f"a traceback: {output[-2000:]}")
         found += invariants.left_processes(life.token)
         found += invariants.checkpoints(life.run)
         found += invariants.counters(life.run, whole=code in (0, 130, 143) and not life.disk)
@@ -334,7 +337,7 @@ class Chaos:
         return bool(code == 0)
 
     def _resume(self, run: Path) -> list[str]:
-        """How the next life begins, perhaps after some damage; the error must name the file and offer another one."""
+        """Flags for the next life. Sometimes damages a checkpoint: the error must name it and offer an older one."""
         steps = checkpoint.steps(run / "checkpoints")
         if not steps:
             return ["--overwrite"] if run.exists() else []
@@ -343,11 +346,13 @@ class Chaos:
             self.counts["damaged checkpoint"] += 1
             try:
                 checkpoint.find(run)
-                self.broken.append(f"{run.name}: a damaged checkpoint was taken for a good one")
+                self.broken.append(f"{run.name}: a damaged checkpoint was accepted")
             except checkpoint.CheckpointError as error:
                 offered = str(error).rsplit("--resume ", 1)[-1]
                 if str(steps[-1]) not in str(error) or not Path(offered).is_dir():
-                    self.broken.append(f"{run.name}: damage without name or offer: {error}")
+                    self.broken.append(
+                        f"{run.name}: the error about a damaged checkpoint names no file or offers no other: {error}"
+                    )
                 return ["--resume", offered]
         return ["--resume"]
 
@@ -364,21 +369,21 @@ class Chaos:
                 file.unlink()
 
     def learns(self) -> float:
-        """The mean return of the last 100 episodes after a resumed run has gone on in peace."""
+        """Resume a run without faults; returns the mean return of its last 100 episodes."""
         name = next(f"ppo-{number}" for number in reversed(range(self.sessions["ppo"])))
         run, control = self._folder / name, self._folder / f"{name}-control"
         target = invariants.table(run / "progress.csv")
-        life = Life("ppo", run, control, int(target[-1]["steps"]) + 60_000, self._resume_in_peace(run))
+        life = Life("ppo", run, control, int(target[-1]["steps"]) + 60_000, self._resume_undamaged(run))
         code = life.process.wait(900)
         if code:
-            self.broken.append(f"{name}: the last run ended with {code}: {life.said()[-2000:]}")
+            self.broken.append(f"{name}: the last run ended with {code}: {life.output()[-2000:]}")
             return 0.0
         mean = float(invariants.table(run / "progress.csv")[-1]["rollout/ep_rew_mean"])
         if mean < 100.0:
             self.broken.append(f"{name}: the last run has learned nothing (mean return {mean:.0f})")
         return mean
 
-    def _resume_in_peace(self, run: Path) -> list[str]:
+    def _resume_undamaged(self, run: Path) -> list[str]:
         try:
             checkpoint.find(run)
         except checkpoint.CheckpointError as error:
@@ -387,8 +392,8 @@ class Chaos:
 
 
 def main() -> int:
-    """Run it; 1 if something broke."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Run sessions until time is up; returns 1 if an invariant was violated."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=40_000, help="steps of a session")
@@ -403,17 +408,19 @@ def main() -> int:
     deadline, turn, reported = began + 60 * given.minutes, 0, 0
     while perf_counter() < deadline:
         mode = given.modes[turn % len(given.modes)]
-        # Every mode gets its turn, on a slow machine too.
+        # Divide the time among the modes, so that every mode runs on a slow machine, too.
         chaos.session(mode, min(deadline, perf_counter() + 60 * given.minutes / len(given.modes)))
         total = sum(chaos.counts.values())
-        print(f"{perf_counter() - began:6.0f} s  {mode:<10} {total:4} faults, {len(chaos.broken)} broken", flush=True)
+        print(
+            f"{perf_counter() - began:6.0f} s  {mode:<10} {total:4} faults, {len(chaos.broken)} violations", flush=True
+        )
         for what in chaos.broken[reported:]:
-            print(f"BROKEN  {what}", flush=True)
+            print(f"VIOLATED  {what}", flush=True)
         reported = len(chaos.broken)
         turn += 1
     mean = chaos.learns() if chaos.sessions["ppo"] else None
     result: dict[str, Any] = {
-        "command": f"python benchmarks/faults/chaos.py --minutes {given.minutes:g} --seed {given.seed}",
+        "command": f"python -m benchmarks.faults.chaos --minutes {given.minutes:g} --seed {given.seed}",
         "full_disks": f"a tmpfs of {DISK_MB} MB" if own_disk else "RLIMIT_FSIZE",
         "minutes": round((perf_counter() - began) / 60, 1),
         "faults": sum(chaos.counts.values()),
@@ -427,10 +434,12 @@ def main() -> int:
     for name, count in chaos.counts.most_common():
         print(f"{count:5}  {name}")
     print(f"{result['faults']} faults in {result['lives']} lives of {sum(chaos.sessions.values())} runs")
-    print(f"{chaos.compared} runs with the weights of undisturbed ones; mean return after a last resume: {mean}")
-    print(f"invariants broken: {len(chaos.broken)}")
+    print(
+        f"{chaos.compared} runs ended with the weights of a run without faults; mean return after a last resume: {mean}"
+    )
+    print(f"violated invariants: {len(chaos.broken)}")
     for what in chaos.broken[reported:]:
-        print(f"BROKEN  {what}")
+        print(f"VIOLATED  {what}")
     RESULT.write_text(json.dumps(result, indent=2) + "\n")
     if given.keep or chaos.broken:
         print(f"runs are kept in {folder}")

@@ -1,4 +1,4 @@
-"""CartPole that hangs, crashes or leaves when a file asks for it: the first env to see the file obeys it, alone."""
+"""CartPole that hangs, crashes or exits when a request file exists; the first env that finds the file executes it."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from typing import Any
 
 import gymnasium as gym
 
-EVERY = 8
-"""Steps between two looks."""
+CHECK_EVERY = 8
+"""Steps between two checks for the request file."""
 
 
 class ChaosEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """Otherwise CartPole, to the bit.
+    """Behaves exactly like CartPole without a request.
 
     Args:
-        control: The folder of the file.
-        wait_ms: How long every step waits.
+        control: Folder of the request file.
+        wait_ms: Milliseconds that every step sleeps.
     """
 
     def __init__(self, control: str, wait_ms: float = 0.0) -> None:
         super().__init__(gym.make("CartPole-v1"))
         self._wait_s = wait_ms / 1e3
-        self._order, self._steps = os.path.join(control, "order"), 0
+        self._request, self._steps = os.path.join(control, "request"), 0
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """As the env's own, unless there is an order."""
+        """Step CartPole, or execute a request."""
         self._steps += 1
-        if self._steps % EVERY == 0 and os.path.exists(self._order):
-            self._obey()
+        if self._steps % CHECK_EVERY == 0 and os.path.exists(self._request):
+            self._execute()
         if self._wait_s:
             time.sleep(self._wait_s)
         return super().step(action)
 
-    def _obey(self) -> None:
-        mine = f"{self._order}.{os.getpid()}"
+    def _execute(self) -> None:
+        mine = f"{self._request}.{os.getpid()}"
         try:
-            os.rename(self._order, mine)
+            os.rename(self._request, mine)
         except FileNotFoundError:
-            return  # another was faster
-        order = Path(mine).read_text()
+            return  # another env was faster
+        request = Path(mine).read_text()
         os.unlink(mine)
-        match order:
+        match request:
             case "hang":
                 time.sleep(3600)
             case "hang_gil":

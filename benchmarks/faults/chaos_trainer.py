@@ -1,4 +1,7 @@
-"""The `paceline` command, on a disk that is slow while a file says so: chaos_trainer.py CONTROL COMMAND ..."""
+"""The `paceline` command with a slow fsync while the file CONTROL/slow exists.
+
+python -m benchmarks.faults.chaos_trainer CONTROL COMMAND ...
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if __name__ == "__main__":
     slow, fsync = Path(sys.argv[1]) / "slow", os.fsync
 
     def slowly(fd: int) -> None:
-        """As os.fsync, later."""
+        """As os.fsync, delayed while the file exists."""
         if slow.exists():
             time.sleep(SLOW_S)
         fsync(fd)

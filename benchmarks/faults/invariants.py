@@ -1,4 +1,4 @@
-"""What must hold whatever is done to a run: looked at from outside, after each of its lives."""
+"""Invariants that hold after any fault, checked from outside after a trainer process has ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHM = Path("/dev/shm")
 
 
 def left_processes(token: str) -> list[str]:
-    """Processes of a life that ended, after a moment."""
+    """Processes with `token` in their environment that are still alive after `GRACE_S`."""
     deadline = time.perf_counter() + GRACE_S
     while True:
         left = [process for process in psutil.process_iter(["pid", "status"]) if _has(process, token)]
@@ -34,7 +34,7 @@ def shm_entries() -> set[str]:
 
 
 def left_in_shm(before: set[str]) -> list[str]:
-    """Entries that are new, and that no living process uses."""
+    """New entries in /dev/shm that no living process has mapped."""
     new = shm_entries() - before
     for process in psutil.process_iter():
         if not new:
@@ -47,34 +47,34 @@ def left_in_shm(before: set[str]) -> list[str]:
 
 
 def checkpoints(run: Path) -> list[str]:
-    """Every checkpoint loads, or is refused by its name."""
+    """Checkpoints that neither load nor are refused with an error that names them."""
     broken = []
     for path in checkpoint.steps(run / "checkpoints"):
         try:
             checkpoint.load(path)
         except CheckpointError as error:
             if str(path) not in str(error):
-                broken.append(f"{path.name}: refused without its name ({error})")
+                broken.append(f"{path.name}: the error does not name it ({error})")
         except Exception as error:
             broken.append(f"{path.name}: {type(error).__name__} ({error})")
     return broken
 
 
 def counters(run: Path, *, whole: bool) -> list[str]:
-    """What the tables and the summary say of the same run.
+    """Contradictions between progress.csv, episodes.csv, summary.json and the checkpoints of a run.
 
     Args:
-        run: Its folder.
-        whole: Whether the last life ended in good order, with a disk that took everything.
+        run: Folder of the run.
+        whole: Whether the last process ended regularly and no write failed.
     """
     rows = table(run / "progress.csv")
     steps = [int(row["steps"]) for row in rows]
-    broken = [] if steps == sorted(set(steps)) else ["progress.csv: steps do not grow"]
+    broken = [] if steps == sorted(set(steps)) else ["progress.csv: steps do not increase"]
     episodes = table(run / "episodes.csv")
-    # A disk that is full when a life ends may have taken the last episodes, and not the progress at which they ended.
+    # If the disk was full at the end, episodes.csv may have rows beyond the last row of progress.csv.
     known = [int(row["length"]) for row in episodes if steps and int(row["step"]) <= max(steps)]
     if sum(known) > max(steps, default=0):
-        broken.append("episodes.csv: more steps than there were")
+        broken.append("episodes.csv: more steps than progress.csv")
     if whole:
         summary = read_summary(run)
         if not steps or summary["steps"] != steps[-1]:
@@ -89,7 +89,7 @@ def counters(run: Path, *, whole: bool) -> list[str]:
 
 
 def table(path: Path) -> list[dict[str, str]]:
-    """Rows of a CSV file, a last unfinished line left out."""
+    """Rows of a CSV file without an unfinished last line."""
     try:
         lines = path.read_text().splitlines(keepends=True)
     except OSError:
@@ -98,7 +98,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 def read_summary(run: Path) -> dict[str, Any]:
-    """summary.json."""
+    """Contents of summary.json."""
     content: dict[str, Any] = json.loads((run / "summary.json").read_text())
     return content
 

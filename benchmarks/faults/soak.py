@@ -1,9 +1,9 @@
-"""Training with a worker killed every ten seconds: does memory or the number of open files grow?
+"""Do memory or the number of open files grow in a long training whose workers are killed every ten seconds?
 
-    python benchmarks/faults/soak.py --minutes 30
+    make soak MINUTES=30
 
-Half of the time in step (ppo), half of it not (impala). The first quarter of each half is warm-up; the rest is compared
-by thirds.
+Half of the time it trains with `ppo` (synchronous), half with `impala` (asynchronous). The first quarter of each half
+is warm-up; of the rest, the last third is compared with the first.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from time import perf_counter
 
 import psutil
 
+from benchmarks.harness.paths import RESULTS
 from paceline.config.train_config import TrainConfig
 from paceline.train.run import Run
 
-RESULT = Path(__file__).parents[1] / "results" / "soak.json"
-MOST_GROWTH_MB = 16.0
-"""Between the first and the last third: noise of allocators and of when a sample is taken."""
-MOST_FDS = 4
+RESULT = RESULTS / "soak.json"
+MAX_GROWTH_MB = 16.0
+"""Growth that allocators and the time of sampling explain."""
+MAX_FDS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look, while all workers are there."""
+    """Memory, open files and threads while all workers are alive."""
 
     at_s: float
     driver_mb: float
@@ -43,7 +43,7 @@ class Sample:
 
 
 def soak(algo: str, seconds: float, every_s: float) -> tuple[list[Sample], int, int]:
-    """Train; returns samples, kills, replacements."""
+    """Train for `seconds` and kill a worker every `every_s`; returns samples, number of kills and of replacements."""
     config = TrainConfig.from_flat(
         algo=algo, env="CartPole-v1", n_envs=16, num_workers=2, n_steps=64, n_eval_episodes=0, quiet=True, seed=1,
         total_timesteps=10**12,
@@ -51,7 +51,7 @@ def soak(algo: str, seconds: float, every_s: float) -> tuple[list[Sample], int, 
     samples: list[Sample] = []
     stop, kills, began, me = threading.Event(), [0], perf_counter(), psutil.Process()
 
-    def disturb(run: Run) -> None:
+    def kill_workers(run: Run) -> None:
         while not stop.wait(every_s * 0.8):
             samples.append(
                 Sample(
@@ -72,7 +72,7 @@ def soak(algo: str, seconds: float, every_s: float) -> tuple[list[Sample], int, 
                 continue
 
     with Run(config) as run:
-        thread = threading.Thread(target=disturb, args=(run,))
+        thread = threading.Thread(target=kill_workers, args=(run,))
         thread.start()
         try:
             summary = run.go(seconds=seconds)
@@ -83,7 +83,7 @@ def soak(algo: str, seconds: float, every_s: float) -> tuple[list[Sample], int, 
 
 
 def private_mb(root: psutil.Process) -> float:
-    """What a process and all below it have for themselves: shares of libraries move with who else has them loaded."""
+    """Private memory of a process and its descendants; shared memory depends on other users of the same libraries."""
     total = 0
     for process in [root, *root.children(recursive=True)]:
         with suppress(psutil.Error):
@@ -92,20 +92,20 @@ def private_mb(root: psutil.Process) -> float:
 
 
 def growth(samples: list[Sample], field: str) -> float:
-    """The median of the last third less that of the first, after the warm-up."""
+    """Median of the last third minus median of the first third, after the warm-up."""
     values = [float(getattr(sample, field)) for sample in samples[len(samples) // 4 :]]
     third = max(1, len(values) // 3)
     return statistics.median(values[-third:]) - statistics.median(values[:third])
 
 
 def main() -> int:
-    """Run it; 1 if something grew."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Run both halves; returns 1 if something grew."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--every", type=float, default=10.0, help="seconds between kills")
     given = parser.parse_args()
     result, bad = (
-        {"command": f"python benchmarks/faults/soak.py --minutes {given.minutes:g} --every {given.every:g}"},
+        {"command": f"python -m benchmarks.faults.soak --minutes {given.minutes:g} --every {given.every:g}"},
         [],
     )
     for algo in ("ppo", "impala"):
@@ -117,9 +117,9 @@ def main() -> int:
             flush=True,
         )
         for field, most in (
-            ("driver_mb", MOST_GROWTH_MB),
-            ("tree_mb", 2 * MOST_GROWTH_MB),
-            ("fds", MOST_FDS),
+            ("driver_mb", MAX_GROWTH_MB),
+            ("tree_mb", 2 * MAX_GROWTH_MB),
+            ("fds", MAX_FDS),
             ("threads", 1),
         ):
             if grown[field] > most:

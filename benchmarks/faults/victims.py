@@ -1,6 +1,9 @@
-"""A program that steps CartPole in worker processes, for `side_by_side`: victims.py gymnasium|sb3|paceline ORDER RUN.
+"""Step CartPole in worker processes of one library, for `side_by_side`.
 
-Runs in the library's own environment, and so imports nothing of ours unless it is ours.
+    python -m benchmarks.faults.victims gymnasium|sb3|paceline REQUEST RUN
+
+A step hangs when the file REQUEST exists. Runs in the virtual environment of the library, so it imports Paceline only
+for Paceline.
 """
 
 from __future__ import annotations
@@ -13,18 +16,18 @@ from typing import Any
 import gymnasium as gym
 
 
-class Obedient(gym.Wrapper):  # type: ignore[type-arg]
-    """CartPole whose step hangs in the first worker that finds the file."""
+class HangingEnv(gym.Wrapper):  # type: ignore[type-arg]
+    """CartPole whose step hangs in the first worker that finds the request file."""
 
-    def __init__(self, order: str) -> None:
+    def __init__(self, request: str) -> None:
         super().__init__(gym.make("CartPole-v1"))
-        self._order = order
+        self._request = request
 
     def step(self, action: Any) -> Any:
-        """As the env's own, unless there is an order."""
-        if os.path.exists(self._order):
+        """Step CartPole, or hang on request."""
+        if os.path.exists(self._request):
             try:
-                os.unlink(self._order)
+                os.unlink(self._request)
             except FileNotFoundError:
                 pass
             else:
@@ -32,17 +35,17 @@ class Obedient(gym.Wrapper):  # type: ignore[type-arg]
         return super().step(action)
 
 
-def use_gymnasium(order: str) -> None:
-    """Its AsyncVectorEnv, stepped as its documentation does."""
-    envs = gym.vector.AsyncVectorEnv([lambda: Obedient(order)] * 4)
+def use_gymnasium(request: str) -> None:
+    """AsyncVectorEnv with random actions, as in its documentation."""
+    envs = gym.vector.AsyncVectorEnv([lambda: HangingEnv(request)] * 4)
     envs.reset(seed=0)
     print("READY", flush=True)
     while True:
         envs.step(envs.action_space.sample())
 
 
-def use_sb3(order: str) -> None:
-    """Its PPO on its SubprocVecEnv."""
+def use_sb3(request: str) -> None:
+    """SB3's PPO on SubprocVecEnv."""
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.vec_env import SubprocVecEnv
@@ -53,12 +56,12 @@ def use_sb3(order: str) -> None:
                 print("READY", flush=True)
             return True
 
-    envs = SubprocVecEnv([lambda: Obedient(order)] * 4)
+    envs = SubprocVecEnv([lambda: HangingEnv(request)] * 4)
     PPO("MlpPolicy", envs, n_steps=64, device="cpu").learn(10**9, callback=Ready())
 
 
-def use_paceline(order: str, run: str) -> None:
-    """Our PPO on two workers."""
+def use_paceline(request: str, run: str) -> None:
+    """Paceline's PPO on two workers."""
     from paceline import PPO
 
     class Ready:
@@ -67,7 +70,7 @@ def use_paceline(order: str, run: str) -> None:
                 print("READY", flush=True)
 
     agent = PPO(
-        lambda: Obedient(order), n_envs=4, num_workers=2, n_steps=64, n_eval_episodes=0, env_timeout_s=10.0,
+        lambda: HangingEnv(request), n_envs=4, num_workers=2, n_steps=64, n_eval_episodes=0, env_timeout_s=10.0,
         native_vector="never", output_dir=run, env_threads=1,
     )  # fmt: skip
     agent.learn(duration="25s", callbacks=[Ready()])

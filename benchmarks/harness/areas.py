@@ -1,4 +1,4 @@
-"""How well a library learned, as one number with an interval: the area under its learning curve. numpy only."""
+"""Sum up learning curves as one number with a confidence interval: the area under the curve. numpy only."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LEVEL = 0.95
 RESAMPLES = 10_000
 
 Curve = Sequence[tuple[float, float]]
-"""Steps and mean return, in order."""
+"""Env steps and mean return, in order of steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """A mean over seeds, and where resampling the seeds puts it."""
+    """A mean over seeds with its bootstrap confidence interval."""
 
     mean: float
     low: float
@@ -28,7 +28,7 @@ class Bootstrap:
 
 
 def area(curve: Curve, first: float, last: float) -> float:
-    """Mean height of the curve from step `first` to step `last`: the area under it by its length."""
+    """Mean height of the curve from step `first` to step `last`: the area under it divided by its length."""
     x, y = np.array(curve, np.float64).T
     inside = (x > first) & (x < last)
     at = np.concatenate(([first], x[inside], [last]))
@@ -36,12 +36,12 @@ def area(curve: Curve, first: float, last: float) -> float:
 
 
 def common_range(curves: Sequence[Curve]) -> tuple[float, float]:
-    """The steps that all curves cover."""
+    """First and last step of the range that all curves cover."""
     return max(curve[0][0] for curve in curves), min(curve[-1][0] for curve in curves)
 
 
 def bootstrap(values: Sequence[float]) -> Bootstrap:
-    """The percentile interval of the mean. Always the same for the same values."""
+    """Percentile interval of the mean. Deterministic: equal values give an equal interval."""
     array = np.asarray(values, np.float64)
     drawn = np.random.default_rng(0).integers(0, len(array), (RESAMPLES, len(array)))
     low, high = np.quantile(array[drawn].mean(1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -1,7 +1,7 @@
-"""How libraries are measured in turns: the driver's half of the protocol in windows.py.
+"""Run one library in a child process and measure it in windows: the driver's half of the protocol in windows.py.
 
-A contestant is one library at work in a process of its own, with whatever processes it starts. While the others have
-their windows all of them are stopped: some have processes that never rest, and would take time from the others.
+Between its windows a contestant is stopped with all its processes (SIGSTOP): some libraries have processes that never
+block and would take CPU time from the contestant that is being measured.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -20,16 +21,17 @@ from typing import Any, Self
 
 import psutil
 
+from benchmarks.harness.paths import LOGS, ROOT, SOURCE
 from paceline.measure.machine import tree_memory_mb
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-ANSWER_TIMEOUT_S = 300.0
-"""The longest that an iteration may take, beyond the window's length."""
+REPLY_TIMEOUT_S = 300.0
+"""Longest time that an iteration may take beyond the length of its window."""
 CLOSE_TIMEOUT_S = 15.0
 
 
 class ContestantFailed(RuntimeError):
-    """The process ended or fell silent; the text has the end of its log."""
+    """The child process ended or did not reply in time; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,9 @@ class Window:
     steps: int
     seconds: float
     cores: float
-    """CPU time of all its processes, by the time of the window."""
-    said: Mapping[str, Any] = field(default_factory=dict)
-    """All that it said of it."""
+    """CPU time of all its processes divided by the length of the window."""
+    reply: Mapping[str, Any] = field(default_factory=dict)
+    """The child's whole reply, with the entries that only some children send."""
 
     @property
     def rate(self) -> float:
@@ -50,47 +52,52 @@ class Window:
 
 
 class Contestant:
-    """One library in a process of its own; close it.
+    """A library that trains in a child process of its own. Close it, or use it as a context manager.
 
     Args:
-        command: Interpreter, script and arguments.
-        log: File for all that it prints.
-        path: Folders to put on its import path.
-        environment: Variables to set besides.
+        module: Module that the child runs, as in `python -m MODULE SETTINGS`.
+        settings: Passed as JSON in the only argument.
+        log: Name of a file in `.logs/` for everything that the child prints.
+        python: Interpreter; by default the one of this process.
+        source: Folder with the `paceline` package to import, by default that of this checkout. None leaves
+            `paceline` off the import path, for environments of other libraries.
     """
 
     def __init__(
         self,
-        command: Sequence[str],
+        module: str,
+        settings: Mapping[str, Any],
         *,
-        log: Path,
-        path: Sequence[Path] = (),
-        environment: Mapping[str, str] | None = None,
+        log: str,
+        python: str | Path = sys.executable,
+        source: Path | None = SOURCE,
     ) -> None:
-        self._log = log
-        log.parent.mkdir(parents=True, exist_ok=True)
-        # Each decides on its threads by itself: the makefile's own limits must not reach it.
+        self._log = LOGS / log
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        # The makefile limits the threads of this process; each library decides about its own threads.
         variables = {name: value for name, value in os.environ.items() if name not in THREAD_VARIABLES}
-        variables |= {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONUNBUFFERED": "1", **(environment or {})}
+        path = [ROOT] if source is None else [source, ROOT]
+        variables |= {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONUNBUFFERED": "1"}
         self.began = perf_counter()
-        with log.open("wb") as file:
+        with self._log.open("wb") as file:
             self._process = subprocess.Popen(
-                list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, env=variables
-            )
+                [str(python), "-m", module, json.dumps(settings)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, env=variables, cwd=ROOT,
+            )  # fmt: skip
         self._pending = b""
         self.peak_memory_mb = 0.0
 
-    def answer(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Any]:
-        """The next line it says.
+    def read_reply(self, timeout_s: float = REPLY_TIMEOUT_S) -> dict[str, Any]:
+        """Block until the child has sent its next reply, and return it.
 
         Raises:
-            ContestantFailed: It ended, or said nothing for so long.
+            ContestantFailed: The child ended, or sent nothing for `timeout_s`.
         """
         if self._process.stdout is None:
-            raise ContestantFailed("started without a pipe from it")
+            raise ContestantFailed("started without a pipe from the child")
         pipe, end = self._process.stdout.fileno(), perf_counter() + timeout_s
         while b"\n" not in self._pending:
-            # Processes that it started may hold the pipe open after it died, so silence is looked into.
+            # Grandchildren may keep the pipe open after the child died, so check the child itself every half second.
             if select.select([pipe], [], [], 0.5)[0]:
                 data = os.read(pipe, 1 << 16)
                 self._pending += data
@@ -98,40 +105,39 @@ class Contestant:
                     continue
                 self._process.wait(CLOSE_TIMEOUT_S)
             if self._process.poll() is not None:
-                raise ContestantFailed(f"ended with code {self._process.returncode}: {self._last_words()}")
+                raise ContestantFailed(f"ended with code {self._process.returncode}: {self._end_of_log()}")
             if perf_counter() > end:
-                raise ContestantFailed(f"no answer within {timeout_s:.0f} s: {self._last_words()}")
+                raise ContestantFailed(f"no reply within {timeout_s:.0f} s: {self._end_of_log()}")
         line, _, self._pending = self._pending.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        reply: dict[str, Any] = json.loads(line)
+        return reply
 
-    def window(self, seconds: float, timeout_s: float = ANSWER_TIMEOUT_S) -> Window:
-        """Let it train for so long, to the end of the iteration."""
+    def window(self, seconds: float, timeout_s: float = REPLY_TIMEOUT_S) -> Window:
+        """Resume the child, train for at least `seconds` and to the end of the iteration, and stop it again."""
         if self._process.stdin is None:
-            raise ContestantFailed("started without a pipe to it")
+            raise ContestantFailed("started without a pipe to the child")
         self._signal(signal.SIGCONT)
         before = self._cpu_s()
         try:
             self._process.stdin.write(f"{seconds}\n".encode())
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise ContestantFailed(f"has ended: {self._last_words()}") from None
-        answer = self.answer(seconds + timeout_s)
+            raise ContestantFailed(f"has ended: {self._end_of_log()}") from None
+        reply = self.read_reply(seconds + timeout_s)
         busy_s = self._cpu_s() - before
-        # It rests now: looking at its memory disturbs no measurement.
-        self.look()
+        self.sample_memory()  # outside the window, where it disturbs no measurement
         self._signal(signal.SIGSTOP)
-        return Window(int(answer["steps"]), float(answer["seconds"]), busy_s / float(answer["seconds"]), answer)
+        return Window(int(reply["steps"]), float(reply["seconds"]), busy_s / float(reply["seconds"]), reply)
 
-    def look(self) -> None:
-        """Note its memory."""
+    def sample_memory(self) -> None:
+        """Update `peak_memory_mb` with the memory of all its processes now."""
         try:
             self.peak_memory_mb = max(self.peak_memory_mb, tree_memory_mb(psutil.Process(self._process.pid)))
         except psutil.Error:
             return
 
     def close(self) -> None:
-        """Ask it to end, then end it and all that it started."""
+        """Close stdin so that the child exits, then kill it and its descendants if they are still alive."""
         self._signal(signal.SIGCONT)
         tree = self._tree()[1:]
         for pipe in (self._process.stdin, self._process.stdout):
@@ -161,7 +167,7 @@ class Contestant:
         self.close()
 
     def _tree(self) -> list[psutil.Process]:
-        """All its processes, the one that was started first; empty if that is gone."""
+        """The child and its descendants, the child first; empty if the child has ended."""
         try:
             root = psutil.Process(self._process.pid)
             return [root, *root.children(recursive=True)]
@@ -173,19 +179,19 @@ class Contestant:
             try:
                 process.send_signal(number)
             except psutil.Error:
-                continue  # it ended meanwhile
+                continue  # it has ended in the meantime
 
     def _cpu_s(self) -> float:
-        """CPU time of all its processes so far."""
+        """CPU time of all its processes since they started."""
         total = 0.0
         for process in self._tree():
             try:
                 times = process.cpu_times()
             except psutil.Error:
-                continue  # it ended meanwhile
+                continue  # it has ended in the meantime
             total += times.user + times.system
         return total
 
-    def _last_words(self) -> str:
+    def _end_of_log(self) -> str:
         lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-        return " | ".join(lines[-3:]) or "it said nothing"
+        return " | ".join(lines[-3:]) or "its log is empty"

@@ -1,10 +1,9 @@
-"""Puts results into the docs, so that no number is ever typed: `make bench-docs`.
+"""Copy benchmark results into the docs, so that no figure is typed by hand: `make bench-docs`.
 
-A page says `<!-- figures: NAME -->` and `<!-- end -->`, each on a line of its own. This script fills the space between
-them with the picture results/NAME.png (if there is one), the `fragment` of results/NAME.json, the machine and the
-command. A result without a fragment (one that is merged from several invocations, as the peers are) is taken from
-results/NAME.md, which names its own machine and commands. A test compares the pages with the files. Standard library
-only.
+A page contains `<!-- figures: NAME -->` and `<!-- end -->`, each on a line of its own. The text between them becomes
+the picture results/NAME.png (if it exists), the `fragment` of results/NAME.json, the machine and the command. A result
+without a fragment, such as the peers' (merged from several runs), is copied from results/NAME.md, which names its
+machine and commands itself. A test checks that the pages match the results. Standard library only.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ import os
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
-PLACE = re.compile(r"(?<=^<!-- figures: )([\w-]+)( -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
+from benchmarks.harness.paths import RESULTS, ROOT
+
+BLOCK = re.compile(r"(?<=^<!-- figures: )([\w-]+)( -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 
 
 def pages() -> list[Path]:
-    """Every page that may have places for figures."""
+    """All pages that may contain figures."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def filled(text: str, folder: Path, found: Path = RESULTS) -> str:
-    """The text of a page with all its figures.
+    """The text of a page with current figures.
 
     Args:
-        text: As it is now.
-        folder: Where the page lies: links to pictures are relative to it.
-        found: Where the results lie.
+        text: The page as it is now.
+        folder: The folder of the page, because links to pictures are relative to it.
+        found: The folder of the results.
     """
-    return PLACE.sub(lambda place: f"{place[1]}{place[2]}\n{_figures(place[1], folder, found)}\n\n", text)
+    return BLOCK.sub(lambda block: f"{block[1]}{block[2]}\n{_figures(block[1], folder, found)}\n\n", text)
 
 
 def _figures(name: str, folder: Path, found: Path) -> str:
@@ -54,12 +53,12 @@ def _figures(name: str, folder: Path, found: Path) -> str:
 
 
 def _without_title(text: str) -> str:
-    """The markdown of a result without its `# Title`, and with headings one level lower, to fit into a page."""
+    """Remove the `# Title` of a result and lower its other headings by one level, so that it fits into a page."""
     return re.sub(r"^#", "##", text.partition("\n")[2].strip(), flags=re.MULTILINE)
 
 
 def main() -> None:
-    """Rewrite the pages that are behind their results."""
+    """Rewrite the pages whose figures are out of date."""
     for page in pages():
         before = page.read_text(encoding="utf-8")
         after = filled(before, page.parent)

@@ -1,9 +1,10 @@
-"""How much of their time the cores are slow, though nobody here uses them: neighbours on a shared host.
+"""Measure how much other virtual machines on the same host slow down the cores of this one.
 
-    python benchmarks/host.py
+    python -m benchmarks.harness.host
 
-A virtual machine does not see them: no counter of its own says that a core shares its caches or its arithmetic with
-somebody else's work. The same piece of arithmetic, again and again on every core at once, does: it takes longer.
+No counter inside a virtual machine shows that a core shares its caches or execution units with another tenant. A
+fixed piece of arithmetic, repeated on every core at once, shows it: it takes longer than usual. Run it while this
+machine is idle. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import subprocess
 import sys
 from time import perf_counter
 
-PIECE = 6_000
-"""Rounds of the piece: about a quarter of a millisecond."""
+LOOP_LENGTH = 6_000
+"""Iterations of the timed loop: about a quarter of a millisecond."""
 SLOW = 1.25
-"""Times the piece's usual duration."""
+"""A repetition counts as slow beyond this multiple of the usual duration."""
 
 
 def slow_percent(seconds: float = 1.5) -> float:
-    """Of the cores' time, how much went into pieces that took unusually long."""
+    """Share of the time of all cores that slow repetitions of the loop took, in percent. Blocks for `seconds`."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [-1]
     command = [sys.executable, "-S", __file__, str(seconds)]
     probes = [subprocess.Popen([*command, str(core)], stdout=subprocess.PIPE, text=True) for core in cores]
@@ -31,18 +32,18 @@ def slow_percent(seconds: float = 1.5) -> float:
 def _slow_share(seconds: float, core: int) -> float:
     if core >= 0:
         os.sched_setaffinity(0, [core])
-    took, end = [], perf_counter() + seconds
+    durations, end = [], perf_counter() + seconds
     while (began := perf_counter()) < end:
         total = 0
-        for i in range(PIECE):
+        for i in range(LOOP_LENGTH):
             total += i * i
-        took.append(perf_counter() - began)
-    usual = sorted(took)[len(took) // 20]  # the fastest may have had luck with the clock
-    return sum(one for one in took if one > SLOW * usual) / sum(took)
+        durations.append(perf_counter() - began)
+    usual = sorted(durations)[len(durations) // 20]  # the 5 % quantile: the minimum may be a clock error
+    return sum(one for one in durations if one > SLOW * usual) / sum(durations)
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 3:
         print(_slow_share(float(sys.argv[1]), int(sys.argv[2])))
     else:
-        print(f"slow for {slow_percent():.0f} % of the time")
+        print(f"cores were slow for {slow_percent():.0f} % of the time")

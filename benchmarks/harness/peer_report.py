@@ -1,4 +1,4 @@
-"""What the comparison with peers found, as a page and a picture; both are made from the JSON alone."""
+"""Write the comparison with other libraries as a page and a picture, from the stored JSON alone."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import results
-from peer_table import LIMIT, LIMIT_SHARE, OURS, PEERS, PIPELINED, WORKLOADS
+
+from benchmarks.harness import results
+from benchmarks.harness.peer_table import LIMIT, LIMIT_SHARE, OURS, PEERS, PIPELINED, WORKLOADS
 
 Found = Mapping[str, Any]
 
 INCONCLUSIVE = 0.10
-"""Spread of a ratio above which to run again."""
+"""A ratio with a larger relative spread is reported as inconclusive."""
 
 
 def page(found: Found) -> str:
-    """All of it in markdown."""
+    """The whole comparison in markdown."""
     parts = ["# Paceline and its peers"]
     for name, workload in WORKLOADS.items():
         if name in found["workloads"]:
@@ -29,18 +30,18 @@ def page(found: Found) -> str:
     if found["not_installed"]:
         parts += ["## Not measured", *(f"- {name}: {why}" for name, why in sorted(found["not_installed"].items()))]
     parts.append(
-        "Steps/s: median of the windows ± half the range between the quartiles. Ratio: paceline in parallel (2 "
-        "workers; auto where envs sleep) over the row, median of the rounds. Memory: highest proportional set size "
-        "of all its processes, seen between windows. Start-up: from starting the process to the end of the first "
-        "iteration. Bare envs: a loop on each core, a thread for each env where they sleep. Cores: CPU time of all "
-        "its processes by the time of its windows. A ratio whose spread is above "
-        "10 % is inconclusive: run again."
+        "Steps/s: median of the windows ± half the interquartile range. Ratio: parallel Paceline (2 workers; auto if "
+        "envs sleep) divided by the row, median of the rounds. Memory: largest proportional set size of all processes "
+        "of the contestant, sampled between windows. Start-up: from starting the process to the end of the first "
+        "iteration. Bare envs: a loop on each core, or a thread per env where envs sleep. Cores: CPU time of all "
+        "processes of the contestant divided by the length of its windows. A ratio with a spread above 10 % is "
+        "inconclusive: run again."
     )
     return "\n\n".join(parts) + "\n"
 
 
 def fastest_peer(measured: Found) -> str | None:
-    """The library, other than our own, that is fastest on the same env."""
+    """Key of the fastest contestant of another library on the same Python env."""
     rates = {
         name: float(np.median(one["steps_per_s"]))
         for name, one in measured["contestants"].items()
@@ -50,7 +51,7 @@ def fastest_peer(measured: Found) -> str | None:
 
 
 def ratio(measured: Found, above: str, below: str) -> tuple[float, float]:
-    """Median of `above / below` over the rounds, and its spread."""
+    """Median of `above / below` round by round, and its spread."""
     sides = (measured["contestants"][name]["steps_per_s"] for name in (above, below))
     return results.median_spread([one / other for one, other in zip(*sides, strict=True)])
 
@@ -76,7 +77,7 @@ def _speed(name: str, measured: Found) -> str:
     columns = ["", "library", "steps/s", "ratio", "cores", "memory MB", "start-up s"]
     parts = [results.table(columns, rows), *_verdicts(name, measured)]
     parts += [f"{PEERS[key].label}: failed. {why}" for key, why in measured["failed"].items()]
-    windows = f"{measured['rounds']} windows of at least {measured['window_s']:g} s each, in turns."
+    windows = f"{measured['rounds']} alternating windows of at least {measured['window_s']:g} s each."
     return "\n\n".join([*parts, f"{windows} {_conditions(measured['machine'])}"])
 
 
@@ -86,7 +87,7 @@ def _label(one: Found) -> str:
 
 def _verdicts(name: str, measured: Found) -> list[str]:
     verdicts = []
-    rival, calm = fastest_peer(measured), measured["machine"]["quiet"]  # no judgement on a busy machine
+    rival, calm = fastest_peer(measured), measured["machine"]["quiet"]  # a busy machine meets or misses no target
     if rival is not None and OURS in measured["contestants"]:
         label, target = measured["contestants"][rival]["label"], WORKLOADS[name].target
         verdicts.append(_verdict(f"the fastest peer ({label})", ratio(measured, OURS, rival), target if calm else None))
@@ -96,14 +97,14 @@ def _verdicts(name: str, measured: Found) -> list[str]:
     if rival is not None and {OURS, LIMIT} <= set(measured["contestants"]):
         share = ratio(measured, OURS, LIMIT)
         share_target = LIMIT_SHARE if name == "busy" and calm else None
-        verdicts.append(_verdict("what bare envs reach", share, share_target))
+        verdicts.append(_verdict("the speed of bare envs", share, share_target))
         verdicts.append(f"Bare envs reach {_verdict('the fastest peer', ratio(measured, LIMIT, rival), None)}")
     if {OURS, "paceline-sequential"} <= set(measured["contestants"]):
         own_target = 1.7 if name == "cartpole" and calm else None
-        verdicts.append(_verdict("our own sequential", ratio(measured, OURS, "paceline-sequential"), own_target))
+        verdicts.append(_verdict("sequential Paceline", ratio(measured, OURS, "paceline-sequential"), own_target))
         if PIPELINED in measured["contestants"]:
             ahead = ratio(measured, PIPELINED, "paceline-sequential")
-            verdicts.append(f"With --pipeline {_verdict('our own sequential', ahead, own_target)}")
+            verdicts.append(f"With --pipeline {_verdict('sequential Paceline', ahead, own_target)}")
     return verdicts
 
 
@@ -136,7 +137,7 @@ def _solve(solved: Found) -> str:
 
 
 def _conditions(machine: Found) -> str:
-    state = "" if machine["quiet"] else " **Measured beside other programs: measure again.**"
+    state = "" if machine["quiet"] else " **Other programs were running: measure again.**"
     return (
         f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}; "
         f"{results.others(machine)}{state}\n\n`{machine['command']}`"
@@ -144,7 +145,7 @@ def _conditions(machine: Found) -> str:
 
 
 def picture(found: Found, path: Path) -> None:
-    """One panel per workload, steps per second, fastest on top; one for solving."""
+    """One panel per workload with steps/s, fastest on top, and one panel with the time to solve CartPole."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -192,8 +193,8 @@ def _bars(axis: Any, values: Mapping[str, tuple[float, float]], title: str, unit
     )
     for row, (middle, spread) in enumerate(zip(middles, spreads, strict=True)):
         text = f" {middle:,.0f}" if middle >= 100 else f" {middle:.1f}"
-        axis.text(middle + spread, row, text, va="center", fontsize=8)  # beside the bar of its spread
-    names = [textwrap.fill(label, 36) for label in labels]  # long ones would leave no room for the bars
+        axis.text(middle + spread, row, text, va="center", fontsize=8)  # right of the error bar
+    names = [textwrap.fill(label, 36) for label in labels]  # long labels would leave no room for the bars
     axis.set_yticks(range(len(labels)), names)
     axis.set_title(textwrap.fill(title, 44), loc="left", fontsize=10)
     axis.set_xlabel(unit)

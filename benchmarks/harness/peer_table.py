@@ -1,21 +1,20 @@
-"""Who is compared on what: contestants, workloads and the settings that all share."""
+"""The comparison with other libraries: contestants, workloads and the settings that all share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-SCRIPTS = HERE / "peers"
+from benchmarks.harness.paths import ROOT
+
 OURS = "paceline-parallel"
-"""Whom the others are compared with."""
+"""The contestant that all others are compared with."""
 LIMIT = "bare"
-"""The envs alone, on every core: nobody can be faster."""
+"""A loop on each core that only steps envs: an upper bound for any training."""
 LIMIT_SHARE = 0.94
-"""What is claimed of it."""
+"""Target for `OURS` as a share of `LIMIT`."""
 PIPELINED = "paceline-pipeline"
-"""Learns while it collects, as some of the others do: each batch is one update old."""
+"""Collects while it learns, as some other libraries do, so that each batch is one update old."""
 
 SHARED: dict[str, Any] = {
     "n_steps": 128,
@@ -29,7 +28,7 @@ SHARED: dict[str, Any] = {
     "vf_coef": 0.5,
     "max_grad_norm": 0.5,
 }
-"""The same for all when speed is measured."""
+"""Hyper-parameters of all contestants when speed is measured."""
 
 TUNED: dict[str, Any] = {
     **SHARED,
@@ -42,16 +41,16 @@ TUNED: dict[str, Any] = {
     "linear": True,
     "total_steps": 100_000,
 }
-"""What the peers' users take for CartPole, with 8 envs. The learning rate falls to zero; with SB3 and sbx, whose
-settings these are, the clip range too."""
+"""Hyper-parameters of all peers when they solve CartPole with 8 envs: SB3's tuned settings. The learning rate falls to
+zero; in SB3 and sbx the clip range does, too."""
 TUNED_ENVS = 8
-OWN_CONFIG = HERE.parent / "configs" / "cartpole.yaml"
-"""Our own settings for CartPole, where they are there."""
+OWN_CONFIG = ROOT / "configs" / "cartpole.yaml"
+"""Paceline's settings when it solves CartPole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """An env, how many of it, and what is claimed about it."""
+    """An env, the number of envs, and the target of the comparison."""
 
     title: str
     env: str
@@ -59,14 +58,14 @@ class Workload:
     window_s: float
     """Long enough for an iteration of most contestants."""
     target: float
-    """Speed that is claimed over the fastest peer."""
+    """Speed of `OURS` that is claimed, in multiples of the fastest peer."""
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     image: bool = False
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What a library does differently here, by its environment."""
+    """Changes to `Peer.variant` on this workload, by name of the virtual environment."""
 
     def task(self, contestant: Peer, seed: int) -> dict[str, Any]:
-        """The settings as `peers/task.py` reads them."""
+        """The settings that `peers/task.py` reads."""
         return {
             "env": self.env,
             "env_kwargs": self.env_kwargs,
@@ -91,7 +90,7 @@ WORKLOADS = {
         env_kwargs={"cpu_ms": 0.0, "sleep_ms": 2.0},
         window_s=6.0,
         target=3.0,
-        variants={"paceline": {"num_workers": "auto"}},  # as it comes
+        variants={"paceline": {"num_workers": "auto"}},  # the default
     ),
     "atari": Workload(
         title="Atari Breakout 84x84x4, NatureCNN, 8 envs, one minibatch of 1024",
@@ -109,95 +108,113 @@ class Peer:
     """One way to run one library."""
 
     label: str
-    script: str
+    module: str
+    """Module that the child process runs."""
     venv: str
-    """Its environment under .venvs/, and its requirements file."""
+    """Its virtual environment in .venvs/, built from peers/requirements-VENV.txt."""
     variant: dict[str, Any] = field(default_factory=dict)
+    """Settings that tell contestants of one library apart."""
     counted: bool = True
-    """Whether it steps the same Python env, so that being faster means something."""
+    """False if it does not step the same Python env, so that its speed cannot be compared."""
     only: tuple[str, ...] = tuple(WORKLOADS)
-    """Workloads it can run."""
+    """Workloads that it takes part in."""
     solves: bool = False
     """Whether it takes part in solving CartPole."""
 
 
 PEERS: dict[str, Peer] = {
     OURS: Peer(
-        label="paceline, parallel", script="run_paceline.py", venv="paceline", variant={"num_workers": 2}, solves=True
+        label="paceline, parallel",
+        module="benchmarks.peers.run_paceline",
+        venv="paceline",
+        variant={"num_workers": 2},
+        solves=True,
     ),
     "paceline-sequential": Peer(
         label="paceline, sequential",
-        script="run_paceline.py",
+        module="benchmarks.peers.run_paceline",
         venv="paceline",
         variant={"num_workers": 0},
         only=("cartpole", "busy", "atari"),
     ),
     PIPELINED: Peer(
         label="paceline, pipeline",
-        script="run_paceline.py",
+        module="benchmarks.peers.run_paceline",
         venv="paceline",
         variant={"num_workers": 2, "pipeline": True},
         only=("cartpole", "sleep"),
     ),
     LIMIT: Peer(
         label="bare envs: no policy, no learning",
-        script="run_bare.py",
+        module="benchmarks.peers.run_bare",
         venv="paceline",
         counted=False,
         only=("busy", "sleep"),
     ),
-    "sb3-dummy": Peer(label="SB3 Dummy", script="run_sb3.py", venv="sb3", solves=True),
+    "sb3-dummy": Peer(label="SB3 Dummy", module="benchmarks.peers.run_sb3", venv="sb3", solves=True),
     "sb3-dummy-1": Peer(
-        label="SB3 Dummy, 1 thread", script="run_sb3.py", venv="sb3", variant={"threads": 1}, solves=True
+        label="SB3 Dummy, 1 thread", module="benchmarks.peers.run_sb3", venv="sb3", variant={"threads": 1}, solves=True
     ),
-    "sb3-subproc": Peer(label="SB3 Subproc", script="run_sb3.py", venv="sb3", variant={"subproc": True}),
-    "cleanrl": Peer(label="CleanRL style, Sync", script="run_cleanrl.py", venv="cleanrl", solves=True),
+    "sb3-subproc": Peer(label="SB3 Subproc", module="benchmarks.peers.run_sb3", venv="sb3", variant={"subproc": True}),
+    "cleanrl": Peer(label="CleanRL style, Sync", module="benchmarks.peers.run_cleanrl", venv="cleanrl", solves=True),
     "cleanrl-1": Peer(
         label="CleanRL style, Sync, 1 thread",
-        script="run_cleanrl.py",
+        module="benchmarks.peers.run_cleanrl",
         venv="cleanrl",
         variant={"threads": 1},
         solves=True,
     ),
     "cleanrl-async": Peer(
-        label="CleanRL style, Async", script="run_cleanrl.py", venv="cleanrl", variant={"async": True}
+        label="CleanRL style, Async", module="benchmarks.peers.run_cleanrl", venv="cleanrl", variant={"async": True}
     ),
     "sf-sync": Peer(
-        label="Sample Factory, sync", script="run_sample_factory.py", venv="sample_factory", variant={"async": False}
+        label="Sample Factory, sync",
+        module="benchmarks.peers.run_sample_factory",
+        venv="sample_factory",
+        variant={"async": False},
     ),
     "sf-async": Peer(
         label="Sample Factory, async",
-        script="run_sample_factory.py",
+        module="benchmarks.peers.run_sample_factory",
         venv="sample_factory",
         variant={"async": True},
         solves=True,
     ),
     "rllib-0": Peer(
-        label="RLlib, 0 env runners", script="run_rllib.py", venv="rllib", variant={"runners": 0}, solves=True
+        label="RLlib, 0 env runners",
+        module="benchmarks.peers.run_rllib",
+        venv="rllib",
+        variant={"runners": 0},
+        solves=True,
     ),
-    "rllib-2": Peer(label="RLlib, 2 env runners", script="run_rllib.py", venv="rllib", variant={"runners": 2}),
-    "tianshou": Peer(label="Tianshou", script="run_tianshou.py", venv="tianshou", solves=True),
+    "rllib-2": Peer(
+        label="RLlib, 2 env runners", module="benchmarks.peers.run_rllib", venv="rllib", variant={"runners": 2}
+    ),
+    "tianshou": Peer(label="Tianshou", module="benchmarks.peers.run_tianshou", venv="tianshou", solves=True),
     "tianshou-subproc": Peer(
         label="Tianshou, Subproc",
-        script="run_tianshou.py",
+        module="benchmarks.peers.run_tianshou",
         venv="tianshou",
         variant={"subproc": True},
         only=("busy", "sleep"),
     ),
-    "sbx": Peer(label="sbx", script="run_sb3.py", venv="sbx", variant={"package": "sbx"}, solves=True),
+    "sbx": Peer(label="sbx", module="benchmarks.peers.run_sb3", venv="sbx", variant={"package": "sbx"}, solves=True),
     "puffer": Peer(
         label="PufferLib Serial, 1 thread",
-        script="run_pufferlib.py",
+        module="benchmarks.peers.run_pufferlib",
         venv="pufferlib",
         variant={"threads": 1},
         solves=True,
     ),
     "puffer-mp": Peer(
-        label="PufferLib, 2 workers", script="run_pufferlib.py", venv="pufferlib", variant={"workers": True}
+        label="PufferLib, 2 workers",
+        module="benchmarks.peers.run_pufferlib",
+        venv="pufferlib",
+        variant={"workers": True},
     ),
     "envpool": Peer(
         label="envpool's C++ env, CleanRL-style loop, 1 thread",
-        script="run_cleanrl.py",
+        module="benchmarks.peers.run_cleanrl",
         venv="envpool",
         variant={"envpool": "CartPole-v1", "threads": 1},
         counted=False,

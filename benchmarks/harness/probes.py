@@ -1,4 +1,4 @@
-"""The calls of collecting and learning, timed one by one: what `waterfall.py` splits the phases of a training with."""
+"""Time the calls of collecting and learning one by one, for the suite `waterfall`."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from paceline.train.training import Training
 
 
 class Stopwatch:
-    """Adds up what lies between its laps, by name."""
+    """Adds up the time between laps by name."""
 
     def __init__(self) -> None:
         self.spent: Counter[str] = Counter()
         self._at = perf_counter()
 
     def lap(self, name: str) -> None:
-        """What came since the last lap was `name`."""
+        """Add the time since the last lap to `name`."""
         now = perf_counter()
         self.spent[name] += now - self._at  # type: ignore[assignment]  # seconds, not counts
         self._at = now
@@ -49,7 +49,7 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """A worker's program that times the parts of the real one."""
+    """A program for workers that builds a `Probe` of the training's program."""
 
     program: WorkerProgram
 
@@ -59,7 +59,7 @@ class Probes:
 
 
 class Probe:
-    """The calls of collecting and learning, one by one, on one worker's share of the groups."""
+    """Makes the calls of collecting and learning one by one, on the groups of one worker."""
 
     def __init__(self, program: WorkerProgram, arena: Arena, share: Share) -> None:
         shape, spec = program.shape, program.shape.spec
@@ -80,7 +80,7 @@ class Probe:
         self._net = array_net_for(learning, spec)
         actor = program.actor(acting, share.groups)
         if not isinstance(actor, DeferredValueActor):
-            raise TypeError("the probes know the calls of an MLP only")
+            raise TypeError("the probes only support the built-in MLP")
         self._actor, self._own = actor, slots.columns(share.first_group, share.groups)
         self._params = np.zeros((shape.n_steps, count, spec.action.param_size), np.float32)
         self._shards, self._shard = Shards(arena), share.worker % program.shards
@@ -120,7 +120,7 @@ class Probe:
         self._job.close()
 
     def _collect(self, watch: Stopwatch) -> int:
-        """One rollout; returns how many episodes ended."""
+        """Collect one rollout; returns the number of episodes that ended."""
         steps = [env.step for env in self._envs]
         first, resets = self._program.shape.spec.action.start, 0
         for row, kept, noise in zip(self._rows, self._params, self._noise, strict=False):
@@ -154,7 +154,7 @@ class Probe:
         return resets
 
     def _learn(self, watch: Stopwatch) -> None:
-        """One shard of a minibatch, as it comes from the slots and goes back."""
+        """Compute one shard of a minibatch: gather rows, gradient, store the gradient."""
         index, cfg = self._index, self._program.training
         watch.lap("nothing")
         obs, rest = self._gather_obs(index), self._gather(index)
@@ -183,11 +183,11 @@ class Probe:
         self._net.pullback(d_params, loss.d_value)
         watch.lap("backward")
         self._shards.grads[self._shard].numpy()[...] = self._net.gradient.numpy()
-        watch.lap("gather")  # what is fetched and put back
+        watch.lap("gather")  # includes storing the gradient
 
 
 class DriverProbe:
-    """What the driver does alone while it learns."""
+    """Times what only the driver computes during an update."""
 
     def __init__(self, training: Training) -> None:
         self._batch: Trajectory = training.rollouts.next(training.learner.version)

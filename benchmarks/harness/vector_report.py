@@ -1,4 +1,4 @@
-"""What `vector.py` found, as a page and a picture; both are made from the JSON alone."""
+"""Write the comparison of vector envs as a page and a picture, from the stored JSON alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import results
+
+from benchmarks.harness import results
 
 OURS, BARE, IN_STEP = "paceline", "bare", "bare-in-step"
 CONTENDERS = {
@@ -16,7 +17,7 @@ CONTENDERS = {
     "gymnasium-async-pipes": "Gymnasium AsyncVectorEnv, `shared_memory=False`",
     "sb3-subproc": "SB3 SubprocVecEnv",
     "pufferlib-mp": "PufferLib 3.0 Multiprocessing",
-    BARE: "bare loops, no exchange",
+    BARE: "bare loops, independent",
     IN_STEP: "bare loops, in step",
 }
 WORKLOADS = {
@@ -26,19 +27,20 @@ WORKLOADS = {
     "image": "64x64x3 images",
 }
 LIMITS = {"busy": (BARE, IN_STEP), "sleep": (IN_STEP,)}
-"""What the cores are worth, where a step takes long enough for that to say something."""
+"""Upper bounds for any vector env, on workloads whose steps take long enough to compare with."""
 TIMES_ASYNC = 5.0
-"""Over AsyncVectorEnv, on CartPole with 32 envs."""
+"""Target over AsyncVectorEnv on CartPole with 32 envs."""
 OF_THE_LIMIT = 0.95
-"""Of the bare loops, where a step is 1 ms of CPU."""
+"""Target as a share of the independent bare loops where a step burns 1 ms of CPU."""
 TIMES_BEST = {("sleep", 32): 1.8}
-"""Over the best of the others; elsewhere faster is enough: 8 envs that sleep are near the limit with any of them."""
+"""Targets over the fastest other vector env; 1.0 for all other lines, because 8 envs that sleep are near the limit with
+every library."""
 
 Found = Mapping[str, Any]
 
 
 def page(found: Found, machine: Found) -> str:
-    """All of it in markdown."""
+    """The whole comparison in markdown."""
     names = [name for name in CONTENDERS if any(name in line["rates"] for line in found["lines"])]
     rows, claims = [], []
     for line in found["lines"]:
@@ -61,14 +63,14 @@ def page(found: Found, machine: Found) -> str:
         if OURS in line["layouts"]
     ]
     parts.append(
-        f"Medians of {found['rounds']} windows of {found['window_s']:g} s, in turns, ± half the range between the "
-        "quartiles; ratios are medians round by round. Random actions, no policy."
+        f"Medians of {found['rounds']} alternating windows of {found['window_s']:g} s ± half the interquartile range; "
+        "ratios are medians round by round. Random actions, no policy."
     )
     return "\n\n".join(parts)
 
 
 def _claims(label: str, line: Found, best: str | None, *, judged: bool) -> list[str]:
-    """What is claimed of a line, with the figures."""
+    """Ratios of a line, with the targets if `judged`."""
     claims: list[tuple[str, tuple[float, float], float | None]] = []
     if OURS in line["rates"] and best:
         target = TIMES_BEST.get((line["workload"], line["n_envs"]), 1.0)
@@ -76,11 +78,11 @@ def _claims(label: str, line: Found, best: str | None, *, judged: bool) -> list[
     if line["workload"] == "cartpole" and line["n_envs"] == 32 and "gymnasium-async" in line["rates"]:
         claims.append((f"times {CONTENDERS['gymnasium-async']}", _ratio(line, OURS, "gymnasium-async"), TIMES_ASYNC))
     if line["workload"] == "busy" and BARE in line["rates"]:
-        claims.append(("of what the cores are worth", _ratio(line, OURS, BARE), OF_THE_LIMIT))
+        claims.append(("of the independent bare loops", _ratio(line, OURS, BARE), OF_THE_LIMIT))
     if OURS in line["rates"] and IN_STEP in line["rates"]:
         claims.append(("of the bare loops in step", _ratio(line, OURS, IN_STEP), None))
     if best and IN_STEP in line["rates"]:
-        within = f"times {CONTENDERS[best]} is what bare loops in step reach"
+        within = f"times {CONTENDERS[best]} is the speed of bare loops in step"
         claims.append((within, _ratio(line, IN_STEP, best), None))
     return [
         f"- {label}: **{results.shown(*times)}** {what}"
@@ -103,7 +105,7 @@ def _ratio(line: Found, above: str, below: str) -> tuple[float, float]:
 
 
 def picture(found: Found, path: Path) -> None:
-    """One panel per line: steps per second, fastest on top."""
+    """One panel per line with steps/s, fastest on top."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,13 +1,13 @@
-"""How libraries are measured in turns: the half of the protocol that runs inside each library's process.
+"""Train in windows of time that the driver asks for: the child's half of the protocol.
 
-    driver (contestants.py)                           library's script
-      start, settings as JSON in argv ------------->  build
+    driver (contestants.py)                           child process (one library)
+      start, settings as JSON in argv ------------->  build the training
                         <-- {"library": ..., ...} --  ready
-      a line "6.0" --------------------------------->  train: whole iterations, until 6 s have passed
-              <-- {"steps": 98304, "seconds": 6.1} --  rest until the next line
-      close stdin --------------------------------->  end
+      a line "6.0" --------------------------------->  train whole iterations until 6 s have passed
+              <-- {"steps": 98304, "seconds": 6.1} --  wait for the next line
+      close stdin --------------------------------->  exit
 
-Standard library only: it is imported inside environments that have nothing else in common.
+Standard library only, because every library's virtual environment imports it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from time import perf_counter
 from typing import Any, TextIO
 
 
-def answers() -> TextIO:
-    """The stream to the driver. From now on whatever a library prints goes to stderr instead."""
+def reply_stream() -> TextIO:
+    """Reserve stdout for replies to the driver and redirect everything else that prints to stderr."""
     sys.stdout.flush()
     stream = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -29,51 +29,51 @@ def answers() -> TextIO:
 
 
 class Windows:
-    """Asked at every iteration's end, it reports and waits between windows.
+    """Report each window to the driver and block until it asks for the next one.
 
     Args:
-        stream: What `answers` gave.
-        rest: Called before the process waits, where the library has processes that would go on by themselves.
-        wake: Called after it.
-        more: What else to say of a window.
-        about: Facts for the driver: at least `library`.
+        stream: Return value of `reply_stream`.
+        pause: Called before blocking, for libraries whose processes would otherwise keep collecting.
+        resume: Called after blocking.
+        extra: Returns further entries for the reply about a window.
+        about: Entries of the first reply; the driver needs at least `library`.
     """
 
     def __init__(
         self,
         stream: TextIO,
         *,
-        rest: Callable[[], object] = lambda: None,
-        wake: Callable[[], object] = lambda: None,
-        more: Callable[[], dict[str, Any]] = dict,
+        pause: Callable[[], object] = lambda: None,
+        resume: Callable[[], object] = lambda: None,
+        extra: Callable[[], dict[str, Any]] = dict,
         **about: Any,
     ) -> None:
-        self._stream, self._rest, self._wake, self._more = stream, rest, wake, more
+        self._stream, self._pause, self._resume, self._extra = stream, pause, resume, extra
         self._began = self._seconds = 0.0
         self._steps = -1
-        self._say(about)
+        self._send(about)
 
-    def go_on(self, steps: int) -> bool:
-        """Whether to train another iteration; blocks between windows.
+    def keep_training(self, steps: int) -> bool:
+        """Call this at the end of every iteration: False ends the training. Blocks between windows.
 
         Args:
-            steps: Env steps so far.
+            steps: Env steps since the training began.
         """
         now = perf_counter()
         if self._steps >= 0:
             if now - self._began < self._seconds:
                 return True
-            self._rest()
-            self._say({"steps": steps - self._steps, "seconds": now - self._began, **self._more()})
+            self._pause()
+            self._send({"steps": steps - self._steps, "seconds": now - self._began, **self._extra()})
         else:
-            self._rest()
+            self._pause()
         line = sys.stdin.readline()
-        self._wake()
+        self._resume()
         if not line:
             return False
         self._seconds, self._steps, self._began = float(line), steps, perf_counter()
         return True
 
-    def _say(self, answer: dict[str, Any]) -> None:
-        self._stream.write(json.dumps(answer) + "\n")
+    def _send(self, reply: dict[str, Any]) -> None:
+        self._stream.write(json.dumps(reply) + "\n")
         self._stream.flush()

@@ -1,4 +1,8 @@
-"""Trains with Paceline, one window per line on stdin; `sb3_ppo.py`, `scaling.py`, `modes.py` and others start it."""
+"""Train with Paceline in windows that a suite asks for: `sb3_ppo`, `scaling`, `modes` and others start this process.
+
+Settings: `env`, `n_envs`, `seed`, `hidden_sizes`, the names in `shared`, and `ours` for settings of Paceline alone.
+With `parts` the replies contain the duration of each rollout and minibatch.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,13 @@ from importlib import metadata
 from time import perf_counter
 from typing import Any, TextIO, TypeAlias
 
-# As the command line does, before numpy and torch are loaded.
+# Before numpy and torch are imported, as the command line does.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[variable] = "1"
 
 import torch  # noqa: E402
-from windows import Windows, answers  # noqa: E402
 
+from benchmarks.harness.windows import Windows, reply_stream  # noqa: E402
 from paceline.config.train_config import TrainConfig  # noqa: E402
 from paceline.runtime.inline import InlineRuntime  # noqa: E402
 from paceline.train.async_rollouts import AsyncRollouts  # noqa: E402
@@ -30,7 +34,10 @@ Parts: TypeAlias = list[float]
 
 
 def time_parts() -> Parts:
-    """Have sequential trainings note what each rollout and each minibatch takes: all that others do in parallel."""
+    """Wrap the inline runtime so that it appends the seconds of each rollout and minibatch to the returned list.
+
+    These are the parts that a training with workers computes in parallel.
+    """
     parts: Parts = []
 
     def timed(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,42 +55,42 @@ def time_parts() -> Parts:
 
 
 class WindowBudget:
-    """The budget of an endless training: asked before every iteration, it waits between windows."""
+    """A training budget that never runs out; before each iteration it blocks if a window has ended."""
 
     def __init__(self, training: Training, stream: TextIO, parts: Parts) -> None:
         library = f"paceline {metadata.version('paceline')}"
-        self._training, self._head_start, self._learn_s = training, 0, 0.0
-        self._marks: list[float] = []
+        self._training, self._steps_between_windows, self._learn_s = training, 0, 0.0
+        self._iteration_ends: list[float] = []
         self._parts = parts
         self._windows = Windows(
-            stream, wake=self._wake, more=self._more, library=library, threads=torch.get_num_threads()
+            stream, resume=self._resume, extra=self._extra, library=library, threads=torch.get_num_threads()
         )
 
     def spent(self) -> bool:
-        """Whether there are no more windows."""
-        self._marks.append(perf_counter())
-        return not self._windows.go_on(self._training.tracker.steps - self._head_start)
+        """Whether the driver has closed the pipe; blocks between windows."""
+        self._iteration_ends.append(perf_counter())
+        return not self._windows.keep_training(self._training.tracker.steps - self._steps_between_windows)
 
     def progress(self) -> float:
-        """The learning rate stays."""
+        """Always 0, so that schedules such as the learning rate's do not move."""
         return 0.0
 
-    def _wake(self) -> None:
-        """What asynchronous workers have collected while the others had their windows is not of this one."""
+    def _resume(self) -> None:
+        """Take in what asynchronous workers collected between windows, and exclude it from the next window."""
         before = self._training.tracker.steps
         if isinstance(rollouts := self._training.rollouts, AsyncRollouts):
-            while rollouts._orders._ordered:  # they can fill so many, and rest then
+            while rollouts._orders._ordered:  # workers stop when they have filled the slots that were requested
                 rollouts._receive()
         elif isinstance(rollouts, ReplayStream):
             while any(rollouts._orders):
                 rollouts._receive(1.0)
-        self._head_start += self._training.tracker.steps - before
+        self._steps_between_windows += self._training.tracker.steps - before
         self._learn_s = self._clock_learn_s()
-        self._marks = [perf_counter()]
+        self._iteration_ends = [perf_counter()]
         self._parts.clear()
 
-    def _more(self) -> dict[str, Any]:
-        laps_s = [after - before for before, after in itertools.pairwise(self._marks)]
+    def _extra(self) -> dict[str, Any]:
+        laps_s = [after - before for before, after in itertools.pairwise(self._iteration_ends)]
         return {"learn_s": self._clock_learn_s() - self._learn_s, "laps_s": laps_s, "parts_s": self._parts}
 
     def _clock_learn_s(self) -> float:
@@ -91,9 +98,9 @@ class WindowBudget:
 
 
 def main() -> None:
-    """Build the training from the settings in the first argument, say so, and obey."""
+    """Build the training from the settings in the first argument, and train until stdin is closed."""
     settings: dict[str, Any] = json.loads(sys.argv[1])
-    stream = answers()
+    stream = reply_stream()
     parts = time_parts() if settings.get("parts") else []
     shared = {name: settings[name] for name in ("env", "n_envs", "seed", "hidden_sizes", *settings["shared"])}
     training = build(TrainConfig.from_flat(**{"num_workers": 0, "quiet": True, **shared, **settings.get("ours", {})}))

@@ -1,12 +1,11 @@
-"""What the cores are worth to a vector env: one process for each, with its share of the envs and nothing around them.
+"""Step envs without overhead, as an upper bound for any vector env: one process per core, with a share of the envs.
 
-    bare           a plain loop, that tells nobody anything: the limit where a step computes; where it waits, a
-                   thread for each env, that waits for no other
-    bare-in-step   the same, but after every step of all envs each process waits until the others are done too, as
-                   everybody must who returns one batch; envs that wait are stepped by a thread each, on one core
+    bare           independent processes: a plain loop where steps compute, a thread per env where steps sleep
+    bare-in-step   the same with a barrier over all processes after each step of all envs, which every vector env
+                   needs to return one batch; envs that sleep have a thread each, all on the core of their process
 
-Nobody is woken between steps, no actions come and no observations go: a vector env for a caller in a process of its
-own cannot do without these.
+The processes exchange neither actions nor observations and never block on the caller. A vector env whose caller is
+another process needs both, so its speed is below these loops.
 """
 
 from __future__ import annotations
@@ -22,25 +21,29 @@ from time import perf_counter
 from typing import Any
 
 ROUNDS = 32
-"""Steps of all envs between two looks at the window's end."""
+"""Steps of all envs per call."""
 
 Envs = Sequence[Any]
 
 
 def bare(make: Callable[[], Any], n: int, *, waits: bool = False) -> tuple[Callable[[], int], str]:
-    """Processes that know nothing of each other; how to run them for a moment, and what that is called."""
+    """Start independent processes.
+
+    Returns:
+        A function that steps for a quarter of a second and returns the number of steps, and a name of the layout.
+    """
     return _processes(make, n, _free_threads if waits else _free_loop)
 
 
 def in_step(make: Callable[[], Any], n: int, *, waits: bool) -> tuple[Callable[[], int], str]:
-    """Processes that wait for each other after every step of all envs."""
+    """Start processes with a barrier after each step of all envs; returns the same as `bare`, for `ROUNDS` steps."""
     return _processes(make, n, _waiting_loop if waits else _computing_loop)
 
 
 def _processes(make: Callable[[], Any], n: int, loop: Callable[..., None]) -> tuple[Callable[[], int], str]:
     cores = sorted(os.sched_getaffinity(0))
     context = multiprocessing.get_context("fork")
-    done = context.RawArray("q", 8 * len(cores))  # a cache line each
+    done = context.RawArray("q", 8 * len(cores))  # one cache line per process
     ends = []
     for number, core in enumerate(cores):
         ours, theirs = context.Pipe()
@@ -76,9 +79,11 @@ def _free_loop(pipe: Any, make: Callable[[], Any], n: int, *_: Any) -> None:
 
 
 def _free_threads(pipe: Any, make: Callable[[], Any], n: int, *_: Any) -> None:
-    from paceline.system.timer_slack import wake_on_time  # peers load this file, too, and have none of ours
+    from paceline.system.timer_slack import (
+        set_timer_slack,  # here, because environments of other libraries import this file, too
+    )
 
-    wake_on_time()
+    set_timer_slack()
     envs = _made(make, n)
     with ThreadPoolExecutor(n) as pool:
         while True:
@@ -91,7 +96,7 @@ def _steps_until(end: float, envs: Envs) -> int:
     for env in itertools.cycle(envs):
         _step(env)
         steps += 1
-        if perf_counter() >= end:  # after every env: the others wait for whoever is late
+        if perf_counter() >= end:  # checked after each env, so that all threads end together
             break
     return steps
 
@@ -108,7 +113,9 @@ def _computing_loop(pipe: Any, make: Callable[[], Any], n: int, done: Any, numbe
 
 def _waiting_loop(pipe: Any, make: Callable[[], Any], n: int, done: Any, number: int, core: int) -> None:
     envs = _made(make, n)
-    gates = [os.eventfd(0, os.EFD_SEMAPHORE) for _ in range(2)]  # in turn, so that no thread passes one twice
+    gates = [
+        os.eventfd(0, os.EFD_SEMAPHORE) for _ in range(2)
+    ]  # used alternately, so that no thread passes the same gate twice
     left, count, all_in = [0], threading.Lock(), threading.Lock()
     all_in.acquire()
 
@@ -141,7 +148,7 @@ def _waiting_loop(pipe: Any, make: Callable[[], Any], n: int, done: Any, number:
 def _in_step(pipe: Any, each: Callable[[], None], n: int, done: Any, number: int) -> None:
     own = 8 * number
     while True:
-        pipe.recv()  # how long is for loops that know nothing of each other: these must agree on where to end
+        pipe.recv()  # ignores the duration: processes with a barrier must make equal numbers of steps
         for _ in range(ROUNDS):
             each()
             done[own] += 1

@@ -1,7 +1,7 @@
-"""Breakout as an 84x84 image of four frames, on the emulator itself, for every library alike.
+"""Atari Breakout with observations of four stacked 84x84 frames, the same code for every library.
 
-Needs ale-py, opencv, gymnasium 0.29 or later and numpy. The usual preparation: an action lasts four frames, the picture
-is the maximum of the last two in grey, rewards are signs, an episode begins with some idle frames.
+Needs ale-py, opencv, gymnasium 0.29 or later and numpy. Preprocessing is the usual one: an action lasts four frames,
+the image is the maximum of the last two in greyscale, rewards are signs, an episode begins with some idle frames.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Observation = NDArray[np.uint8]
 SIDE, FRAMES, SKIP = 84, 4, 4
 IDLE_FRAMES = 30
 LONGEST = 27_000
-"""Steps after which an episode is cut off."""
+"""Steps after which an episode is truncated."""
 
 
 class BreakoutEnv(gym.Env[Observation, int]):
-    """The game with its four actions.
+    """Breakout with its minimal set of four actions.
 
     Args:
-        channels_first: Whether frames are the first axis or the last: each library is given the order it prefers.
+        channels_first: Whether frames are the first axis or the last; each library gets the order that it prefers.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  (gymnasium's own spelling)
@@ -52,7 +52,7 @@ class BreakoutEnv(gym.Env[Observation, int]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """A new game, with the ball served."""
+        """Begin a game after some idle frames, with the ball served."""
         super().reset(seed=seed, options=options)
         self._ale.reset_game()
         for _ in range(int(self.np_random.integers(1, IDLE_FRAMES + 1))):
@@ -67,7 +67,7 @@ class BreakoutEnv(gym.Env[Observation, int]):
         return self._obs.copy(), {}
 
     def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Hold the action for four frames."""
+        """Repeat the action for four frames."""
         chosen, reward = self._actions[int(action)], 0.0
         for frame in range(SKIP):
             reward += self._ale.act(chosen)
@@ -83,7 +83,7 @@ class BreakoutEnv(gym.Env[Observation, int]):
         return np.asarray(cv2.resize(both, (SIDE, SIDE), interpolation=cv2.INTER_AREA), np.uint8)
 
     def _push(self, picture: Observation) -> None:
-        """The oldest frame leaves, the newest comes last."""
+        """Drop the oldest frame and append the newest."""
         if self._axis == 0:
             self._obs[:-1] = self._obs[1:]
             self._obs[-1] = picture

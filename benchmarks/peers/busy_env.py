@@ -1,6 +1,6 @@
-"""An env whose step costs a known time, for every library alike: CPU time that is burned, or time that is slept.
+"""An env whose steps burn a known CPU time or sleep, the same code for every library.
 
-Needs gymnasium 0.29 or later and numpy, and nothing of any of the libraries compared.
+Needs gymnasium 0.29 or later and numpy, and none of the libraries that are compared.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class BusyEnv(gym.Env[Observation, int]):
     """Episodes of fixed length; the action that matches the sign of the first number is rewarded.
 
     Args:
-        cpu_ms: CPU time of a step. Burned by the thread's own clock: by the wall clock, eight processes on two cores
-            would each seem to be done in time.
-        sleep_ms: Time that a step waits without computing, as for a simulator elsewhere.
+        cpu_ms: CPU time of a step, by the clock of the thread: by the wall clock, eight processes on two cores would
+            all finish in time.
+        sleep_ms: Time that a step sleeps, like an env that waits for an external simulator.
         episode_length: Steps of an episode.
     """
 
@@ -39,14 +39,14 @@ class BusyEnv(gym.Env[Observation, int]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; costs nothing."""
+        """Begin an episode, without delay."""
         super().reset(seed=seed, options=options)
         self._elapsed = 0
         self._obs = self._look()
         return self._obs, {}
 
     def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Take the configured time and judge the action."""
+        """Burn and sleep as configured; reward the action."""
         if self._cpu_s:
             end = time.thread_time() + self._cpu_s
             while time.thread_time() < end:

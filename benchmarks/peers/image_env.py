@@ -1,6 +1,6 @@
-"""An env that shows 64x64x3 images and does next to nothing else: what it costs is moving them.
+"""An env with 64x64x3 images and almost free steps, which measures the cost of moving observations.
 
-Needs gymnasium 0.29 or later and numpy, and nothing of any of the libraries compared.
+Needs gymnasium 0.29 or later and numpy, and none of the libraries that are compared.
 """
 
 from __future__ import annotations
@@ -39,6 +39,6 @@ class ImageEnv(gym.Env[Image, int]):
         return self._frames[0], {}
 
     def step(self, action: int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
-        """The next image."""
+        """Return the next image."""
         self._elapsed += 1
         return self._frames[self._elapsed % FRAMES], float(action == 0), False, self._elapsed >= self._length, {}

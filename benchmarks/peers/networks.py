@@ -1,4 +1,4 @@
-"""The network that all contestants train, for scripts that have to bring one of their own."""
+"""The network that all contestants train, for libraries that do not build it themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def layer(module: Any, gain: float = 2**0.5) -> Any:
-    """Orthogonal weights, no bias."""
+    """Initialise a layer with orthogonal weights and zero bias."""
     nn.init.orthogonal_(module.weight, gain)
     nn.init.zeros_(module.bias)
     return module
@@ -49,6 +49,6 @@ class ActorCritic(nn.Module):
         return value
 
     def features(self, obs: Tensor) -> Tensor:
-        """What actor and critic see."""
+        """Input of actor and critic."""
         features: Tensor = self.trunk(obs / 255.0 if self.image else obs)
         return features

@@ -1,22 +1,21 @@
-"""The envs of a task alone, in the windows that the driver gives: see windows.py.
+"""Step the envs of a task without policy, learning or barriers: an upper bound for training on these cores.
 
-A plain loop on each core, or where envs wait a thread for each. No policy, no learning, nobody waits for anybody: no
-training on these cores can be faster.
+Runs a plain loop on each core, or a thread per env where envs sleep.
 """
 
 from __future__ import annotations
 
-from bare_loops import bare
-from task import begin
-from windows import Windows
+from benchmarks.harness.windows import Windows
+from benchmarks.peers.bare_loops import bare
+from benchmarks.peers.task import read_task
 
 
 def main() -> None:
-    """Step while asked to."""
-    task, stream = begin()
+    """Step in windows until the driver closes the pipe."""
+    task, stream = read_task()
     run, layout = bare(task.env_maker(), task.n_envs, waits="sleep_ms" in task.env_kwargs)
     windows, steps = Windows(stream, library=layout), 0
-    while windows.go_on(steps):
+    while windows.keep_training(steps):
         steps += run()
 
 

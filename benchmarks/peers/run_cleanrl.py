@@ -1,6 +1,6 @@
-"""PPO in one file, in the manner of CleanRL: gymnasium vector envs, plain eager torch, everything in sight.
+"""PPO in one file in the style of CleanRL: gymnasium vector envs and eager torch.
 
-Written for this comparison; the cleanrl package itself does not install on Python 3.11. Like its model it treats a
+Written for this comparison, because the cleanrl package does not install on Python 3.11. Like CleanRL it treats a
 truncated episode as a terminated one.
 """
 
@@ -14,17 +14,18 @@ import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-from networks import ActorCritic
-from task import Task, begin
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
+from benchmarks.peers.networks import ActorCritic
+from benchmarks.peers.task import Task, read_task
+
 
 class Agent(ActorCritic):
-    """The network, and how it acts."""
+    """The shared network with CleanRL's action function."""
 
     def act(self, obs: Tensor, action: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Action (drawn unless given), its log probability, entropy and value, each [N]."""
+        """Action (sampled unless given), its log probability, entropy and value, each [N]."""
         features = self.features(obs)
         policy = Categorical(logits=self.actor(features))
         action = policy.sample() if action is None else action
@@ -32,7 +33,7 @@ class Agent(ActorCritic):
 
 
 def make_envs(task: Task) -> Any:
-    """A vector env: gymnasium's own over the task's env, or envpool's."""
+    """Gymnasium's vector env of the task's env, or envpool's."""
     if task.variant.get("envpool"):
         import envpool
 
@@ -43,12 +44,12 @@ def make_envs(task: Task) -> Any:
 
 
 def main() -> None:
-    """Train for ever, or until solved."""
-    task, stream = begin()
+    """Train until the gate ends it."""
+    task, stream = read_task()
     ppo, n_envs, n_steps = task.ppo, task.n_envs, task.ppo.n_steps
     if threads := task.variant.get("threads"):
         torch.set_num_threads(threads)
-    np.random.seed(task.seed)  # noqa: NPY002  (as its model does)
+    np.random.seed(task.seed)  # noqa: NPY002  (as CleanRL does)
     torch.manual_seed(task.seed)
     envs = make_envs(task)
     single: Any = envs.observation_space if task.variant.get("envpool") else envs.single_observation_space
@@ -71,7 +72,7 @@ def main() -> None:
         made = f"cleanrl style, envpool {metadata.version('envpool')}"
     gate = task.gate(stream, library=made, threads=torch.get_num_threads())
 
-    while gate.go_on(steps, returns):
+    while gate.keep_training(steps, returns):
         left = max(0.0, 1.0 - steps / ppo.total_steps) if ppo.linear else 1.0
         optimizer.param_groups[0]["lr"] = left * ppo.learning_rate
         for t in range(n_steps):

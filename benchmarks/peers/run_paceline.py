@@ -1,4 +1,4 @@
-"""Paceline, by its public face: PPO in windows or until solved."""
+"""Train PPO with Paceline's public API, in windows or until the task is solved."""
 
 from __future__ import annotations
 
@@ -6,33 +6,32 @@ import os
 from importlib import metadata
 from typing import Any
 
-# As the command line does, before numpy and torch are loaded.
+# Before numpy and torch are imported, as the command line does.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[variable] = "1"
 
-from task import Gate, Task, begin  # noqa: E402
-
+from benchmarks.peers.task import Gate, Task, read_task  # noqa: E402
 from paceline import PPO, TrainConfig  # noqa: E402
 
 
-class Hold:
-    """Asks the gate after every update."""
+class GateCallback:
+    """Calls the gate after every update."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
 
     def on_update(self, moment: Any) -> bool:
         """Blocks between windows; False ends the run."""
-        # The library keeps the mean of the last 100 itself.
+        # The library reports the mean of the last 100 episodes.
         mean = moment.mean_return if moment.episodes >= 100 else None
-        return self._gate.go_on(moment.steps, [] if mean is None else [mean] * 100)
+        return self._gate.keep_training(moment.steps, [] if mean is None else [mean] * 100)
 
 
-ENVS = {"busy": "busy_env:BusyEnv", "breakout": "breakout_env:BreakoutEnv"}
+ENVS = {"busy": "benchmarks.peers.busy_env:BusyEnv", "breakout": "benchmarks.peers.breakout_env:BreakoutEnv"}
 
 
 def settings(task: Task) -> dict[str, Any]:
-    """The settings by the library's names: of its own config for the task, or the shared ones."""
+    """Settings by Paceline's names: those of its config file if the task names one, else the shared ones."""
     own = {"seed": task.seed, "n_eval_episodes": 0, "eval_freq": 0, "quiet": True, **task.variant}
     if task.config is not None:
         config = TrainConfig.from_yaml(task.config, **own, output_dir=None)
@@ -58,14 +57,14 @@ def settings(task: Task) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Configure, and obey."""
-    task, stream = begin()
+    """Train until the gate ends it."""
+    task, stream = read_task()
     flat = settings(task)
     gate = task.gate(stream, library=f"paceline {metadata.version('paceline')}", threads=1)
-    gate.go_on(0, [])  # callbacks are first called after an iteration; the first window is for warming up anyway
+    gate.keep_training(0, [])  # begins the warm-up window, because the first callback comes after an iteration
     with PPO(flat.pop("env"), **{key: value for key, value in flat.items() if key != "algo"}) as agent:
         steps = None if task.config is not None else task.ppo.total_steps
-        agent.learn(total_timesteps=steps, callbacks=[Hold(gate)])
+        agent.learn(total_timesteps=steps, callbacks=[GateCallback(gate)])
 
 
 if __name__ == "__main__":

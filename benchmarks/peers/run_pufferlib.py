@@ -1,7 +1,7 @@
-"""PufferLib's own trainer over its own vector envs, in one process or on two workers.
+"""Train PPO with PufferLib's trainer and vector envs, in one process or on two workers.
 
-Its vector envs begin an episode in a step of its own, in which the env is reset and the action is not used: it is
-counted as a step, as the library counts it. Its learning rate falls as a cosine.
+PufferLib resets an env in an extra step that ignores the action; that step is counted, as the library counts it. With
+`linear` the learning rate falls as a cosine, the only schedule of the library.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from importlib import metadata
 from typing import Any
 
 import torch
-from networks import ActorCritic
-from task import Task, begin
 from torch import Tensor
+
+from benchmarks.peers.networks import ActorCritic
+from benchmarks.peers.task import Task, read_task
 
 WORKERS = 2
 NEVER = 10**12
-"""More updates than any measurement has: what is written now and then is not written."""
+"""More updates than any measurement has, so that the library writes no checkpoints."""
 
 
 class Policy(ActorCritic):
-    """The network, as the trainer calls it."""
+    """The shared network with the methods that the trainer calls."""
 
     def forward(self, obs: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """Logits and values."""
@@ -34,7 +35,7 @@ class Policy(ActorCritic):
 
 
 def settings(task: Task, folder: str) -> dict[str, Any]:
-    """The shared settings by the library's names; its own extras (priorities, value clipping) are off."""
+    """The shared settings by PufferLib's names; its extras (priorities, value clipping) are off."""
     ppo = task.ppo
     return {
         "env": "bench",
@@ -74,13 +75,13 @@ def settings(task: Task, folder: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Build the trainer, and obey."""
-    task, stream = begin()
+    """Build the trainer and train until the gate ends it."""
+    task, stream = read_task()
     if threads := task.variant.get("threads"):
         torch.set_num_threads(threads)
     torch.manual_seed(task.seed)
     with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)  # the library puts a link into whatever folder it is imported in
+        os.chdir(folder)  # on import the library creates a link in the current folder
         import pufferlib.emulation
         import pufferlib.pufferl
         import pufferlib.vector
@@ -93,14 +94,14 @@ def main() -> None:
 
         backend: dict[str, Any] = {"backend": pufferlib.vector.Serial}
         if task.variant.get("workers"):
-            # Half of the envs at a time, which is the library's default.
+            # Half of the envs per batch, which is the library's default.
             backend = {"backend": pufferlib.vector.Multiprocessing, "num_workers": WORKERS, "batch_size": "auto"}
         envs = pufferlib.vector.make(make, num_envs=task.n_envs, seed=task.seed, **backend)
         policy = Policy(envs.single_observation_space.shape, int(envs.single_action_space.n), image=task.image)
         trainer = pufferlib.pufferl.PuffeRL(settings(task, folder), envs, policy)
         gate = task.gate(stream, library=f"pufferlib {metadata.version('pufferlib')}", threads=torch.get_num_threads())
         returns: deque[float] = deque(maxlen=100)
-        while gate.go_on(trainer.global_step, returns):
+        while gate.keep_training(trainer.global_step, returns):
             returns.extend(trainer.evaluate().pop("episode_return", []))
             trainer.train()
         trainer.close()

@@ -1,4 +1,4 @@
-"""RLlib's PPO, with its env runners in the driver (0) or in actors of their own: windows of whole `train` calls."""
+"""Train with RLlib's PPO, with env runners in the driver (0) or in actors; an iteration is a `train` call."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import ray
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
-from task import EPISODES, Task, begin
+
+from benchmarks.peers.task import EPISODES, Task, read_task
 
 
 class Floats(gym.ObservationWrapper[Any, Any, Any]):
-    """Pixels from 0 to 1: its convolutions take no bytes."""
+    """Scales pixels to the range from 0 to 1, because RLlib's convolutions do not accept bytes."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
         self.observation_space = gym.spaces.Box(0.0, 1.0, env.observation_space.shape, np.float32)
 
     def observation(self, observation: Any) -> Any:
-        """Scaled."""
+        """Scale an observation."""
         return observation.astype(np.float32) / np.float32(255.0)
 
 
@@ -40,7 +41,7 @@ def model(task: Task) -> DefaultModelConfig:
 
 
 def config(task: Task) -> PPOConfig:
-    """The shared settings by RLlib's names; its own extras (KL penalty, value clipping) are off."""
+    """The shared settings by RLlib's names; its extras (KL penalty, value clipping) are off."""
     ppo, runners = task.ppo, int(task.variant["runners"])
     made: Any = PPOConfig()
     made.environment(env="bench")
@@ -73,17 +74,17 @@ def config(task: Task) -> PPOConfig:
 
 
 def main() -> None:
-    """Build the algorithm, and obey."""
-    task, stream = begin()
+    """Build the algorithm and train until the gate ends it."""
+    task, stream = read_task()
     register_env("bench", lambda _: Floats(task.env_maker()()) if task.image else task.env_maker()())
     ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     algorithm = config(task).build_algo()
     gate = task.gate(stream, library=f"ray {ray.__version__}")
     steps, returns = 0, deque[float](maxlen=EPISODES)
-    while gate.go_on(steps, returns):
+    while gate.keep_training(steps, returns):
         result = algorithm.train()
         steps = int(result["num_env_steps_sampled_lifetime"])
-        ended = result["env_runners"]  # the mean is of the episodes that ended in this iteration, if any did
+        ended = result["env_runners"]  # the mean over episodes that ended in this iteration, if there are any
         returns.extend([float(ended.get("episode_return_mean", 0.0))] * int(ended.get("num_episodes", 0)))
     algorithm.stop()
     ray.shutdown()

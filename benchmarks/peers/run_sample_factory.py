@@ -1,7 +1,7 @@
-"""Sample Factory, sync or async, with two rollout workers.
+"""Train with Sample Factory, sync or async, with two rollout workers.
 
-Its processes run by themselves, so between windows they are stopped by signal where a training iteration has ended.
-What is in flight then stays in flight: a window ends with as much of it as it began with.
+Its processes never block on the driver, so they are stopped by SIGSTOP between windows, at the end of a training
+iteration. Rollouts that are unfinished at that time continue in the next window.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from sample_factory.algo.runners.runner import AlgoObserver
 from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
 from sample_factory.envs.env_utils import register_env
 from sample_factory.train import make_runner
-from task import EPISODES, Gate, Task, begin, make_env
+
+from benchmarks.peers.task import EPISODES, Gate, Task, make_env, read_task
 
 WORKERS = 2
 NEVER_S = 10**6
-"""Longer than any measurement: what is written now and then is not written, and rest is not taken for a hang."""
+"""Longer than any measurement, so that the library writes no summaries and takes no stopped process for a hang."""
 
 
-class Hold(AlgoObserver):  # type: ignore[misc]  # not installed where types are checked
-    """Asks the gate after every training iteration."""
+class GateObserver(AlgoObserver):  # type: ignore[misc]  # not installed where types are checked
+    """Calls the gate after every training iteration."""
 
     def __init__(self, gate: Gate, steps_each: int) -> None:
         self._gate, self._steps_each = gate, steps_each
 
     def on_training_step(self, runner: Any, training_iteration_since_resume: int) -> None:
-        """Blocks between windows, in the runner's own process."""
+        """Blocks the runner's process between windows."""
         returns = runner.policy_avg_stats.get("reward", [[]])[0]
-        if not self._gate.go_on(training_iteration_since_resume * self._steps_each, returns):
-            runner.cfg.train_for_seconds = -1  # looked at next
+        if not self._gate.keep_training(training_iteration_since_resume * self._steps_each, returns):
+            runner.cfg.train_for_seconds = -1  # the runner checks it next, and ends
 
 
 def send(number: signal.Signals) -> None:
-    """A signal to all processes that the library has started."""
+    """Send a signal to all processes that the library has started."""
     for process in psutil.Process().children(recursive=True):
         try:
             process.send_signal(number)
@@ -46,13 +47,13 @@ def send(number: signal.Signals) -> None:
             continue
 
 
-def make_named(*_asked: Any, env: str, kwargs: dict[str, Any], **_more: Any) -> Any:
-    """An env, whatever name, config and render mode the library asks for."""
+def make_named(*_positional: Any, env: str, kwargs: dict[str, Any], **_keyword: Any) -> Any:
+    """Make the env; ignores the name, config and render mode that the library passes."""
     return make_env(env, kwargs)
 
 
 def flags(task: Task, folder: str) -> list[str]:
-    """The shared settings by the library's names; its own extras (recurrence, normalisation, V-trace) are off."""
+    """The shared settings by the library's names; its extras (recurrence, normalisation, V-trace) are off."""
     ppo = task.ppo
     steps = ppo.n_steps * task.n_envs
     settings: dict[str, Any] = {
@@ -106,8 +107,8 @@ def flags(task: Task, folder: str) -> list[str]:
 
 
 def main() -> None:
-    """Configure, and obey."""
-    task, stream = begin()
+    """Train until the gate ends it."""
+    task, stream = read_task()
     kwargs = {**task.env_kwargs, "channels_first": True} if task.image else task.env_kwargs
     register_env("bench", partial(make_named, env=task.env, kwargs=kwargs))
     with tempfile.TemporaryDirectory() as folder:
@@ -116,12 +117,12 @@ def main() -> None:
         _, runner = make_runner(parse_full_cfg(parser, argv))
         gate = task.gate(
             stream,
-            rest=partial(send, signal.SIGSTOP),
-            wake=partial(send, signal.SIGCONT),
+            pause=partial(send, signal.SIGSTOP),
+            resume=partial(send, signal.SIGCONT),
             library=f"sample-factory {metadata.version('sample-factory')}",
         )
-        gate.go_on(0, [])  # observers are first called after an iteration; the first window is for warming up anyway
-        runner.register_observer(Hold(gate, task.ppo.n_steps * task.n_envs))
+        gate.keep_training(0, [])  # begins the warm-up window, because the first observer call comes after an iteration
+        runner.register_observer(GateObserver(gate, task.ppo.n_steps * task.n_envs))
         runner.init()
         runner.run()
 

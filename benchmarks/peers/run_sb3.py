@@ -1,7 +1,7 @@
-"""stable-baselines3, and sbx, which is the same face over JAX: PPO in windows or until solved.
+"""Train PPO with stable-baselines3, or with sbx (the same API over JAX), in windows or until the task is solved.
 
-One `learn` call runs all the time: the callback holds it where a rollout begins, so a window is made of whole
-iterations of the library's own loop.
+A single `learn` call runs all the time. The callback blocks it at the beginning of a rollout, so that a window consists
+of whole iterations of the library's own loop.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecMonitor
-from task import Gate, Task, begin
+
+from benchmarks.peers.task import Gate, Task, read_task
 
 
-class Hold(BaseCallback):  # type: ignore[misc]  # not installed where types are checked
-    """Asks the gate wherever an iteration has ended."""
+class GateCallback(BaseCallback):  # type: ignore[misc]  # not installed where types are checked
+    """Calls the gate between two iterations."""
 
     def __init__(self, gate: Gate) -> None:
         super().__init__()
@@ -25,7 +26,7 @@ class Hold(BaseCallback):  # type: ignore[misc]  # not installed where types are
 
     def _on_rollout_start(self) -> None:
         returns = [episode["r"] for episode in self.model.ep_info_buffer or ()]
-        self._stopped = not self._gate.go_on(self.num_timesteps, returns)
+        self._stopped = not self._gate.keep_training(self.num_timesteps, returns)
 
     def _on_step(self) -> bool:
         return not self._stopped
@@ -43,8 +44,8 @@ def policy(task: Task) -> tuple[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Build the model, and obey."""
-    task, stream = begin()
+    """Build the model and train until the gate ends it."""
+    task, stream = read_task()
     package = task.variant.get("package", "stable_baselines3")
     if threads := task.variant.get("threads"):
         torch.set_num_threads(threads)
@@ -70,7 +71,7 @@ def main() -> None:
     )
     version = metadata.version("sbx-rl" if package == "sbx" else "stable-baselines3")
     gate = task.gate(stream, library=f"{package} {version}", threads=torch.get_num_threads())
-    model.learn(total_timesteps=ppo.total_steps, callback=Hold(gate))
+    model.learn(total_timesteps=ppo.total_steps, callback=GateCallback(gate))
     envs.close()
 
 

@@ -1,4 +1,4 @@
-"""Tianshou's PPO under its own trainer, which is held at the beginning of every training step."""
+"""Train with Tianshou's PPO and trainer, which blocks between windows at the beginning of a training step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import gymnasium as gym
 import torch
-from task import EPISODES, Gate, Task, begin
 from tianshou.algorithm import PPO
 from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory, LRSchedulerFactoryLinear
@@ -19,25 +18,27 @@ from tianshou.utils.net.common import ModuleWithVectorOutput, Net
 from tianshou.utils.net.discrete import DiscreteActor, DiscreteCritic
 from torch import Tensor, nn
 
+from benchmarks.peers.task import EPISODES, Gate, Task, read_task
 
-class Ended(Exception):
-    """There are no more windows."""
+
+class TrainingEnded(Exception):
+    """The gate ended the training."""
 
 
 class Counting(Collector):  # type: ignore[misc]  # not installed where types are checked
-    """Keeps the returns of the newest episodes."""
+    """A collector that keeps the returns of the newest episodes."""
 
     returns: deque[float]
 
     def collect(self, *args: Any, **kwargs: Any) -> Any:
-        """As ever."""
+        """As in `Collector`."""
         stats = super().collect(*args, **kwargs)
         self.returns.extend(map(float, stats.returns))
         return stats
 
 
 class NatureTrunk(ModuleWithVectorOutput):  # type: ignore[misc]  # not installed where types are checked
-    """The convolutions of the Nature paper, in the form that the library's actors and critics build on."""
+    """The convolutions of the Nature paper, in the form that Tianshou's actors and critics need."""
 
     def __init__(self, channels: int) -> None:
         super().__init__(512)
@@ -52,7 +53,7 @@ class NatureTrunk(ModuleWithVectorOutput):  # type: ignore[misc]  # not installe
 
 
 def algorithm(task: Task, env: gym.Env[Any, Any]) -> Any:
-    """The shared settings by the library's names."""
+    """PPO with the shared settings by Tianshou's names."""
     ppo, space, actions = task.ppo, env.observation_space, env.action_space
     if not isinstance(space, gym.spaces.Box) or not isinstance(actions, gym.spaces.Discrete):
         raise TypeError(f"must be Box and Discrete (got {space} and {actions})")
@@ -81,8 +82,8 @@ def algorithm(task: Task, env: gym.Env[Any, Any]) -> Any:
 
 
 def main() -> None:
-    """Build the trainer, and obey."""
-    task, stream = begin()
+    """Build the trainer and train until the gate ends it."""
+    task, stream = read_task()
     torch.manual_seed(task.seed)
     maker = task.env_maker(channels_first=True)
     envs = (SubprocVectorEnv if task.variant.get("subproc") else DummyVectorEnv)([maker] * task.n_envs)
@@ -96,8 +97,8 @@ def main() -> None:
     gate: Gate = task.gate(stream, library=version, threads=torch.get_num_threads())
 
     def hold(_epoch: int, env_steps: int) -> None:
-        if not gate.go_on(env_steps, collector.returns):
-            raise Ended
+        if not gate.keep_training(env_steps, collector.returns):
+            raise TrainingEnded
 
     try:
         made.run_training(
@@ -113,7 +114,7 @@ def main() -> None:
                 verbose=False,
             )
         )
-    except Ended:
+    except TrainingEnded:
         envs.close()
 
 

@@ -1,6 +1,6 @@
-"""One vector env in a loop of random actions, in the windows that the driver gives: see windows.py.
+"""Step one vector env with random actions, in windows that the suite `vector` asks for.
 
-python run_vector.py '{"contender": "gymnasium-async", "workload": "cartpole", "n_envs": 32}'
+python -m benchmarks.peers.run_vector '{"contender": "gymnasium-async", "workload": "cartpole", "n_envs": 32}'
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from bare_loops import bare, in_step
-from busy_env import BusyEnv
-from image_env import ImageEnv
-from windows import Windows, answers
+
+from benchmarks.harness.windows import Windows, reply_stream
+from benchmarks.peers.bare_loops import bare, in_step
+from benchmarks.peers.busy_env import BusyEnv
+from benchmarks.peers.image_env import ImageEnv
 
 ENVS: dict[str, Callable[[], gym.Env[Any, Any]]] = {
     "cartpole": partial(gym.make, "CartPole-v1"),
@@ -29,11 +30,11 @@ ENVS: dict[str, Callable[[], gym.Env[Any, Any]]] = {
 ACTIONS = {"cartpole": 2, "busy": 2, "sleep": 2, "image": 4}
 Step = Callable[[Any], Any]
 Built = tuple[Step, Callable[[], Any], str]
-"""How to step, how to close, and what the library calls its layout."""
+"""Functions that step and close the vector env, and a description of its layout."""
 
 
 def paceline(make: Callable[[], Any], n: int) -> Built:
-    """Ours, as it comes."""
+    """Paceline's `make_vec` with default settings."""
     from paceline import make_vec
 
     vec = make_vec(make, n)
@@ -42,14 +43,14 @@ def paceline(make: Callable[[], Any], n: int) -> Built:
 
 
 def gymnasium_async(make: Callable[[], Any], n: int, **options: Any) -> Built:
-    """Gymnasium's, a process for each env."""
+    """Gymnasium's AsyncVectorEnv, with a process per env."""
     vec = gym.vector.AsyncVectorEnv([make] * n, **options)
     vec.reset(seed=0)
     return vec.step, vec.close, f"{n} processes"
 
 
 def sb3_subproc(make: Callable[[], Any], n: int) -> Built:
-    """SB3's, a process for each env. Forked, which is the faster start and nothing else."""
+    """SB3's SubprocVecEnv, with a process per env. Forking only makes the start faster."""
     from stable_baselines3.common.vec_env import SubprocVecEnv
 
     vec = SubprocVecEnv([make] * n, start_method="fork")
@@ -58,8 +59,8 @@ def sb3_subproc(make: Callable[[], Any], n: int) -> Built:
 
 
 def pufferlib_mp(make: Callable[[], Any], n: int) -> Built:
-    """PufferLib's, a worker for each core."""
-    os.chdir(tempfile.mkdtemp())  # it puts a link into whatever folder it is imported in
+    """PufferLib's Multiprocessing, with a worker per core."""
+    os.chdir(tempfile.mkdtemp())  # on import it creates a link in the current folder
     import pufferlib.emulation
     import pufferlib.vector
 
@@ -80,22 +81,22 @@ CONTENDERS: dict[str, Callable[[Callable[[], Any], int], Built]] = {
 
 
 def main() -> None:
-    """Build, then step while asked to."""
-    stream, settings = answers(), json.loads(sys.argv[1])
+    """Build the vector env and step in windows until the driver closes the pipe."""
+    stream, settings = reply_stream(), json.loads(sys.argv[1])
     name, workload, n = settings["contender"], settings["workload"], int(settings["n_envs"])
     steps = 0
     if name.startswith("bare"):
         make = ENVS[workload]
         run, layout = bare(make, n) if name == "bare" else in_step(make, n, waits=workload == "sleep")
         windows = Windows(stream, library=name, layout=layout)
-        while windows.go_on(steps):
+        while windows.keep_training(steps):
             steps += run()
         return
     step, close, layout = CONTENDERS[name](ENVS[workload], n)
     windows = Windows(stream, library=name, layout=layout)
-    # Drawn before: drawing them is no part of any vector env.
+    # Drawn in advance, because drawing actions is not part of a vector env.
     batches = np.random.default_rng(0).integers(0, ACTIONS[workload], (256, n))
-    while windows.go_on(steps):
+    while windows.keep_training(steps):
         for batch in batches[: max(1, 512 // n)]:
             step(batch)
             steps += n

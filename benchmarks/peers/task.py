@@ -1,7 +1,7 @@
-"""What every script in this folder is told and must do, in terms that no library owns.
+"""The task of a script in this folder: env, hyper-parameters, and a gate that decides when the training ends.
 
     settings (JSON in argv) -> Task -> make_env(), ppo settings -> the library's own training
-                                 +---> gate: asked by the training at the end of every iteration
+                                 +---> gate: called by the training at the end of every iteration
 
 Standard library, numpy and gymnasium only.
 """
@@ -16,15 +16,16 @@ from functools import partial
 from typing import Any, Protocol, TextIO
 
 import gymnasium as gym
-from windows import Windows, answers
+
+from benchmarks.harness.windows import Windows, reply_stream
 
 EPISODES = 100
-"""Episodes over which a task counts as solved."""
+"""Number of episodes whose mean return decides whether the task is solved."""
 
 
 @dataclass(frozen=True, slots=True)
 class PPOSettings:
-    """Hyper-parameters by stable-baselines3's names, which most readers know."""
+    """Hyper-parameters by stable-baselines3's names."""
 
     n_steps: int
     batch_size: int
@@ -43,7 +44,7 @@ class PPOSettings:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One contest: which env, how many, how to train, and when to report."""
+    """Env, number of envs, hyper-parameters, and when to report to the driver."""
 
     env: str
     env_kwargs: dict[str, Any]
@@ -51,26 +52,26 @@ class Task:
     image: bool
     ppo: PPOSettings
     variant: dict[str, Any]
-    """What this contestant does differently from others of the same library."""
+    """Settings that tell contestants of the same library apart."""
     seed: int
     solve_at: float | None
     """Mean return of the last 100 episodes at which to stop; None trains in windows."""
     config: str | None
-    """A config file of the library's own, where it has one for the task."""
+    """Path of a config file of the library for this task; replaces `ppo`."""
     curve_steps: int | None = None
-    """Steps over which to say how the mean return rose; None says nothing of it."""
+    """Train for this many steps and send the learning curve; None sends no curve."""
 
     def env_maker(self, *, channels_first: bool = False) -> Callable[[], gym.Env[Any, Any]]:
-        """Makes one env per call; can be pickled."""
+        """A picklable function that makes one env per call."""
         kwargs = {**self.env_kwargs, "channels_first": channels_first} if self.image else self.env_kwargs
         return partial(make_env, self.env, kwargs)
 
     def gate(self, stream: TextIO, **about: Any) -> Gate:
-        """What the training asks at the end of every iteration.
+        """The gate that the training calls at the end of every iteration.
 
         Args:
-            stream: What `windows.answers` gave.
-            **about: As `windows.Windows` takes it.
+            stream: Return value of `windows.reply_stream`.
+            **about: Passed on to `windows.Windows`.
         """
         if self.curve_steps is not None:
             return CurveGate(stream, self.curve_steps)
@@ -80,10 +81,10 @@ class Task:
 
 
 class Gate(Protocol):
-    """Decides whether training goes on."""
+    """Decides whether to continue the training."""
 
-    def go_on(self, steps: int, returns: Sequence[float]) -> bool:
-        """Asked after each iteration.
+    def keep_training(self, steps: int, returns: Sequence[float]) -> bool:
+        """Call this after each iteration: False ends the training.
 
         Args:
             steps: Env steps so far.
@@ -92,23 +93,23 @@ class Gate(Protocol):
 
 
 class WindowGate:
-    """Trains in windows, whatever it learns."""
+    """Trains in windows, without regard to returns."""
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
 
-    def go_on(self, steps: int, returns: Sequence[float]) -> bool:  # noqa: ARG002
+    def keep_training(self, steps: int, returns: Sequence[float]) -> bool:  # noqa: ARG002
         """Blocks between windows."""
-        return self._windows.go_on(steps)
+        return self._windows.keep_training(steps)
 
 
 class SolveGate:
-    """Trains until the task is solved, and says so at once."""
+    """Trains until the task is solved, and then replies to the driver."""
 
     def __init__(self, stream: TextIO, target: float) -> None:
         self._stream, self._target = stream, target
 
-    def go_on(self, steps: int, returns: Sequence[float]) -> bool:
+    def keep_training(self, steps: int, returns: Sequence[float]) -> bool:
         """Whether the task is still unsolved."""
         last = list(returns)[-EPISODES:]
         if len(last) < EPISODES or sum(last) / EPISODES < self._target:
@@ -119,17 +120,17 @@ class SolveGate:
 
 
 class CurveGate:
-    """Trains for so many steps, and says at the end what the last 100 episodes gained after each iteration."""
+    """Trains for `steps` steps and replies with the learning curve: the mean return of the last 100 episodes."""
 
     def __init__(self, stream: TextIO, steps: int) -> None:
         self._stream, self._last_step = stream, steps
         self._curve: list[tuple[int, float]] = []
 
-    def go_on(self, steps: int, returns: Sequence[float]) -> bool:
+    def keep_training(self, steps: int, returns: Sequence[float]) -> bool:
         """Whether there are steps left."""
         last = list(returns)[-EPISODES:]
         if last:
-            self._curve.append((steps, float(sum(last)) / len(last)))  # some count in numpy's floats
+            self._curve.append((steps, float(sum(last)) / len(last)))  # some libraries return numpy floats
         if steps < self._last_step:
             return True
         self._stream.write(json.dumps({"curve": self._curve}) + "\n")
@@ -137,21 +138,21 @@ class CurveGate:
         return False
 
 
-def begin() -> tuple[Task, TextIO]:
-    """The task, from the first argument, and the stream to the driver. Call it first."""
+def read_task() -> tuple[Task, TextIO]:
+    """Read the task from the first argument and reserve stdout for replies. Call it before anything prints."""
     settings: dict[str, Any] = json.loads(sys.argv[1])
-    return Task(**{**settings, "ppo": PPOSettings(**settings["ppo"])}), answers()
+    return Task(**{**settings, "ppo": PPOSettings(**settings["ppo"])}), reply_stream()
 
 
 def make_env(name: str, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
-    """An env by name: the two of this folder, or a Gymnasium id without its slow checker."""
-    # Imported where they are made: the emulator is not in every environment.
+    """Make an env by name: `busy`, `breakout`, or a Gymnasium id (without the slow env checker)."""
+    # Imported here, because not every virtual environment has the Atari emulator.
     if name == "busy":
-        from busy_env import BusyEnv
+        from benchmarks.peers.busy_env import BusyEnv
 
         return BusyEnv(**kwargs)
     if name == "breakout":
-        from breakout_env import BreakoutEnv
+        from benchmarks.peers.breakout_env import BreakoutEnv
 
         return BreakoutEnv(**kwargs)
     return gym.make(name, disable_env_checker=True, **kwargs)

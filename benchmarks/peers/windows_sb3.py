@@ -1,9 +1,7 @@
-"""Trains with stable-baselines3, one window per line on stdin.
+"""Train PPO or DQN with stable-baselines3, in windows that the suites `sb3_ppo` and `dqn` ask for.
 
-`sb3_ppo.py` and `dqn.py` start it in an environment of its own.
-
-Imports nothing of Paceline. One `learn` call runs all the time: the callback holds it where a rollout begins, so a
-window is made of whole iterations of the library's own loop.
+A single `learn` call runs all the time. The callback blocks it at the beginning of a rollout, so that a window consists
+of whole iterations of the library's own loop. With `theirs` in the settings it trains DQN.
 """
 
 from __future__ import annotations
@@ -18,18 +16,19 @@ from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv
-from windows import Windows, answers
+
+from benchmarks.harness.windows import Windows, reply_stream
 
 
-class Hold(BaseCallback):  # type: ignore[misc]  # not installed where types are checked
-    """Asks, where a rollout begins, whether the window is over, and waits for the next."""
+class WindowCallback(BaseCallback):  # type: ignore[misc]  # not installed where types are checked
+    """At the beginning of a rollout, reports a window that has ended and blocks until the next."""
 
     def __init__(self, windows: Windows) -> None:
         super().__init__()
         self._windows = windows
 
     def _on_rollout_start(self) -> None:
-        if not self._windows.go_on(self.num_timesteps):
+        if not self._windows.keep_training(self.num_timesteps):
             raise SystemExit(0)
 
     def _on_step(self) -> bool:
@@ -37,9 +36,9 @@ class Hold(BaseCallback):  # type: ignore[misc]  # not installed where types are
 
 
 def main() -> None:
-    """Build the model from the settings in the first argument, say so, and obey."""
+    """Build the model from the settings in the first argument, and train until stdin is closed."""
     settings: dict[str, Any] = json.loads(sys.argv[1])
-    stream = answers()
+    stream = reply_stream()
     envs = make_vec_env(
         settings["env"],
         n_envs=settings["n_envs"],
@@ -57,7 +56,7 @@ def main() -> None:
         model = PPO("MlpPolicy", envs, policy_kwargs=network, device="cpu", seed=settings["seed"], **shared)
     threads = torch.get_num_threads()
     library = f"stable-baselines3 {stable_baselines3.__version__}"
-    model.learn(total_timesteps=10**12, callback=Hold(Windows(stream, library=library, threads=threads)))
+    model.learn(total_timesteps=10**12, callback=WindowCallback(Windows(stream, library=library, threads=threads)))
 
 
 if __name__ == "__main__":

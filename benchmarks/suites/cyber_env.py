@@ -1,11 +1,9 @@
-"""Steps per second of network defence on one core: the vector env with 1 to 1000 envs, and the single env.
+"""How fast does the network-defence env step? The vector env with 1 to 1000 envs and the single env, on one core.
 
-Run alone on the machine; it takes about a minute:
+    make bench-cyber-env
 
-    OMP_NUM_THREADS=1 python benchmarks/cyber_env.py
-
-The defender is random. `with truth` also reads the true state after every step, as the alignment reward needs it. All
-episodes have 100 steps; resets are included.
+The defender acts at random. `with truth` also reads the true state after every step, which the alignment reward needs.
+Episodes have 100 steps; resets are included.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ from functools import partial
 from time import perf_counter
 
 import numpy as np
-import results
 
+from benchmarks.harness import results
 from paceline.domains.cyber.actions import ACTIONS
 from paceline.domains.cyber.env import NetworkDefence
 from paceline.domains.cyber.scenario import RedAgent
@@ -27,7 +25,7 @@ ATTACKERS: tuple[RedAgent, ...] = ("bline", "meander")
 
 
 class Many:
-    """A vector env under random actions."""
+    """A vector env with random actions."""
 
     def __init__(self, red_agent: RedAgent, n: int) -> None:
         self.env = NetworkDefenceVector(n, red_agent=red_agent)
@@ -43,7 +41,7 @@ class Many:
         self.turn += 1
 
     def per_second(self, seconds: float, truth: bool) -> float:
-        """Env steps a second."""
+        """Env steps per second, measured for `seconds`."""
         before, began = self.turn, perf_counter()
         while (took := perf_counter() - began) < seconds:
             self.step()
@@ -53,7 +51,7 @@ class Many:
 
 
 class One:
-    """A single env under random actions."""
+    """A single env with random actions."""
 
     def __init__(self, red_agent: RedAgent) -> None:
         self.env = NetworkDefence(red_agent=red_agent)
@@ -62,7 +60,7 @@ class One:
         self.env.reset(seed=0)
 
     def per_second(self, seconds: float, truth: bool) -> float:
-        """Steps a second."""
+        """Steps per second, measured for `seconds`."""
         before, began = self.turn, perf_counter()
         while (took := perf_counter() - began) < seconds:
             *_, truncated, _ = self.env.step(self.actions[self.turn % 256])
@@ -75,11 +73,11 @@ class One:
 
 
 def main() -> None:
-    """Measure in turns, print and keep."""
+    """Measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_size_flags(parser, rounds=5)
     args = parser.parse_args()
-    before = results.Calm.now()
+    before = results.MachineLoad.now()
     sizes, seconds = ((100,), 0.05) if args.quick else (ENVS, 0.4)
     contests: dict[tuple[str, str], Many | One] = {}
     for red_agent in ATTACKERS:
@@ -91,14 +89,15 @@ def main() -> None:
         for key, contest in contests.items()
         for truth in (False, True)
     }
-    found = results.in_turns(cells, 1 if args.quick else args.rounds)
+    found = results.interleave(cells, 1 if args.quick else args.rounds)
     medians = {key: results.median_spread(values) for key, values in found.items()}
     rows = []
     for red_agent, envs in contests:
         (plain, spread), (with_truth, _) = medians[red_agent, envs, False], medians[red_agent, envs, True]
         rows.append([red_agent, envs, f"{plain:,.0f} ± {spread:,.0f}", f"{with_truth:,.0f}"])
-    body = f"A random defender on one core, medians of {len(next(iter(found.values())))} turns.\n\n" + results.table(
-        ["attacker", "envs", "steps/s", "with truth"], rows
+    body = (
+        f"A random defender on one core, medians of {len(next(iter(found.values())))} interleaved measurements.\n\n"
+        + results.table(["attacker", "envs", "steps/s", "with truth"], rows)
     )
     result = {
         "rates": [

@@ -1,9 +1,9 @@
-"""The CybORG adapter against the stock simulator: the same games first, then steps per second of one env.
+"""How fast is the CybORG adapter? Check that its games equal the stock simulator's, then compare steps/s of one env.
 
-CYBORG_PATH=path/to/cage-challenge-2 python benchmarks/cyborg.py
+    CYBORG_PATH=path/to/cage-challenge-2 make bench-cyborg
 
-Every window plays the same episodes of 100 steps, resets included. `stock` is the challenge's own wrapper, which a user
-of CybORG has; the others are the adapter with none, two and all of its accelerations.
+Every measurement plays the same episodes of 100 steps, resets included. `stock` is the wrapper that the challenge
+publishes; the others are the adapter with none, two and all of its accelerations.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import results
 from numpy.typing import NDArray
 
+from benchmarks.harness import results
 from paceline.domains.cyber.actions import ACTIONS, HOSTS
 from paceline.integrations.cyborg import CybORGEnv, simulator
 from paceline.integrations.cyborg.install import build
 
 STEPS = 100
-LOOK = 10
-"""Steps between two looks at the full true state, which costs more than a step."""
+STATE_EVERY = 10
+"""Steps between two comparisons of the full true state, which costs more than a step."""
 TARGET = 4.0
 REDS = ("bline", "meander")
 SIDES: dict[str, bool | str] = {"nothing": False, "two": "reward,actions", "all": True}
 
 
 class Stock:
-    """The challenge's own wrapper as published, with the calls of a Gymnasium env."""
+    """The wrapper that the challenge publishes, with the methods of a Gymnasium env."""
 
     def __init__(self, red_agent: str) -> None:
         self.cyborg = build(red_agent).cyborg
@@ -41,23 +41,23 @@ class Stock:
         self._env = wrappers.ChallengeWrapper(env=self.cyborg, agent_name="Blue")
 
     def reset(self, seed: int) -> NDArray[Any]:
-        """Seed the global generator, which is the one that CybORG draws from."""
+        """Reset, after seeding Python's global generator, which CybORG uses."""
         random.seed(seed)
         return np.asarray(self._env.reset())
 
     def step(self, action: int) -> tuple[NDArray[Any], float]:
-        """Defend."""
+        """Take the defender's action; returns observation and reward."""
         seen, reward, _, _ = self._env.step(action)
         return seen, reward
 
 
 def random_actions(seed: int, steps: int) -> list[int]:
-    """Uniform over all of them."""
+    """Draw actions uniformly."""
     return [int(action) for action in np.random.default_rng(seed).integers(0, ACTIONS, steps)]
 
 
 def scripted_actions(seed: int, steps: int) -> list[int]:
-    """Rounds of analysing, decoys, removing and restoring, host by host, Op_Server0 often."""
+    """A defender that analyses, places decoys, removes and restores host by host, and restores Op_Server0 often."""
     order = np.random.default_rng(seed).permutation(len(HOSTS))
     kinds = (0, 2, 7, 1, 10, 4)  # Analyse, Apache, SSHD, Remove, Restore, Haraka
     turns = [2 + kind * len(HOSTS) + int(host) for host in order for kind in kinds]
@@ -66,21 +66,25 @@ def scripted_actions(seed: int, steps: int) -> list[int]:
 
 
 def stock_game(red_agent: str, seed: int, actions: list[int]) -> list[Any]:
-    """What there is to see of a game at every step, and now and then the full true state."""
+    """Play a game in the stock simulator.
+
+    Returns:
+        The first observation, then (observation, reward, true state or None) of each step.
+    """
     stock = Stock(red_agent)
     steps: list[Any] = [stock.reset(seed).tolist()]
     for step, action in enumerate(actions):
         seen, reward = stock.step(action)
-        true = stock.cyborg.get_agent_state("True") if step % LOOK == 0 else None
+        true = stock.cyborg.get_agent_state("True") if step % STATE_EVERY == 0 else None
         steps.append((seen.tolist(), reward, true))
     return steps
 
 
 def require_same(stock: list[Any], red_agent: str, seed: int, actions: list[int], fast: bool | str) -> None:
-    """Play a game that the stock simulator has played.
+    """Play the same game with the adapter and compare it with the stock simulator's step by step.
 
     Raises:
-        SystemExit: It becomes another one.
+        SystemExit: The games differ.
     """
     env = CybORGEnv(red_agent=red_agent, max_steps=len(actions), fast=fast)
     equal = env.reset(seed=seed)[0].tolist() == stock[0]
@@ -89,13 +93,13 @@ def require_same(stock: list[Any], red_agent: str, seed: int, actions: list[int]
         equal = equal and other.tolist() == seen and paid == reward
         if true is not None:
             equal = equal and env._parts.cyborg.get_agent_state("True") == true
-            equal = equal and env.true_state().tolist() == held(true)
+            equal = equal and env.true_state().tolist() == attacker_levels(true)
         if not equal:
-            raise SystemExit(f"{red_agent}, seed {seed}, fast={fast!r}: another game from step {step} on")
+            raise SystemExit(f"{red_agent}, seed {seed}, fast={fast!r}: the games differ from step {step} on")
 
 
-def held(true: dict[str, Any]) -> list[int]:
-    """The attacker's level on each host, from the simulator's full true state."""
+def attacker_levels(true: dict[str, Any]) -> list[int]:
+    """The attacker's access level on each host, from the simulator's full true state."""
     levels = []
     for host in HOSTS:
         names = [session["Username"] for session in true[host].get("Sessions", ()) if session["Agent"] == "Red"]
@@ -104,7 +108,7 @@ def held(true: dict[str, Any]) -> list[int]:
 
 
 def window(reset: Callable[[int], object], step: Callable[[int], object], episodes: int) -> float:
-    """Steps per second over so many episodes, the same each time."""
+    """Steps per second over `episodes` episodes with the same actions in every call."""
     plans = [random_actions(seed, STEPS) for seed in range(episodes)]
     began = perf_counter()
     for seed, plan in enumerate(plans):
@@ -115,7 +119,7 @@ def window(reset: Callable[[int], object], step: Callable[[int], object], episod
 
 
 def main() -> None:
-    """Compare, measure, print and keep."""
+    """Compare games, measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_size_flags(parser, rounds=7)
     parser.add_argument("--seeds", type=int, default=3, help="games to compare for each attacker and defender")
@@ -125,9 +129,9 @@ def main() -> None:
         for seed in range(1 if args.quick else args.seeds):
             for plan in (random_actions, scripted_actions):
                 actions = plan(seed, compared)
-                stock_told = stock_game(red, seed, actions)
+                expected = stock_game(red, seed, actions)
                 for side in SIDES.values():
-                    require_same(stock_told, red, seed, actions, side)
+                    require_same(expected, red, seed, actions, side)
                 restores = sum(action >= ACTIONS - len(HOSTS) for action in actions)
                 print(f"{red}, seed {seed}, {plan.__name__}: {compared} equal steps, {restores} Restores", flush=True)
     cells: dict[tuple[str, str], Callable[[], float]] = {}
@@ -138,25 +142,27 @@ def main() -> None:
         for name, fast in SIDES.items():
             env = CybORGEnv(red_agent=red, max_steps=STEPS, fast=fast)
             cells[red, name] = partial(window, lambda seed, env=env: env.reset(seed=seed), env.step, episodes)
-    before = results.Calm.now()
-    found = results.in_turns(cells, 1 if args.quick else args.rounds)
+    before = results.MachineLoad.now()
+    found = results.interleave(cells, 1 if args.quick else args.rounds)
     rows = []
     for red in REDS:
         for name in ("stock", *SIDES):
             rate, spread = results.median_spread(found[red, name])
             times = results.ratio(found[red, name], found[red, "stock"])
             verdict = "" if name != "all" else "met" if times[0] >= TARGET else "missed"
-            rows.append([f"{red}, {name}", f"{rate:,.0f} ± {spread:,.0f}", results.shown(*times), verdict])
+            rows.append([f"{red}, {name}", f"{rate:,.0f} ± {spread:,.0f}", results.format_ratio(*times), verdict])
     found_as = simulator()
     which = f"CybORG {found_as.version}, commit {found_as.commit}, rules of {found_as.rules}"
     body = (
-        f"One env, episodes of {STEPS} steps with random actions, resets included; {which}. Before that, "
-        f"{compared} steps each with random and scripted defenders gave equal observations, rewards and full true "
-        f"states.\n\n{results.table(['attacker, accelerations', 'steps/s', 'times stock', f'target {TARGET:g}'], rows)}"
+        f"One env, episodes of {STEPS} steps with random actions, resets included; {which}. Before that, {compared} "
+        f"steps each with random and scripted defenders gave equal observations, rewards and full true states.\n\n"
+        + results.table(["attacker, accelerations", "steps/s", "times stock", f"target {TARGET:g}"], rows)
     )
     rates = {f"{red} {name}": values for (red, name), values in found.items()}
     result = {"rates": rates, "simulator": which}
-    results.publish("cyborg", "CybORG, stock and spared", body, result, results.conditions(before), keep=not args.quick)
+    results.publish(
+        "cyborg", "CybORG: stock simulator and adapter", body, result, results.conditions(before), keep=not args.quick
+    )
 
 
 if __name__ == "__main__":

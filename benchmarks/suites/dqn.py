@@ -1,28 +1,25 @@
-"""DQN: against stable-baselines3 at the same settings, and parallel against sequential where envs cost something.
+"""How fast is DQN, against stable-baselines3 with equal settings, and in parallel against sequential on slow envs?
 
     make bench-dqn
 
-Every side trains in a process of its own and rests while the others have their windows.
+Every variant trains in a process of its own, which is stopped during the windows of the others.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import results
-from contestants import Contestant
+from benchmarks.harness import peer_venvs, results
+from benchmarks.harness.contestants import Contestant
 
-HERE = Path(__file__).parent
 SHARED: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-4, "gamma": 0.99, "learning_starts": 1000}
-"""Settings that both libraries call by the same name."""
-STEPS_AN_UPDATE = 4
-"""The train frequency of both: one update of 32 for every 4 steps."""
+"""Settings with the same name in both libraries."""
+STEPS_PER_UPDATE = 4
+"""Train frequency of both libraries: one update of a batch of 32 per 4 env steps."""
 CARTPOLE: dict[str, Any] = {
     "env": "CartPole-v1",
     "seed": 0,
@@ -35,7 +32,7 @@ OURS = {
     "buffer_size": 100_000,
     "double": False,
     "dueling": False,
-    "samples_per_insert": SHARED["batch_size"] / STEPS_AN_UPDATE,
+    "samples_per_insert": SHARED["batch_size"] / STEPS_PER_UPDATE,
     "target_update": 2500,
     "activation": "relu",
 }
@@ -57,27 +54,27 @@ BUSY_TARGET = 1.7
 
 
 def main() -> None:
-    """Measure, print and keep."""
+    """Measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sb3-python", default=str(HERE / ".venv-sb3" / "bin" / "python"), help="built by make")
+    parser.add_argument("--sb3-python", help="interpreter with stable-baselines3; by default one is built")
     results.add_size_flags(parser, rounds=5)
     args = parser.parse_args()
-    before = results.Calm.now()
+    sb3_python = args.sb3_python or peer_venvs.require("sb3")
+    before = results.MachineLoad.now()
     rounds, window_s = (1, 0.3) if args.quick else (args.rounds, 5.0)
-    theirs = {
-        name: _side(sys.executable if own else args.sb3_python, own, name, {**CARTPOLE, **settings})
+    cartpole_sides = {
+        name: _ours(name, {**CARTPOLE, **settings}) if own else _sb3(sb3_python, name, {**CARTPOLE, **settings})
         for name, (own, settings) in SIDES.items()
     }
-    against = measure(theirs, rounds, window_s)
-    mine = {name: _side(sys.executable, True, name, {**BUSY, "ours": ours}) for name, ours in BUSY_SIDES.items()}
-    busy = measure(mine, rounds, window_s)
+    against = measure(cartpole_sides, rounds, window_s)
+    busy = measure({name: _ours(name, {**BUSY, "ours": ours}) for name, ours in BUSY_SIDES.items()}, rounds, window_s)
     best = max((name for name in against if "SB3" in name), key=lambda name: results.median_spread(against[name])[0])
     body = (
-        f"CartPole-v1, MLP 64x64, updates of {SHARED['batch_size']} for every {STEPS_AN_UPDATE} steps, no double, no "
+        f"CartPole-v1, MLP 64x64, one update of {SHARED['batch_size']} per {STEPS_PER_UPDATE} steps, no double, no "
         f"dueling, uniform replay:\n\n{_table(against, best, {'paceline, async, 2 workers': TARGET})}\n\n"
         "Busy 1 ms of CPU, 32 envs, samples per insert 4:\n\n"
         f"{_table(busy, 'sequential', {'async, 2 workers': BUSY_TARGET})}\n\n"
-        f"Median of {rounds} windows of at least {window_s:g} s, in turns, ± half the range between the quartiles."
+        f"Median of {rounds} alternating windows of at least {window_s:g} s, ± half the interquartile range."
     )
     result = {"cartpole": against, "busy": busy}
     machine = results.conditions(before)
@@ -87,24 +84,28 @@ def main() -> None:
 
 
 def measure(sides: dict[str, Any], rounds: int, window_s: float) -> dict[str, list[float]]:
-    """Steps per second of every side, in turns."""
+    """Steps per second of every variant, in alternating windows."""
     with ExitStack() as stack:
         alive: dict[str, Contestant] = {}
         for name, start in sides.items():
             alive[name] = stack.enter_context(start())
-            alive[name].answer()
-            alive[name].window(1.0)  # loads kernels, touches pages, and gets past learning_starts
-        return results.in_turns(
+            alive[name].read_reply()
+            alive[name].window(1.0)  # warm-up: loads kernels, touches every page, and passes learning_starts
+        return results.interleave(
             {name: partial(lambda one: one.window(window_s).rate, one) for name, one in alive.items()}, rounds
         )
 
 
-def _side(python: str, own: bool, name: str, settings: dict[str, Any]) -> Any:
-    script = "windows_paceline.py" if own else "windows_sb3.py"
-    log = results.LOGS / f"dqn-{name.replace(' ', '-').replace(',', '')}.log"
-    return partial(
-        Contestant, [python, str(HERE / script), json.dumps(settings)], log=log, path=[HERE, HERE.parent / "src"]
-    )
+def _ours(name: str, settings: dict[str, Any]) -> Any:
+    return partial(Contestant, "benchmarks.harness.windows_paceline", settings, log=_log(name))
+
+
+def _sb3(python: str | Path, name: str, settings: dict[str, Any]) -> Any:
+    return partial(Contestant, "benchmarks.peers.windows_sb3", settings, log=_log(name), python=python, source=None)
+
+
+def _log(name: str) -> str:
+    return f"dqn-{name.replace(' ', '-').replace(',', '')}.log"
 
 
 def _table(found: dict[str, list[float]], base: str, targets: dict[str, float]) -> str:
@@ -114,7 +115,7 @@ def _table(found: dict[str, list[float]], base: str, targets: dict[str, float]) 
         target = targets.get(name)
         verdict = "" if target is None else f"{target:g} ({'met' if value >= target else 'missed'})"
         middle, around = results.median_spread(rates)
-        rows.append([name, f"{middle:,.0f} ± {around:,.0f}", results.shown(value, spread), verdict])
+        rows.append([name, f"{middle:,.0f} ± {around:,.0f}", results.format_ratio(value, spread), verdict])
     return results.table(["", "steps/s", f"times {base}", "target"], rows)
 
 

@@ -1,6 +1,6 @@
-"""What the step loop adds to each env step: SingleEnvs against a bare loop that stores nothing.
+"""What does the step loop add to each env step? `SingleEnvs` against a bare loop that stores nothing.
 
-python benchmarks/env_loop.py [--env CartPole-v1] [--n-envs 32] [--rounds 40]
+make bench-env-loop
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEPS = 128
 
 
 def main() -> None:
-    """Alternate the two loops, so that a noisy machine hits both, and print microseconds per env step."""
+    """Alternate the two loops, so that noise of the machine affects both, and print microseconds per env step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="CartPole-v1", help="an env with Discrete actions")
     parser.add_argument("--n-envs", type=int, default=32)
@@ -40,13 +40,13 @@ def main() -> None:
             cost_us[name].append((time.thread_time() - began) / actions.size * 1e6)
     for name, values in cost_us.items():
         print(f"{name:6} median {statistics.median(values):6.2f}  best {min(values):6.2f}  us per env step")
-    # Round by round: what disturbs the machine disturbs both loops of a round alike.
+    # Differences round by round, because noise affects both loops of a round alike.
     added = [block - bare for bare, block in zip(cost_us["bare"], cost_us["block"], strict=True)]
     print(f"added  median {statistics.median(added):6.2f}  quartiles {statistics.quantiles(added, n=4)[::2]}")
 
 
 def bare_loop(recipe: EnvRecipe, spec: EnvSpec, actions: np.ndarray) -> Callable[[], None]:
-    """Step and reset with the same seeds; throw everything away."""
+    """Step and reset with the same seeds as `SingleEnvs`, without storing anything."""
     n, start = actions.shape[1], spec.action.start
     envs = [recipe.make() for _ in range(n)]
     episode = [0] * n
@@ -67,7 +67,7 @@ def bare_loop(recipe: EnvRecipe, spec: EnvSpec, actions: np.ndarray) -> Callable
 
 
 def block_loop(recipe: EnvRecipe, spec: EnvSpec, actions: np.ndarray) -> Callable[[], None]:
-    """The loop that training runs."""
+    """The loop of a training."""
     n = actions.shape[1]
     rows = [blank_row(spec, n) for _ in range(STEPS + 1)]
     block = SingleEnvs(recipe, spec, seed=0, first_env=0, n=n, episode=np.zeros(n, np.int64))
@@ -81,7 +81,7 @@ def block_loop(recipe: EnvRecipe, spec: EnvSpec, actions: np.ndarray) -> Callabl
 
 
 def blank_row(spec: EnvSpec, n: int) -> Row:
-    """A row in ordinary memory."""
+    """A row of a slot, in ordinary memory."""
     flags = [np.zeros(n, np.bool_) for _ in range(3)]
     reward, log_prob, value = (np.zeros(n, np.float32) for _ in range(3))
     obs = {leaf.name: np.zeros((n, *leaf.shape), leaf.dtype) for leaf in spec.obs}

@@ -1,11 +1,9 @@
-"""Games per second on one core: random against random, for each game and several numbers of boards.
+"""How many games per second does one core play? Two random players, for each game and several numbers of boards.
 
-Run alone on the machine; it takes about two minutes:
+    make bench-games
 
-    OMP_NUM_THREADS=1 python benchmarks/games.py
-
-`decisions` counts what both players choose, choosing included. `with views` also makes the observation for every
-decision, as a learner needs it.
+`decisions` counts the actions of both players, including the time to choose them. `with views` also builds the
+observation of every decision, which a learner needs.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ from functools import partial
 from time import perf_counter
 
 import numpy as np
-import results
 
+from benchmarks.harness import results
 from paceline.domains.games import GAMES
 from paceline.domains.games.players import RandomPlayer
 from paceline.ops.random_bits import draws, mix
@@ -26,7 +24,7 @@ KEY = mix(np.array([1], np.uint64))
 
 
 class Contest:
-    """Boards that are begun again as soon as they are over, and far enough from their common beginning."""
+    """Boards that restart when a game ends. Plays until `n` games have ended, so that the boards are out of step."""
 
     def __init__(self, name: str, n: int) -> None:
         self.game = GAMES[name](n)
@@ -51,7 +49,7 @@ class Contest:
             game.reset(ended, draws(KEY, self.games + ended))
 
     def per_second(self, seconds: float, what: str) -> float:
-        """Games or decisions a second."""
+        """Games or decisions per second, measured for `seconds`."""
         before, began = (self.games, self.decisions), perf_counter()
         while (took := perf_counter() - began) < seconds:
             self.play(views=what == "views")
@@ -59,11 +57,11 @@ class Contest:
 
 
 def main() -> None:
-    """Measure in turns, print and keep."""
+    """Measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_size_flags(parser, rounds=5)
     args = parser.parse_args()
-    before = results.Calm.now()
+    before = results.MachineLoad.now()
     boards, seconds = ((8,), 0.05) if args.quick else (BOARDS, 0.4)
     cells = {
         (name, n, what): partial(contest.per_second, seconds, what)
@@ -72,7 +70,7 @@ def main() -> None:
         for contest in [Contest(name, n)]
         for what in ("games", "decisions", "views")
     }
-    found = results.in_turns(cells, 1 if args.quick else args.rounds)
+    found = results.interleave(cells, 1 if args.quick else args.rounds)
     medians = {key: results.median_spread(values) for key, values in found.items()}
     rows = []
     for name in GAMES:
@@ -82,9 +80,9 @@ def main() -> None:
             rows.append(
                 [name, str(n), rate, f"{decisions[0]:,.0f}", f"{views[0]:,.0f}", f"{1e6 * n / decisions[0]:.0f}"]
             )
-    header = ["game", "boards", "games/s", "decisions/s", "with views", "us per turn of all boards"]
+    header = ["game", "boards", "games/s", "decisions/s", "with views", "us per decision on all boards"]
     body = (
-        f"Random against random on one core, medians of {len(next(iter(found.values())))} turns.\n\n"
+        f"Two random players on one core, medians of {len(next(iter(found.values())))} interleaved measurements.\n\n"
         + results.table(header, rows)
     )
     result = {

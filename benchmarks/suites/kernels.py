@@ -1,8 +1,6 @@
-"""Microseconds of the inner kernels: acting, learning and advantages, each beside its plain form.
+"""Do the hand-written kernels pay? Microseconds of acting, learning and GAE, each next to its plain form.
 
-Run alone on the machine, with one thread:
-
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 python benchmarks/kernels.py
+make bench-kernels
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from paceline.spec import EnvSpec
 
 
 def compare(rounds: int, **functions: Callable[[], object]) -> None:
-    """Time the functions in turns, so that a noisy machine hits all of them; print quantiles."""
+    """Time the functions interleaved, so that noise of the machine affects all of them; print quantiles."""
     times: dict[str, list[float]] = {name: [] for name in functions}
     for turn in range(rounds + 10):
         for name, function in functions.items():
@@ -39,7 +37,7 @@ def compare(rounds: int, **functions: Callable[[], object]) -> None:
 
 
 def learning() -> None:
-    """Forward and backward through both towers: 1024 rows by autograd, and shards of them as learners compute them."""
+    """Forward and backward through both towers: 1024 rows by autograd, then the shards that a learner computes."""
     spec = EnvSpec.of(spaces.Box(-1, 1, (4,)), spaces.Discrete(2))
     policy = MLPPolicy(spec)
     flat = FlatParameters(policy, torch.zeros(size_of(policy)))
@@ -66,12 +64,12 @@ def learning() -> None:
             net(obs, learns=True)
             net.pullback(*slopes)
 
-        print(f"the same as learners compute it, {count} rows")
+        print(f"the same in a learner, shard of {count} rows")
         compare(200, torch=partial(run, by_torch), numpy=partial(run, by_numpy))
 
 
 def acting() -> None:
-    """One step of 32 envs, with sampling."""
+    """Act for one step of 32 envs, sampling included."""
     spec = EnvSpec.of(spaces.Box(-1, 1, (4,)), spaces.Discrete(2))
     policy, head, draw = MLPPolicy(spec), head_for(spec.action), np.random.default_rng(0)
     obs = {"obs": draw.standard_normal((32, 4)).astype(np.float32)}
@@ -96,7 +94,7 @@ def acting() -> None:
 def gae_by_steps(
     reward: Tensor, value: Tensor, after: Tensor, terminated: Tensor, ended: Tensor, gamma: float, lam: float
 ) -> Tensor:
-    """The recursion step by step, in numpy."""
+    """GAE by its recursion over steps, in numpy."""
     delta = (reward + gamma * after * ~terminated - value).numpy()
     decay = (gamma * lam * ~ended).numpy()
     result, last = np.empty_like(delta), np.zeros(delta.shape[1], np.float32)

@@ -1,4 +1,4 @@
-"""Lag of real runs: how many updates old the data of each mode was.
+"""How large is the policy lag? Updates between collecting data and learning from it, in real runs of each mode.
 
 make bench-lag
 """
@@ -9,8 +9,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import results
-
+from benchmarks.harness import results
 from paceline.config.train_config import TrainConfig
 from paceline.measure.record import Summary
 from paceline.train.run import Run
@@ -27,19 +26,19 @@ ALGOS: dict[str, dict[str, Any]] = {
 
 
 def run(settings: dict[str, Any], steps: int) -> Summary:
-    """Train CartPole."""
+    """Train CartPole for `steps`."""
     common = {"env": "CartPole-v1", "n_envs": 32, "num_workers": 2, "seed": 1, "n_eval_episodes": 0, "quiet": True}
     with Run(TrainConfig.from_flat(**{**common, "total_timesteps": steps, **settings})) as training:
         return training.go()
 
 
 def main() -> None:
-    """Run, print and keep."""
+    """Train all modes, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=400_000)
-    parser.add_argument("--quick", action="store_true", help="see that it runs: few steps, nothing kept")
+    parser.add_argument("--quick", action="store_true", help="only check that it runs: few steps, no stored results")
     args = parser.parse_args()
-    before = results.Calm.now()
+    before = results.MachineLoad.now()
     found = {name: run(settings, 20_000 if args.quick else args.steps) for name, settings in ALGOS.items()}
     rows = [
         [
@@ -50,8 +49,8 @@ def main() -> None:
         for name, summary in found.items()
     ]
     body = (
-        f"CartPole-v1, 32 envs, 2 workers unless it says otherwise, {args.steps:,} steps each, the settings of each "
-        "algorithm's defaults:\n\n"
+        f"CartPole-v1, 32 envs, 2 workers unless the row names another number, {args.steps:,} steps each, default "
+        "settings of each algorithm:\n\n"
         + results.table(["", "mean lag", "median", "90 %", "99 %", "max", "dropped steps"], rows)
     )
     plain = {"lag_counts": {name: dict(summary.lag_counts) for name, summary in found.items()}}
@@ -60,7 +59,7 @@ def main() -> None:
 
 
 def picture(counts: dict[str, dict[str, int]], path: Path) -> None:
-    """A histogram for each mode, one under the other."""
+    """One histogram per mode, one below the other."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,16 +1,15 @@
-"""The same learning as a peer: learning curves of Paceline and stable-baselines3 on CartPole-v1, seed by seed.
+"""Does Paceline learn as much per step as stable-baselines3? Learning curves on CartPole-v1, several seeds.
 
     make bench-learning
 
-Both train with the settings of the speed contest. A curve is the mean return of the last 100 finished episodes after
-each iteration, as either library counts it by itself; what is compared is the area under it. Runs of a seed share the
-machine: how fast they are does not matter here.
+Both libraries train with the settings of the speed comparison. A curve is the mean return of the last 100 finished
+episodes after each iteration, as each library reports it; the areas under the curves are compared. The runs of a seed
+train at the same time, because their speed does not matter here.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -19,69 +18,67 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import peer_venvs
-import results
-from areas import Curve, area, bootstrap, common_range
-from contestants import Contestant
-from peer_table import PEERS, SCRIPTS, WORKLOADS
 
+from benchmarks.harness import peer_venvs, results
+from benchmarks.harness.areas import Curve, area, bootstrap, common_range
+from benchmarks.harness.contestants import Contestant
+from benchmarks.harness.peer_table import PEERS, WORKLOADS
 from paceline.insight.runs.intervals import METHOD, mean_interval
 
-HERE = Path(__file__).parent
 THEIRS = "stable-baselines3"
 SIDES = {
     "paceline": "paceline-sequential",
     "paceline --pipeline": "paceline-pipeline",
     THEIRS: "sb3-dummy-1",
 }
-"""Who is compared: one thread each. Worker processes change no bit of the result; learning from batches that are one
-update old does."""
+"""Keys in `PEERS`, each with one thread. The number of workers does not change results, so sequential Paceline stands
+for all of them; `--pipeline` learns from batches that are one update old, and does change them."""
 COLOURS = ("#D55E00", "#E69F00", "#0072B2")
 TIMEOUT_S = 600.0
 
 
 def learn(seed: int, steps: int) -> dict[str, Curve]:
-    """The curves of all sides for one seed, side by side."""
+    """Train all libraries at the same time with one seed; returns their curves. Blocks for minutes."""
     with ExitStack() as stack:
         running = {}
         for name, key in SIDES.items():
             peer = PEERS[key]
             task = {**WORKLOADS["cartpole"].task(peer, seed=seed), "curve_steps": steps}
-            command = [_python(peer.venv), str(SCRIPTS / peer.script), json.dumps(task)]
-            log = results.LOGS / f"learning-{key}-{seed}.log"
-            running[name] = stack.enter_context(Contestant(command, log=log, path=[HERE, SCRIPTS]))
-        return {name: contestant.answer(TIMEOUT_S)["curve"] for name, contestant in running.items()}
+            log = f"learning-{key}-{seed}.log"
+            if peer.venv == peer_venvs.OURS:  # in the environment of this process
+                contestant = Contestant(peer.module, task, log=log)
+            else:
+                contestant = Contestant(peer.module, task, log=log, python=peer_venvs.python_of(peer.venv), source=None)
+            running[name] = stack.enter_context(contestant)
+        return {name: contestant.read_reply(TIMEOUT_S)["curve"] for name, contestant in running.items()}
 
 
 def main() -> None:
-    """Measure, print and keep."""
+    """Measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=150_000)
-    parser.add_argument("--quick", action="store_true", help="see that it runs: 2 seeds, 12,000 steps, nothing kept")
+    parser.add_argument(
+        "--quick", action="store_true", help="only check that it runs: 2 seeds, 12,000 steps, no stored results"
+    )
     args = parser.parse_args()
     for key in SIDES.values():
-        if PEERS[key].venv != peer_venvs.OURS and (reason := peer_venvs.build(PEERS[key].venv)):
-            raise SystemExit(f"{key}: cannot be installed: {reason}")
+        if PEERS[key].venv != peer_venvs.OURS:
+            peer_venvs.require(PEERS[key].venv)
     seeds, steps = (2, 12_000) if args.quick else (args.seeds, args.steps)
-    before = results.Calm.now()
+    before = results.MachineLoad.now()
     curves: dict[str, list[Curve]] = {name: [] for name in SIDES}
     for seed in range(args.first_seed, args.first_seed + seeds):
         for name, curve in learn(seed, steps).items():
             curves[name].append(curve)
             print(f"seed {seed}: {name} ends at {curve[-1][1]:.0f}", file=sys.stderr, flush=True)
-    # What is learned does not depend on what else the machine does.
+    # Learning curves do not depend on the load of the machine, so they are stored in any case.
     report(curves, {**results.conditions(before), "quiet": True}, keep=not args.quick)
 
 
-def _python(venv: str) -> str:
-    """Ours is the one that runs this."""
-    return sys.executable if venv == peer_venvs.OURS else str(peer_venvs.python_of(venv))
-
-
 def report(curves: dict[str, list[Curve]], machine: dict[str, Any], *, keep: bool) -> None:
-    """Sum up and publish."""
+    """Compute areas and intervals, and publish."""
     first, last = common_range([curve for side in curves.values() for curve in side])
     areas = {name: [area(curve, first, last) for curve in side] for name, side in curves.items()}
     intervals = {name: bootstrap(values) for name, values in areas.items()}
@@ -94,13 +91,13 @@ def report(curves: dict[str, list[Curve]], machine: dict[str, Any], *, keep: boo
     overlap = {name: one.overlaps(intervals[THEIRS]) for name, one in intervals.items() if name != THEIRS}
     verdicts = [
         f"The bootstrap intervals of {name} and {THEIRS} **"
-        + ("overlap: the same learning" if same else "do not overlap: they do not learn the same")
+        + ("overlap: no difference in learning" if same else "do not overlap: learning differs")
         + "**."
         for name, same in overlap.items()
     ]
     seeds = len(next(iter(curves.values())))
     body = (
-        f"CartPole-v1, mean return from {first:,.0f} to {last:,.0f} steps (area under the curve by its length), "
+        f"CartPole-v1, mean return from {first:,.0f} to {last:,.0f} steps (area under the curve by length), "
         f"{seeds} seeds:\n\n"
         + results.table(["", "mean", "95 % bootstrap", METHOD, "by seed"], rows)
         + "\n\n"
@@ -112,12 +109,12 @@ def report(curves: dict[str, list[Curve]], machine: dict[str, Any], *, keep: boo
         "intervals": {name: asdict(one) for name, one in intervals.items()},
         "overlap": overlap,
     }
-    folder = results.publish("learning", "The same learning", body, result, machine, keep=keep)
+    folder = results.publish("learning", "Learning curves against stable-baselines3", body, result, machine, keep=keep)
     picture(curves, folder / "learning.png")
 
 
 def picture(curves: dict[str, Sequence[Curve]], path: Path) -> None:
-    """A thin line for each seed, a thick one for their mean."""
+    """A thin line for each seed and a thick line for their mean."""
     import matplotlib as mpl
 
     mpl.use("Agg")

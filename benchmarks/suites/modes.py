@@ -1,34 +1,30 @@
-"""Which mode for which machine: barrier PPO, its pipeline and the asynchronous modes where envs are slow or uneven.
+"""When is IMPALA or `--pipeline` faster than PPO? Training modes on envs that are slow or take uneven time.
 
     make bench-modes
 
-Every side trains in a process of its own and rests while the others have their windows.
+Every mode trains in a process of its own, which is stopped during the windows of the others.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import results
-from contestants import Contestant
-from sb3_ppo import SETTINGS
+from benchmarks.harness import results
+from benchmarks.harness.contestants import Contestant
+from benchmarks.harness.settings import CARTPOLE_PPO
 
-HERE = Path(__file__).parent
 SLOW = {"slow_env": 5, "run_seed": 0}
-CREW = {"num_workers": 8, "group_size": 4, "env_threads": 1, "n_epochs": 1}
-"""8 workers x 4 envs, stepped one after another: what a barrier suffers from. One pass over each batch in all modes."""
+EIGHT_WORKERS = {"num_workers": 8, "group_size": 4, "env_threads": 1, "n_epochs": 1}
+"""8 workers step 4 envs each, one after another, so that one slow env delays a barrier most. One epoch in all modes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """One env, and the modes that are tried on it; the first is what the others are measured against."""
+    """One env and the modes that train on it; ratios are against the first mode."""
 
     title: str
     env_kwargs: dict[str, Any]
@@ -45,7 +41,7 @@ CASES = {
         env_kwargs={"cpu_ms": 1.0, **SLOW},
         sides={"ppo": PPO, "impala": IMPALA},
         targets={"impala": 1.3},
-        common={**CREW, "n_steps": 32},
+        common={**EIGHT_WORKERS, "n_steps": 32},
         window_s=8.0,
     ),
     "slow-sleep": Case(
@@ -53,7 +49,7 @@ CASES = {
         env_kwargs={"cpu_ms": 0.0, "sleep_ms": 2.0, **SLOW},
         sides={"ppo": PPO, "impala": IMPALA},
         targets={"impala": 2.0},
-        common={**CREW, "n_steps": 32},
+        common={**EIGHT_WORKERS, "n_steps": 32},
         window_s=8.0,
     ),
     "jitter": Case(
@@ -61,7 +57,7 @@ CASES = {
         env_kwargs={"cpu_ms": 0.0, "sleep_ms": 1.0, "jitter": 0.05},
         sides={"ppo": PPO, "impala": IMPALA},
         targets={"impala": 1.3},
-        common={**CREW, "n_steps": 16},
+        common={**EIGHT_WORKERS, "n_steps": 16},
     ),
     "cpu": Case(
         title="CPU-bound: steps burn 0.2 ms",
@@ -71,7 +67,7 @@ CASES = {
         common={"num_workers": 2, "n_steps": 128},
     ),
     "sleep-learn": Case(
-        title="steps sleep 1 ms, learning is long (16 epochs)",
+        title="steps sleep 1 ms, updates are long (16 epochs)",
         env_kwargs={"cpu_ms": 0.0, "sleep_ms": 1.0},
         sides={"ppo": PPO, "pipeline": PIPELINE},
         targets={"pipeline": 1.3},
@@ -81,12 +77,12 @@ CASES = {
 
 
 def main() -> None:
-    """Measure, print and keep."""
+    """Measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_size_flags(parser, rounds=5)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     args = parser.parse_args()
-    before = results.Calm.now()
+    before = results.MachineLoad.now()
     rows, found = [], {}
     for name in args.cases:
         case = CASES[name]
@@ -100,43 +96,42 @@ def main() -> None:
                     case.title if side == base else "",
                     side,
                     f"{results.median_spread(rates)[0]:,.0f}",
-                    results.shown(value, spread),
+                    results.format_ratio(value, spread),
                     "" if target is None else f"{target:g} ({'met' if value >= target else 'missed'})",
                     f"{learning[side]:.0%}",
                 ]
             )
-    header = ["", "mode", "steps/s", "times the first", "target", "learning's share of the wall time"]
+    header = ["", "mode", "steps/s", "times the first", "target", "share of wall time in updates"]
     body = f"`paceline/Busy-v0`, 32 envs, MLP 64x64:\n\n{results.table(header, rows)}"
     machine = results.conditions(before)
     keep = not args.quick and len(args.cases) == len(CASES)
-    results.publish("modes", "Which mode for which machine", body, {"steps_per_s": found}, machine, keep=keep)
+    results.publish("modes", "Training modes on slow and uneven envs", body, {"steps_per_s": found}, machine, keep=keep)
 
 
 def measure(case: Case, rounds: int, window_s: float) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Steps per second of every side, in turns; and the share of the time that each spends on learning."""
+    """Steps per second of every mode in alternating windows, and the share of wall time that it spends in updates."""
     learning: dict[str, list[float]] = {side: [] for side in case.sides}
     with ExitStack() as stack:
         alive = {}
         for side, own in case.sides.items():
             alive[side] = stack.enter_context(_training(side, case, own))
-            alive[side].answer()
-            alive[side].window(0.0)  # one iteration: loads kernels, touches every page
+            alive[side].read_reply()
+            alive[side].window(0.0)  # warm-up of one iteration
 
         def rate(side: str) -> float:
             window = alive[side].window(window_s)
-            learning[side].append(window.said["learn_s"] / window.seconds)
+            learning[side].append(window.reply["learn_s"] / window.seconds)
             return window.rate
 
-        found = results.in_turns({side: partial(rate, side) for side in alive}, rounds)
+        found = results.interleave({side: partial(rate, side) for side in alive}, rounds)
     return found, {side: results.median_spread(shares)[0] for side, shares in learning.items()}
 
 
 def _training(side: str, case: Case, own: dict[str, Any]) -> Contestant:
     ours = {"env_kwargs": case.env_kwargs, **case.common, **own}
-    same = {name: SETTINGS[name] for name in ("n_envs", "seed", "hidden_sizes")}
+    same = {name: CARTPOLE_PPO[name] for name in ("n_envs", "seed", "hidden_sizes")}
     settings = {"env": "paceline/Busy-v0", **same, "shared": [], "ours": ours}
-    command = [sys.executable, str(HERE / "windows_paceline.py"), json.dumps(settings)]
-    return Contestant(command, log=results.LOGS / f"modes-{side}.log", path=[HERE])
+    return Contestant("benchmarks.harness.windows_paceline", settings, log=f"modes-{side}.log")
 
 
 if __name__ == "__main__":

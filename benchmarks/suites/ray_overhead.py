@@ -1,41 +1,37 @@
-"""What Ray costs: a run over two nodes of this machine against worker processes, what moves, and RLlib beside it.
+"""What does Ray cost? Two Ray nodes on this machine against worker processes, bytes per step, and RLlib's speed.
 
     make bench-ray
 
-Two Ray nodes with one worker each, started here, against the process runtime with two workers: both train in this
-process, in turns, and rest while the other does. RLlib trains in an environment and a process of its own.
+The driver of both runtimes is this process: two Ray nodes with one worker each, and the process runtime with two
+workers, in alternating windows. RLlib trains in a process and a virtual environment of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-# As the command line does, before numpy and torch are loaded; and Ray's own.
+# Before numpy and torch are imported, as the command line does; Ray reads its own variable on import.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[variable] = "1"
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import numpy as np  # noqa: E402
-import peer_venvs  # noqa: E402
 import psutil  # noqa: E402
 import ray  # noqa: E402
-import results  # noqa: E402
-from contestants import Contestant  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
-from peers.task import PPOSettings  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
-from sb3_ppo import SETTINGS, SHARED  # noqa: E402
 
+from benchmarks.harness import peer_venvs, results  # noqa: E402
+from benchmarks.harness.contestants import Contestant  # noqa: E402
+from benchmarks.harness.settings import CARTPOLE_PPO, SAME_NAMES  # noqa: E402
+from benchmarks.peers.task import PPOSettings  # noqa: E402
 from paceline.config.train_config import TrainConfig  # noqa: E402
 from paceline.memory.shared import Arena, Field  # noqa: E402
 from paceline.memory.worker_status import heartbeat_field  # noqa: E402
@@ -46,10 +42,9 @@ from paceline.runtime.ray.transfer import Did, Held  # noqa: E402
 from paceline.train.build import build  # noqa: E402
 from paceline.train.training import Training  # noqa: E402
 
-HERE = Path(__file__).parent
 NODES = 2
 STORE_BYTES = 150 * 2**20
-"""Object store of each node."""
+"""Size of the object store of each node."""
 
 BUSY = {"env": "paceline/Busy-v0", "env_kwargs": {"cpu_ms": 1.0}, "n_envs": 32, "n_steps": 64, "quiet": True}
 ON_RAY = {"runtime": "ray", "ray_address": "auto", "nodes": NODES, "workers_per_node": 1}
@@ -57,7 +52,7 @@ ON_RAY = {"runtime": "ray", "ray_address": "auto", "nodes": NODES, "workers_per_
 
 @contextmanager
 def cluster() -> Iterator[None]:
-    """Two nodes on this machine, and this process connected to them."""
+    """Start two Ray nodes on this machine and connect this process to them."""
     small = {"num_cpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}
     made = Cluster(initialize_head=True, head_node_args=small)
     try:
@@ -71,7 +66,7 @@ def cluster() -> Iterator[None]:
 
 
 def iterate(training: Training, seconds: float) -> float:
-    """Steps per second of whole iterations, for at least so long."""
+    """Train whole iterations for at least `seconds`; returns steps per second."""
     steps, began = training.tracker.steps, perf_counter()
     while perf_counter() - began < seconds:
         training.driver.iterate()
@@ -79,17 +74,17 @@ def iterate(training: Training, seconds: float) -> float:
 
 
 def against_processes(rounds: int, window_s: float) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Steps per second of both, in turns; and bytes per step: moved, and of the slots."""
+    """Steps per second of both runtimes; and bytes per step, as sent to the driver and as stored in the slots."""
     with ExitStack() as stack:
         sides = {}
         for name, own in (("processes", {"num_workers": NODES}), ("ray", ON_RAY)):
             sides[name] = training = build(TrainConfig.from_flat(**BUSY, **own))
             stack.callback(training.close)
             training.rollouts.reset()
-            iterate(training, 0.0)  # loads kernels, touches every page
+            iterate(training, 0.0)  # warm-up: loads kernels, touches every page
         runtime, slots = sides["ray"].runtime, sides["ray"].rollouts._slots
         moved, steps = runtime.bytes_up, sides["ray"].tracker.steps
-        found = results.in_turns({name: partial(iterate, one, window_s) for name, one in sides.items()}, rounds)
+        found = results.interleave({name: partial(iterate, one, window_s) for name, one in sides.items()}, rounds)
         moved, steps = runtime.bytes_up - moved, sides["ray"].tracker.steps - steps
         fields = [field for field in slots.shape.fields() if not field.name.startswith("final")]
         held = sum(field.nbytes for field in fields) / (slots.shape.n_steps * slots.shape.n_envs)
@@ -98,74 +93,74 @@ def against_processes(rounds: int, window_s: float) -> tuple[dict[str, list[floa
 
 @dataclass(frozen=True)
 class Broadcast:
-    """A vector that goes to every worker of every node."""
+    """A `Transfer` that sends one vector to every worker of every node."""
 
     size: int
 
     def fields(self, held: Held, workers: int) -> list[Field]:
-        """Room for it."""
+        """The vector, and the heartbeats that the runtime needs."""
         return [Field.of("weights", (self.size,), np.float32), heartbeat_field(workers)]
 
     def program(self, held: Held) -> Program[Reader]:
-        """Reads it."""
+        """The program of the workers."""
         return Reader
 
     def loads(self, command: str) -> tuple[str, ...]:
-        """Before it is read."""
+        """Send the vector before `read`."""
         return ("weights",) if command == "read" else ()
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
-        """Each time anew."""
+        """A new token for every command, so that the vector is sent every time."""
         return command
 
-    def down(self, load: str, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
-        """All of it."""
+    def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+        """The whole vector."""
         yield arena["weights"]
 
-    def up(self, did: Did, arena: Arena, held: Held | None, crew: Sequence[Share]) -> Iterator[NDArray[Any]]:
-        """Nothing comes back."""
+    def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+        """Send nothing to the driver."""
         yield from ()
 
-    def trimmed(self, command: str, args: tuple[Any, ...], crew: Sequence[Share]) -> tuple[Any, ...]:
-        """All arguments."""
+    def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
+        """Keep all arguments."""
         return args
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
-        """Nothing is."""
+        """Ignore it: no command here is posted."""
 
 
 class Reader:
-    """Looks at the vector."""
+    """A worker's job that reads the vector."""
 
     def __init__(self, arena: Arena, share: Share) -> None:
         self._weights = arena["weights"]
 
     def read(self) -> tuple[float, float]:
-        """Its first and its last value: it is here."""
+        """The first and the last value of the vector."""
         return float(self._weights[0]), float(self._weights[-1])
 
     def check(self) -> tuple[float, float]:
-        """Its least and its greatest value: it is all there."""
+        """The minimum and the maximum of the vector, which show that all of it has arrived."""
         return float(self._weights.min()), float(self._weights.max())
 
-    def answer(self) -> None:
-        """A round trip with nothing to carry."""
+    def reply(self) -> None:
+        """Reply without reading."""
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
 
 def settle(limit_s: float = 30.0) -> None:
-    """Wait until the spare processes are up that Ray starts when an actor has taken one."""
+    """Block until the machine is idle: Ray starts spare worker processes after an actor has taken one."""
     deadline = perf_counter() + limit_s
     while psutil.cpu_percent(interval=1.0) > results.BUSY_PERCENT and perf_counter() < deadline:
         pass
 
 
 def broadcast(size: int, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds from the driver's vector until the workers of both nodes have it; and of a bare round trip.
+    """Milliseconds until the workers of both nodes have read the driver's vector (`read`), and of a bare round trip.
 
-    Apart from that, as `first`, until as much was sent as an object store holds: fresh memory takes longer.
+    `first` has the measurements until the object store was filled once, which take longer because memory is fresh.
     """
     freight = Broadcast(size)
     arena = Arena.create(freight.fields(Held(0, NODES), NODES))
@@ -177,13 +172,13 @@ def broadcast(size: int, rounds: int) -> dict[str, list[float]]:
     try:
         for number in range(fresh + rounds):
             arena["weights"][:] = number + 1
-            for command, call in (("read", Reader.read), ("answer", Reader.answer)):
+            for command, call in (("read", Reader.read), ("answer", Reader.reply)):
                 began = perf_counter()
                 said: list[Any] = run_all(runtime, call)
                 took_ms = 1e3 * (perf_counter() - began)
                 expected = [(number + 1.0, number + 1.0)] * NODES
                 if command == "read" and not said == expected == run_all(runtime, Reader.check):
-                    raise SystemExit(f"workers have read {said} in round {number}")
+                    raise SystemExit(f"workers read {said} in round {number}, expected {expected}")
                 if number >= fresh or command == "read":
                     found[command if number >= fresh else "first"].append(took_ms)
     finally:
@@ -193,31 +188,27 @@ def broadcast(size: int, rounds: int) -> dict[str, list[float]]:
 
 
 def against_rllib(rounds: int, window_s: float) -> dict[str, list[float]]:
-    """Steps per second on CartPole: ours over Ray with two workers, and RLlib's PPO with two env runners."""
-    if reason := peer_venvs.build("rllib"):
-        raise SystemExit(f"the environment of rllib cannot be built: {reason}")
-    ppo = {name: SHARED[name] for name in PPOSettings.__dataclass_fields__ if name in SHARED}
+    """Steps per second on CartPole: Paceline over Ray with two workers, and RLlib's PPO with two env runners."""
+    rllib_python = peer_venvs.require("rllib")
+    ppo = {name: SAME_NAMES[name] for name in PPOSettings.__dataclass_fields__ if name in SAME_NAMES}
     task = {
-        "env": SETTINGS["env"], "env_kwargs": {}, "n_envs": SETTINGS["n_envs"], "image": False,
+        "env": CARTPOLE_PPO["env"], "env_kwargs": {}, "n_envs": CARTPOLE_PPO["n_envs"], "image": False,
         "ppo": asdict(PPOSettings(**ppo)), "variant": {"runners": NODES}, "seed": 0, "solve_at": None, "config": None,
     }  # fmt: skip
-    ours = {**SETTINGS, "ours": {"num_workers": "auto", "runtime": "ray", "workers_per_node": NODES}}
-    commands: dict[str, tuple[list[str], list[Path]]] = {
-        "paceline": ([sys.executable, str(HERE / "windows_paceline.py"), json.dumps(ours)], [HERE]),
-        "rllib": (
-            [str(peer_venvs.python_of("rllib")), str(HERE / "peers" / "run_rllib.py"), json.dumps(task)],
-            [HERE, HERE / "peers"],
-        ),
-    }
+    ours = {**CARTPOLE_PPO, "ours": {"num_workers": "auto", "runtime": "ray", "workers_per_node": NODES}}
     with ExitStack() as stack:
-        alive: dict[str, Callable[[], float]] = {}
-        for name, (command, path) in commands.items():
-            log = results.LOGS / f"ray-{name}.log"
-            one = stack.enter_context(Contestant(command, log=log, path=path))
-            one.answer()
-            one.window(0.0)
-            alive[name] = partial(_rate, one, window_s)
-        return results.in_turns(alive, rounds)
+        sides = {
+            "paceline": Contestant("benchmarks.harness.windows_paceline", ours, log="ray-paceline.log"),
+            "rllib": Contestant(
+                "benchmarks.peers.run_rllib", task, log="ray-rllib.log", python=rllib_python, source=None
+            ),
+        }
+        for one in sides.values():
+            stack.enter_context(one)
+        for one in sides.values():
+            one.read_reply()
+            one.window(0.0)  # warm-up of one iteration
+        return results.interleave({name: partial(_rate, one, window_s) for name, one in sides.items()}, rounds)
 
 
 def _rate(contestant: Contestant, seconds: float) -> float:
@@ -225,13 +216,13 @@ def _rate(contestant: Contestant, seconds: float) -> float:
 
 
 def main() -> None:
-    """Measure, print and keep."""
+    """Measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_size_flags(parser, rounds=7)
     parser.add_argument("--size", type=int, default=1_000_000, help="parameters that are sent to the nodes")
-    parser.add_argument("--no-rllib", action="store_true", help="leave RLlib out; nothing is kept then")
+    parser.add_argument("--no-rllib", action="store_true", help="do not measure RLlib; the result is not stored then")
     args = parser.parse_args()
-    before = results.Calm.now()
+    before = results.MachineLoad.now()
     rounds, window_s = (1, 0.1) if args.quick else (args.rounds, 4.0)
     with cluster():
         rates, moved = against_processes(rounds, window_s)
@@ -242,7 +233,7 @@ def main() -> None:
     first_ms, bare_ms = (results.median_spread(sent[name])[0] for name in ("first", "answer"))
     extra = moved["moved"] / moved["slots"] - 1
     rows = [
-        ["2 nodes x 1 worker against 2 worker processes, Busy 1 ms", results.shown(share, spread), ">= 0.90"],
+        ["2 nodes x 1 worker against 2 worker processes, Busy 1 ms", results.format_ratio(share, spread), ">= 0.90"],
         [
             "bytes moved per step",
             f"{moved['moved']:.1f} ({moved['slots']:.1f} in the slots, {extra:+.1%})",
@@ -257,7 +248,7 @@ def main() -> None:
     if peers:
         ahead, around = results.ratio(peers["paceline"], peers["rllib"])
         rates |= {f"{name}, CartPole": values for name, values in peers.items()}
-        rows.append(["times RLlib PPO with 2 env runners, CartPole", results.shown(ahead, around), ">= 3"])
+        rows.append(["times RLlib PPO with 2 env runners, CartPole", results.format_ratio(ahead, around), ">= 3"])
     body = (
         results.table(["what", "measured", "target"], rows)
         + "\n\nSteps per second: "
@@ -266,7 +257,7 @@ def main() -> None:
     )
     result = {"steps_per_s": rates, "bytes_per_step": moved, "broadcast_ms": sent}
     keep = not args.quick and bool(peers)
-    results.publish("ray", "What Ray costs", body, result, results.conditions(before), keep=keep)
+    results.publish("ray", "Ray against worker processes", body, result, results.conditions(before), keep=keep)
 
 
 if __name__ == "__main__":

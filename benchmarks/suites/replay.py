@@ -1,4 +1,4 @@
-"""The replay alone: steps written, and batches drawn, per second of one core.
+"""How fast is the replay buffer? Steps written and batches drawn per second, on one core.
 
 make bench-replay
 """
@@ -12,9 +12,9 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import results
 from gymnasium import spaces
 
+from benchmarks.harness import results
 from paceline.memory.replay import Replay
 from paceline.memory.replay_rows import ReplayShape, ReplayWriter
 from paceline.memory.rows import Row
@@ -28,7 +28,7 @@ ATARI = EnvSpec.of(spaces.Box(0, 255, (84, 84, 4), np.uint8), spaces.Discrete(6)
 
 
 def rate(work: Callable[[], int], seconds: float) -> float:
-    """How much is done in a second."""
+    """Units of work per second, measured for `seconds`; `work` returns the units it did."""
     done, began = 0, perf_counter()
     while (spent := perf_counter() - began) < seconds:
         done += work()
@@ -36,7 +36,7 @@ def rate(work: Callable[[], int], seconds: float) -> float:
 
 
 def writing(envs: int, rows: int) -> Callable[[], int]:
-    """A writer of small steps, of so many envs at a time."""
+    """Returns a function that writes 100 small steps of `envs` envs to a buffer of `rows` rows."""
     shape = ReplayShape(spec=SMALL, rows=rows, groups=1, group_size=envs)
     writer, row, at = ReplayWriter(Arena.create(shape.fields()), shape, 0, 1), Row.blank(SMALL, envs), [0]
     age = np.zeros(envs, np.int64)
@@ -54,7 +54,7 @@ def writing(envs: int, rows: int) -> Callable[[], int]:
 def drawing(
     spec: EnvSpec, items: int, *, prioritised: bool, frame_stack: int = 1, batch: int = BATCH
 ) -> Callable[[], int]:
-    """A learner that draws batches from a full replay; with priorities, it renews them."""
+    """Returns a function that draws 20 batches from a full buffer and, if prioritised, updates their priorities."""
     shape = ReplayShape(spec=spec, rows=items // 32, groups=4, group_size=8, frame_stack=frame_stack)
     memory = Arena.create(shape.fields())
     replay = Replay(memory, shape, gamma=0.99)
@@ -77,7 +77,7 @@ def drawing(
 
 
 def main() -> None:
-    """Measure, print and keep."""
+    """Measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_size_flags(parser, rounds=5)
     args = parser.parse_args()
@@ -88,15 +88,15 @@ def main() -> None:
         "write small steps, 32 envs": (writing(32, items // 32), 1e6, "steps/s"),
         "write small steps, 128 envs": (writing(128, items // 128), 1e6, "steps/s"),
         f"draw {BATCH}, uniform": (drawing(SMALL, items, prioritised=False), 20_000, "batches/s"),
-        f"draw {BATCH}, prioritised, priorities renewed": (drawing(SMALL, items, prioritised=True), 3000, "batches/s"),
+        f"draw {BATCH}, prioritised, priorities updated": (drawing(SMALL, items, prioritised=True), 3000, "batches/s"),
         "draw 32 of 84x84x4, uniform, frames stored once": (
             drawing(ATARI, items // 20, prioritised=False, frame_stack=4, batch=32),
             None,
             "batches/s",
         ),
     }
-    before = results.Calm.now()
-    found = results.in_turns(
+    before = results.MachineLoad.now()
+    found = results.interleave(
         {name: partial(rate, work, seconds) for name, (work, _, _) in cells.items()}, 1 if args.quick else args.rounds
     )
     rows = []
@@ -107,12 +107,12 @@ def main() -> None:
         rows.append([name, f"{middle:,.0f} ± {spread:,.0f}", unit, verdict])
     atari = ReplayShape(spec=ATARI, rows=125_000, groups=1, group_size=8, frame_stack=4)
     body = (
-        f"A replay of {items:,} steps, one core:\n\n{results.table(['', 'rate', '', 'target'], rows)}\n\n"
+        f"A replay buffer of {items:,} steps, one core:\n\n{results.table(['', 'rate', '', 'target'], rows)}\n\n"
         f"A million Atari steps of 84x84x4, frames stored once: {atari.nbytes() / 1e9:.2f} GB "
-        f"({atari.nbytes() // 1_000_000:,} bytes a step; stacked they would be {4 * 84 * 84:,} for the frames alone)."
+        f"({atari.nbytes() // 1_000_000:,} bytes per step; stacked frames alone would take {4 * 84 * 84:,})."
     )
     result: dict[str, Any] = {"rates": found}
-    results.publish("replay", "The replay alone", body, result, results.conditions(before), keep=not args.quick)
+    results.publish("replay", "Replay buffer", body, result, results.conditions(before), keep=not args.quick)
 
 
 if __name__ == "__main__":

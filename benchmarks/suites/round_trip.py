@@ -1,8 +1,8 @@
-"""What it costs to wake a worker and hear back: eventfds, a bare socketpair, and the pipe that runtime/process.py uses.
+"""How long does it take to wake a worker and receive its reply? eventfd, socketpair and multiprocessing's pipe.
 
-python benchmarks/round_trip.py [--rounds 2000]
+    make bench-round-trip
 
-Linux only (eventfd). The worker is a forked child that answers at once; nothing else is measured.
+Linux only (eventfd). The worker is a forked child that replies at once; `pipe` is what runtime/process.py uses.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Ends = tuple[Callable[[], object], Callable[[], object]]
 
 
 def main() -> None:
-    """Time the three in turns, so that a noisy machine hits all of them, and print microseconds."""
+    """Time the three interleaved, so that noise of the machine affects all of them, and print microseconds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=2000)
     rounds = parser.parse_args().rounds
     ways = {"eventfd": eventfds(), "socketpair": sockets(), "pipe, as used": connections()}
     fork = multiprocessing.get_context("fork")
-    children = [fork.Process(target=answer, args=(worker, rounds), daemon=True) for _, worker in ways.values()]
+    children = [fork.Process(target=reply, args=(worker, rounds), daemon=True) for _, worker in ways.values()]
     for child in children:
         child.start()
     cost_us: dict[str, list[float]] = {name: [] for name in ways}
@@ -45,14 +45,14 @@ def main() -> None:
         print(f"{name:14} {middle:7.1f} us (10-90 %: {low:.1f}-{high:.1f})")
 
 
-def answer(worker: Callable[[], object], rounds: int) -> None:
-    """The child: as many answers as there are rounds."""
+def reply(worker: Callable[[], object], rounds: int) -> None:
+    """Run in the child: reply `rounds` times."""
     for _ in range(rounds):
         worker()
 
 
 def eventfds() -> Ends:
-    """A counter each way: says that something happened, and nothing else."""
+    """One eventfd per direction, which signals without data."""
     there, back = os.eventfd(0), os.eventfd(0)
     poll = select.poll()
     poll.register(back, select.POLLIN)
@@ -70,7 +70,7 @@ def eventfds() -> Ends:
 
 
 def sockets() -> Ends:
-    """One byte each way."""
+    """One byte per direction over a socketpair."""
     ours, theirs = socket.socketpair()
     poll = select.poll()
     poll.register(ours, select.POLLIN)
@@ -88,7 +88,7 @@ def sockets() -> Ends:
 
 
 def connections() -> Ends:
-    """A pickled command and a pickled reply over multiprocessing's pipe, a socketpair, with the runtime's own wait."""
+    """A pickled command and a pickled reply over multiprocessing's pipe, with the wait of the process runtime."""
     ours, theirs = multiprocessing.Pipe()
 
     def driver() -> None:

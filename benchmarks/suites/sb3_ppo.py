@@ -1,74 +1,48 @@
-"""Sequential PPO against stable-baselines3 PPO with DummyVecEnv, in one run, in alternating windows.
+"""Is sequential PPO faster than stable-baselines3's PPO with DummyVecEnv? One run with alternating windows.
 
     make bench-sb3
 
-Both train CartPole-v1 with the same settings, each in a process of its own that rests while the other's window
-runs. Windows swap order from round to round, so that a drifting machine favours neither.
+Both libraries train CartPole-v1 with the same settings, each in a process of its own that is stopped during the
+other's window. The order alternates from round to round, so that a drifting machine favours neither.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
-import results
-from contestants import Contestant
+from benchmarks.harness import peer_venvs, results
+from benchmarks.harness.contestants import Contestant
+from benchmarks.harness.settings import CARTPOLE_PPO
 
-HERE = Path(__file__).parent
-
-SHARED = {
-    "n_steps": 128,
-    "batch_size": 1024,
-    "n_epochs": 4,
-    "learning_rate": 3e-4,
-    "gamma": 0.99,
-    "gae_lambda": 0.95,
-    "clip_range": 0.2,
-    "ent_coef": 0.0,
-    "vf_coef": 0.5,
-    "max_grad_norm": 0.5,
-    "normalize_advantage": True,
-}
-"""Settings that both libraries call by the same name."""
-
-SETTINGS: dict[str, Any] = {
-    "env": "CartPole-v1",
-    "n_envs": 32,
-    "seed": 0,
-    "hidden_sizes": [64, 64],
-    "shared": list(SHARED),
-    **SHARED,
-}
 TARGET = 1.4
 
 
-def library(python: str, script: str) -> Contestant:
-    """One library at work in a process of its own; windows.py tells how it is talked to."""
-    log = HERE / ".logs" / f"{Path(script).stem}.log"
-    return Contestant([python, str(HERE / script), json.dumps(SETTINGS)], log=log, path=[HERE])
-
-
 def main() -> None:
-    """Measure, print and keep."""
+    """Measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sb3-python", default=str(HERE / ".venv-sb3" / "bin" / "python"), help="built by make")
+    parser.add_argument("--sb3-python", help="interpreter with stable-baselines3; by default one is built")
     parser.add_argument("--rounds", type=int, default=7, help="windows of each library")
     parser.add_argument("--window-s", type=float, default=6.0)
     args = parser.parse_args()
-    before = results.Calm.now()
+    sb3_python = args.sb3_python or peer_venvs.require("sb3")
+    before = results.MachineLoad.now()
     rates: dict[str, list[float]] = {"paceline": [], "sb3": []}
     with ExitStack() as stack:
         sides = {
-            "paceline": stack.enter_context(library(sys.executable, "windows_paceline.py")),
-            "sb3": stack.enter_context(library(args.sb3_python, "windows_sb3.py")),
+            "paceline": stack.enter_context(
+                Contestant("benchmarks.harness.windows_paceline", CARTPOLE_PPO, log="sb3_ppo-paceline.log")
+            ),
+            "sb3": stack.enter_context(
+                Contestant(
+                    "benchmarks.peers.windows_sb3", CARTPOLE_PPO, log="sb3_ppo-sb3.log", python=sb3_python, source=None
+                )
+            ),
         }
-        about = {name: side.answer() for name, side in sides.items()}
+        about = {name: side.read_reply() for name, side in sides.items()}
         for side in sides.values():
-            side.window(2.0)  # loads kernels, touches every page
+            side.window(2.0)  # warm-up: loads kernels, touches every page
         for number in range(args.rounds):
             for name in sorted(sides, reverse=bool(number % 2)):
                 rates[name].append(sides[name].window(args.window_s).rate)
@@ -77,7 +51,7 @@ def main() -> None:
 
 
 def report(rates: dict[str, list[float]], about: dict[str, dict[str, Any]], machine: dict[str, Any]) -> None:
-    """Sum up and publish."""
+    """Compute the ratio and publish."""
     ratio, spread = results.median_spread([ours / theirs for ours, theirs in zip(*rates.values(), strict=True)])
     rows = []
     for name, windows in rates.items():
@@ -86,15 +60,15 @@ def report(rates: dict[str, list[float]], about: dict[str, dict[str, Any]], mach
         rows.append([about[name]["library"], threads, f"{rate:,.0f} ± {rate_spread:,.0f}"])
     noise = "" if spread <= 0.1 * ratio else " The spread is above 10 %: inconclusive, run again."
     body = (
-        f"CartPole-v1, {SETTINGS['n_envs']} envs x {SETTINGS['n_steps']} steps, {SETTINGS['n_epochs']} epochs, "
-        f"minibatches of {SETTINGS['batch_size']}, MLP 64x64 tanh in separate towers, sequential; "
-        f"{len(rates['sb3'])} windows each, in turns.\n\n"
+        f"CartPole-v1, {CARTPOLE_PPO['n_envs']} envs x {CARTPOLE_PPO['n_steps']} steps, "
+        f"{CARTPOLE_PPO['n_epochs']} epochs, minibatches of {CARTPOLE_PPO['batch_size']}, "
+        f"MLP 64x64 tanh in separate towers, sequential; {len(rates['sb3'])} alternating windows each.\n\n"
         + results.table(["library", "torch threads", "steps/s"], rows)
-        + f"\n\nRatio **{ratio:.2f} ± {spread:.2f}** (median of the rounds, half the quartile range; "
+        + f"\n\nRatio **{ratio:.2f} ± {spread:.2f}** (median of the rounds ± half the interquartile range; "
         f"target {TARGET}).{noise}"
     )
     result = {
-        "settings": SETTINGS,
+        "settings": CARTPOLE_PPO,
         "steps_per_s": rates,
         "about": about,
         "ratio": ratio,

@@ -1,15 +1,14 @@
-"""How cost grows: steps/s of PPO over envs and workers, and the memory that each further env takes.
+"""How do steps/s and memory grow with envs and workers?
 
     make bench-scaling
 
-Every cell is a process of its own, alone on the machine: memory is proportional (PSS), so other processes that map
-the same libraries would make it look smaller. The cells take turns, there and back again.
+Every cell trains in a process of its own while no other cell runs: memory is proportional (PSS), so other processes
+that map the same libraries would make it look smaller. The order of the cells alternates from round to round.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -17,45 +16,44 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import results
-from contestants import Contestant
-from sb3_ppo import SETTINGS
 
+from benchmarks.harness import results
+from benchmarks.harness.contestants import Contestant
+from benchmarks.harness.settings import CARTPOLE_PPO
 from paceline.config.train_config import TrainConfig
 from paceline.measure.machine import tree_memory_mb
 from paceline.memory.shards import ShardShape
 from paceline.memory.slot_shape import SlotShape
 from paceline.train.recipes import env_recipe
 
-HERE = Path(__file__).parent
 ENVS = (8, 32, 128, 512)
 WORKERS = (0, 1, 2, 4, 8)
 WIDE = {"env": "paceline/Busy-v0", "n_epochs": 1, "ours": {"env_kwargs": {"cpu_ms": 0, "obs_size": 1024}}}
-"""An env with 4 kB of observation, so that slots outweigh the env objects: what memory is judged by."""
+"""An env with observations of 4 kB, so that slots take more memory than env objects. Only its memory is reported."""
 WIDE_WORKERS = (0, 2, 8)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """One size of a training."""
+    """A number of envs and workers."""
 
     n_envs: int
     workers: int
     wide: bool = False
 
     def settings(self) -> dict[str, Any]:
-        """As windows_paceline.py reads them."""
-        settings = {**SETTINGS, **(WIDE if self.wide else {}), "n_envs": self.n_envs}
+        """The settings that windows_paceline.py reads."""
+        settings = {**CARTPOLE_PPO, **(WIDE if self.wide else {}), "n_envs": self.n_envs}
         return {**settings, "ours": {**settings.get("ours", {}), "num_workers": self.workers}}
 
     def config(self) -> TrainConfig:
-        """The same for use right here."""
+        """The same settings as a config."""
         settings = self.settings()
         names = ("env", "n_envs", "n_steps")
         return TrainConfig.from_flat(**settings["ours"], **{name: settings[name] for name in names})
 
     def slot_bytes(self) -> int:
-        """What the slots of all envs take: what was seen and done, and what learning adds to each step."""
+        """Bytes of the slots of all envs, including what learning adds to each step."""
         config = self.config()
         size, steps = config.group_size(image=False), config.training.n_steps
         shape = SlotShape(env_recipe(config).probe(), steps, self.n_envs // size, size)
@@ -65,22 +63,22 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Memory over envs, for one number of workers: a straight line through the medians."""
+    """Memory over envs for one number of workers: a straight line through the medians."""
 
     fixed_mb: float
     slope_kb: float
 
 
 def growth(memory_mb: dict[int, float]) -> Growth:
-    """Fit the line."""
+    """Fit the line to memory by number of envs."""
     slope, fixed = np.polyfit(list(memory_mb), list(memory_mb.values()), 1)
     return Growth(float(fixed), float(slope * 1024))
 
 
 def env_kb(cell: Cell) -> float:
-    """What one env takes by itself, made and reset, with nothing of a training around it."""
+    """Memory of one env, made and reset, without a training around it."""
     recipe = env_recipe(cell.config())
-    recipe.make().reset(seed=0)  # loads what all share
+    recipe.make().reset(seed=0)  # loads what all envs share
     before = tree_memory_mb()
     envs = [recipe.make() for _ in range(ENVS[-1])]
     for env in envs:
@@ -89,12 +87,11 @@ def env_kb(cell: Cell) -> float:
 
 
 def measure(cell: Cell, window_s: float, found: dict[Cell, dict[str, list[float]]]) -> float:
-    """Start it, let it train for one window, and end it."""
-    command = [sys.executable, str(HERE / "windows_paceline.py"), json.dumps(cell.settings())]
-    log = results.LOGS / f"scaling-{cell.n_envs}-{cell.workers}.log"
-    with Contestant(command, log=log, path=[HERE]) as contestant:
-        contestant.answer()
-        contestant.window(0.0)  # one iteration: loads kernels, touches every page
+    """Start a training, measure one window, and end it; appends to `found`."""
+    log = f"scaling-{cell.n_envs}-{cell.workers}.log"
+    with Contestant("benchmarks.harness.windows_paceline", cell.settings(), log=log) as contestant:
+        contestant.read_reply()
+        contestant.window(0.0)  # warm-up of one iteration: loads kernels, touches every page
         rate = contestant.window(window_s).rate
         found.setdefault(cell, {"steps_per_s": [], "memory_mb": []})
         found[cell]["steps_per_s"].append(rate)
@@ -104,7 +101,7 @@ def measure(cell: Cell, window_s: float, found: dict[Cell, dict[str, list[float]
 
 
 def main() -> None:
-    """Measure, print and keep."""
+    """Measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_size_flags(parser, rounds=3)
     parser.add_argument("--window-s", type=float, default=3.0, help="at least one iteration")
@@ -113,12 +110,12 @@ def main() -> None:
     wide_workers = (0, 2) if args.quick else WIDE_WORKERS
     cells = [Cell(n_envs=n, workers=w) for n in envs for w in workers]
     cells += [Cell(n_envs=n, workers=w, wide=True) for n in envs for w in wide_workers]
-    before = results.Calm.now()
+    before = results.MachineLoad.now()
     found: dict[Cell, dict[str, list[float]]] = {}
     window_s = 0.2 if args.quick else args.window_s
-    # Of the wide env only the memory is asked: one iteration is enough.
+    # One iteration is enough for the wide env, because only its memory is reported.
     turns = {cell: partial(measure, cell, 0.0 if cell.wide else window_s, found) for cell in cells}
-    results.in_turns(turns, 1 if args.quick else args.rounds)
+    results.interleave(turns, 1 if args.quick else args.rounds)
     objects_kb = {wide: env_kb(Cell(n_envs=8, workers=0, wide=wide)) for wide in (False, True)}
     report(found, objects_kb, results.conditions(before), keep=not args.quick)
 
@@ -126,7 +123,7 @@ def main() -> None:
 def report(
     found: dict[Cell, dict[str, list[float]]], objects_kb: dict[bool, float], machine: dict[str, Any], *, keep: bool
 ) -> None:
-    """Sum up and publish."""
+    """Compute medians and lines, and publish."""
     medians = {
         cell: {name: results.median_spread(values)[0] for name, values in one.items()} for cell, one in found.items()
     }
@@ -145,9 +142,9 @@ def report(
     body = (
         "Steps/s of PPO on CartPole-v1, 128 steps a rollout, minibatches of 1024:\n\n"
         + results.table(["", *(f"{n} envs" for n in envs)], rows)
-        + "\n\nMemory of all processes, as a fixed part and a part for each env. The env itself is measured apart, "
-        "with no training around it; the rest is the actions of its episode under way, what learning puts beside a "
-        "batch, and memory that the allocator was given back and keeps:\n\n"
+        + "\n\nMemory of all processes, as a fixed part and a part per env. The env itself is measured separately, "
+        "without a training around it. The rest is the actions of unfinished episodes, buffers of the learner, and "
+        "freed memory that the allocator keeps:\n\n"
         + results.table(["", "fixed MB", "kB per env", "its slots", "the env itself", "the rest"], memory)
     )
     result = {
@@ -157,7 +154,7 @@ def report(
         ],
         "env_kb": {"cartpole": objects_kb[False], "wide": objects_kb[True]},
     }
-    folder = results.publish("scaling", "How cost grows", body, result, machine, keep=keep)
+    folder = results.publish("scaling", "Steps/s and memory over envs and workers", body, result, machine, keep=keep)
     picture(result["cells"], folder / "scaling.png")
 
 
@@ -166,7 +163,7 @@ def _workers(count: int) -> str:
 
 
 def picture(cells: list[dict[str, Any]], path: Path) -> None:
-    """Steps/s over envs, a line per number of workers; and memory beside what slots alone would add."""
+    """Plot steps/s and memory over envs, a line per number of workers, with the memory of the slots alone dotted."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -187,7 +184,7 @@ def picture(cells: list[dict[str, Any]], path: Path) -> None:
                 axis.plot(n, middle[0] + (slots - slots[0]) / 2**20, color=colour, ls=":", lw=1.5)
             ends.append((float(middle[-1]), _workers(count), colour))
         _label_ends(axis, n[-1], ends)
-        if not wide:  # memory is to be seen as a straight line
+        if not wide:  # linear for memory, so that it shows as a straight line
             axis.set_xscale("log", base=2)
         axis.set_xticks(n, [f"{x:.0f}" for x in n])
         axis.minorticks_off()
@@ -206,7 +203,7 @@ def picture(cells: list[dict[str, Any]], path: Path) -> None:
 
 
 def _label_ends(axis: Any, x: float, ends: list[tuple[float, str, Any]]) -> None:
-    """Name each line at its right end, moved apart where lines end together."""
+    """Label each line at its right end, with labels moved apart where lines end close together."""
     gap = 0.055 * max(y for y, _, _ in ends)
     at = -np.inf
     for y, text, colour in sorted(ends, key=lambda end: end[0]):

@@ -1,10 +1,10 @@
-"""Which functions one batch passes through: one iteration of training under `sys.setprofile`, in order of first call.
+"""Which functions does one batch pass through? One iteration under `sys.setprofile`, in order of first call.
 
-python benchmarks/trace_batch.py            prints the traces
-python benchmarks/trace_batch.py --write    puts them into docs/explain/follow-one-batch.md, between its markers
+    make bench-trace                             write the traces into docs/explain/follow-one-batch.md
+    python -m benchmarks.suites.trace_batch      only print them
 
-Four modes: PPO in one process, PPO on two workers (the driver and one worker), IMPALA and DQN in one process. Only
-functions of this package count. Lines are those of each function's source, docstring and comments included.
+Traces PPO in one process, PPO on two workers (the driver and one worker), IMPALA and DQN in one process. Only
+functions of this package count. `lines` counts each function's source with docstring and comments.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from typing import Any, NamedTuple, SupportsFloat
 import gymnasium as gym
 import numpy as np
 
+from benchmarks.harness.paths import ROOT, SOURCE
 from paceline.config.train_config import TrainConfig
 from paceline.train.build import build
 
-ROOT = Path(__file__).parents[1]
-SRC = ROOT / "src" / "paceline"
+SRC = SOURCE / "paceline"
 PAGE = ROOT / "docs" / "explain" / "follow-one-batch.md"
 SMALL: dict[str, Any] = {"n_envs": 8, "group_size": 4, "seed": 0, "quiet": True, "n_eval_episodes": 0}
-"""Two groups, so that two workers have one each."""
+"""Two groups of envs, one for each of two workers."""
 PPO: dict[str, Any] = {**SMALL, "algo": "ppo", "n_steps": 64, "batch_size": 512, "n_epochs": 1}
-"""One minibatch of 512 rows: large enough to be split into shards, which workers compute."""
+"""One minibatch of 512 rows, which is large enough to be split into shards for the workers."""
 DQN: dict[str, Any] = {
     **SMALL, "algo": "dqn", "learning_starts": 64, "buffer_size": 4096, "n_steps": 8, "batch_size": 32,
 }  # fmt: skip
 
 
 class Call(NamedTuple):
-    """A function that ran."""
+    """The first call of a function."""
 
     file: str
     """Relative to `src/paceline`."""
     name: str
     """Qualified: `Class.method`."""
     depth: int
-    """Calls of this package that were open when it first ran."""
+    """Number of calling functions of this package on the stack."""
     lines: int
 
     @property
     def row(self) -> tuple[str, str]:
-        """What identifies it."""
+        """File and name, which identify the function."""
         return self.file, self.name
 
 
 class TraceEnv(gym.Env[Any, Any]):
-    """An env of random numbers. In a worker, its steps start and end a trace of one iteration there.
+    """An env with random observations that can trace one iteration of the worker it runs in.
 
     Args:
         n_steps: Steps of a rollout; the trace goes from the end of the second rollout to the end of the third.
@@ -86,7 +86,7 @@ class TraceEnv(gym.Env[Any, Any]):
             sys.setprofile(self._trace)
         elif self._trace is not None and self._count == 3 * self._n_steps:
             sys.setprofile(None)
-            # One env of each worker writes it last; they all saw the same functions.
+            # Each env of a worker overwrites the file; they all saw the same functions.
             Path(f"{self._into}.{os.getpid()}").write_text(json.dumps(self._trace.calls()))
             self._trace = None
         ended = self._count % 10 == 0
@@ -97,7 +97,7 @@ class TraceEnv(gym.Env[Any, Any]):
 
 
 class Tracer:
-    """A profile function that notes the first call of each function of this package."""
+    """A profile function that records the first call of each function of this package."""
 
     def __init__(self) -> None:
         self._seen: dict[CodeType, int] = {}
@@ -140,7 +140,7 @@ class Trace:
     calls: list[Call]
 
     def totals(self) -> dict[str, int]:
-        """How much a reader has to open."""
+        """Number of files, functions, lines and classes."""
         return {
             "files": len({call.file for call in self.calls}),
             "functions": len(self.calls),
@@ -160,7 +160,7 @@ def _training(**settings: Any) -> Iterator[Any]:
 
 
 def trace(**settings: Any) -> list[Call]:
-    """One iteration in this process, after two that fill caches."""
+    """Trace the third iteration of a training in this process; the first two fill caches."""
     with _training(**settings) as training:
         training.driver.iterate()
         training.driver.iterate()
@@ -174,7 +174,7 @@ def trace(**settings: Any) -> list[Call]:
 
 
 def trace_worker(**settings: Any) -> list[Call]:
-    """One iteration inside a worker."""
+    """Trace one iteration inside a worker."""
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder) / "trace"
         with _training(env_kwargs={"into": str(into)}, **settings) as training:
@@ -187,7 +187,7 @@ def trace_worker(**settings: Any) -> list[Call]:
 
 
 def traces() -> list[Trace]:
-    """All modes."""
+    """Trace all modes."""
     return [
         Trace("PPO, one process", trace(**PPO, num_workers=0)),
         Trace("PPO, two workers: the driver", trace(**PPO, num_workers=2)),
@@ -198,7 +198,7 @@ def traces() -> list[Trace]:
 
 
 def totals_table(all_traces: Iterable[Trace]) -> str:
-    """A row per mode."""
+    """A markdown table with a row per mode."""
     rows = ["| mode | files | functions | lines of these functions | classes |", "|---|--:|--:|--:|--:|"]
     for one in all_traces:
         found = one.totals()
@@ -209,7 +209,7 @@ def totals_table(all_traces: Iterable[Trace]) -> str:
 
 
 def calls_table(calls: Iterable[Call]) -> str:
-    """A row per function, indented by depth."""
+    """A markdown table with a row per function, indented by depth."""
     rows = ["| function | file | lines |", "|---|---|--:|"]
     for call in calls:
         indent = "&nbsp;&nbsp;" * call.depth
@@ -230,7 +230,7 @@ def filled(page: str, all_traces: list[Trace]) -> str:
 
 
 def main() -> None:
-    """Trace all modes."""
+    """Trace all modes; print them, and write them into the page with `--write`."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="Write the traces into the page.")
     found = traces()

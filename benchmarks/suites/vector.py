@@ -1,35 +1,30 @@
-"""`make_vec` against other vector envs, all in one run, in windows that take turns: random actions, no policy.
+"""Is `make_vec` faster than other vector envs? Random actions without a policy, in alternating windows of one run.
 
     make bench-vector
-    python benchmarks/vector.py --workloads cartpole --envs 32 --rounds 1 --window-s 1
+    python -m benchmarks.suites.vector --workloads cartpole --envs 32 --rounds 1 --window-s 1
 
-Each is at work in a process of its own, which is stopped while the others have their windows. The bare loops
-(peers/bare_loops.py) show what the cores are worth.
+Each vector env runs in a process of its own, which is stopped during the windows of the others. Bare loops
+(peers/bare_loops.py) measure the limit of the cores.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
-import peer_venvs
-import results
-import vector_report
-from contestants import Contestant, ContestantFailed
-from vector_report import BARE, CONTENDERS, IN_STEP, LIMITS, WORKLOADS
+from benchmarks.harness import peer_venvs, results, vector_report
+from benchmarks.harness.contestants import Contestant, ContestantFailed
+from benchmarks.harness.paths import SOURCE
+from benchmarks.harness.vector_report import BARE, CONTENDERS, IN_STEP, LIMITS, WORKLOADS
 
-HERE = Path(__file__).parent
-OWN = [HERE / "peers", HERE, HERE.parent / "src"]
 VENVS = {"sb3-subproc": "sb3", "pufferlib-mp": "pufferlib"}
-"""Who needs an environment other than ours."""
+"""Virtual environments of the contenders that do not run in the one of this process."""
 
 
 def main() -> None:
-    """Build, measure, report."""
+    """Build the virtual environments, measure, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_size_flags(parser, rounds=5)
     parser.add_argument("--window-s", type=float, default=3.0)
@@ -45,7 +40,7 @@ def main() -> None:
             missing[name] = reason
             print(f"{name}: cannot be installed: {reason}", flush=True)
     contenders = [name for name in args.contenders if name not in missing]
-    before = results.Calm.now()
+    before = results.MachineLoad.now()
     lines = [
         measure(workload, n, contenders, args.rounds, args.window_s) for workload in args.workloads for n in args.envs
     ]
@@ -57,7 +52,7 @@ def main() -> None:
 
 
 def measure(workload: str, n_envs: int, contenders: list[str], rounds: int, window_s: float) -> dict[str, Any]:
-    """Steps per second of all on one workload, in turns."""
+    """Steps per second of all contenders on one workload, in alternating windows."""
     rates: dict[str, list[float]] = {}
     layouts: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -68,15 +63,16 @@ def measure(workload: str, n_envs: int, contenders: list[str], rounds: int, wind
                 continue
             contestant = stack.enter_context(_start(name, workload, n_envs))
             try:
-                layouts[name] = contestant.answer()["layout"]
-                contestant.window(min(0.5, window_s))  # touches every page
+                layouts[name] = contestant.read_reply()["layout"]
+                contestant.window(min(0.5, window_s))  # warm-up: touches every page
             except ContestantFailed as error:
                 failed[name] = str(error)
                 print(f"{workload} {n_envs}: {name} failed: {error}", flush=True)
                 continue
             alive[name], rates[name] = contestant, []
         for number in range(rounds):
-            for name in list(alive)[:: -1 if number % 2 else 1]:  # there and back: a drifting machine favours nobody
+            # Reverse the order every round, so that a drifting machine favours no contender.
+            for name in list(alive)[:: -1 if number % 2 else 1]:
                 rates[name].append(alive[name].window(window_s).rate)
         print(f"{workload} {n_envs}: " + ", ".join(f"{name} {max(rates[name]):,.0f}" for name in rates), flush=True)
     return {"workload": workload, "n_envs": n_envs, "rates": rates, "layouts": layouts, "failed": failed}
@@ -84,11 +80,10 @@ def measure(workload: str, n_envs: int, contenders: list[str], rounds: int, wind
 
 def _start(name: str, workload: str, n_envs: int) -> Contestant:
     venv = VENVS.get(name)
-    python = str(peer_venvs.python_of(venv)) if venv else sys.executable
-    settings = json.dumps({"contender": name, "workload": workload, "n_envs": n_envs})
-    log = results.LOGS / f"vector-{name}-{workload}-{n_envs}.log"
-    path = OWN if name == "paceline" else OWN[:2]
-    return Contestant([python, str(HERE / "peers" / "run_vector.py"), settings], log=log, path=path)
+    python = peer_venvs.python_of(venv) if venv else sys.executable
+    settings = {"contender": name, "workload": workload, "n_envs": n_envs}
+    log = f"vector-{name}-{workload}-{n_envs}.log"
+    return Contestant("benchmarks.peers.run_vector", settings, log=log, python=python, source=None if venv else SOURCE)
 
 
 if __name__ == "__main__":

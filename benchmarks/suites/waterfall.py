@@ -1,10 +1,10 @@
-"""Where each microsecond of a step goes: CartPole-v1, 32 envs x 128 steps, sequential and on 2 workers.
+"""Where does each microsecond of a step go? CartPole-v1, 32 envs x 128 steps, sequential and on 2 workers.
 
     make bench-waterfall
 
-Training runs as it is, and its clock says what each phase takes. What a phase is made of is measured beside it, in
-turns, by probes that run the same calls on the same arrays, in as many processes at once as training uses. What a
-phase takes beyond its measured parts is shown under a name of its own, so that everything adds up to the total.
+A real training runs, and its clock gives the time of each phase. Probes measure the parts of a phase between the
+windows of the training: they make the same calls on the same arrays, in as many processes as the training uses. The
+time of a phase beyond its measured parts has a bar of its own, so that all bars add up to the total.
 
     clock       |------- env -------|------- inference -------|- wait -|--------- learn ---------|- sync -|
     probes       step resets | loop   forward sample write | …          prepare gather forward … |
@@ -21,9 +21,9 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import results
-from probes import DriverProbe, Probe, Probes
 
+from benchmarks.harness import results
+from benchmarks.harness.probes import DriverProbe, Probe, Probes
 from paceline.config.train_config import TrainConfig
 from paceline.insight.windows import iterate
 from paceline.memory.shared import Arena
@@ -50,22 +50,22 @@ class Part:
     us: float
     """Microseconds of wall time per env step."""
     bare: bool = False
-    """Whether no program could do without it: stepping envs, and the network's arithmetic."""
+    """Whether it is part of the physical limit: stepping envs, and the network's arithmetic."""
 
 
 class Side:
-    """One training with its probes. Close the stack.
+    """One training with its probes.
 
     Args:
         workers: Processes of it; 0 is sequential.
-        stack: Closes all of it.
+        stack: Closes the training and the probes.
     """
 
     def __init__(self, workers: int, stack: ExitStack) -> None:
         self.training: Training = build(TrainConfig.from_flat(env="CartPole-v1", num_workers=workers, quiet=True))
         stack.callback(self.training.close)
         self.training.rollouts.reset()
-        iterate(self.training)  # loads kernels, touches every page
+        iterate(self.training)  # warm-up: loads kernels, touches every page
         program, self._processes = self.training.program, max(1, workers)
         arena = Arena.create(program.fields(len(self.training.weights.vector), workers))
         stack.callback(arena.close)
@@ -84,7 +84,7 @@ class Side:
         self.steps = self.episodes = 0
 
     def turn(self, seconds: float) -> float:
-        """A window of training, and the parts right after it; returns steps per second."""
+        """Measure a window of training and then its parts; returns steps per second."""
         training = self.training
         mark, counted = training.clock.snapshot(), (training.tracker.steps, training.tracker.episodes)
         began = perf_counter()
@@ -95,20 +95,20 @@ class Side:
         steps = training.tracker.steps - counted[0]
         self.steps += steps
         self.episodes += training.tracker.episodes - counted[1]
-        answers = run_all(self._probes, Probe.measure, seconds / 2)
-        both = {name: float(np.mean([answer[name] for answer in answers])) for name in answers[0]}
+        replies = run_all(self._probes, Probe.measure, seconds / 2)
+        both = {name: float(np.mean([reply[name] for reply in replies])) for name in replies[0]}
         self.measured.append(both | self._driver.measure(seconds / 4))
         return steps / wall_s
 
     def parts(self) -> list[Part]:
-        """The bars, in the order of a step's way; they add up to the wall time per step."""
+        """The bars in the order in which a step passes them; they add up to the wall time per step."""
         config, program = self.training.config, self.training.program
-        # Means, as the phases are: what disturbs the machine now and then is to be found in both.
+        # Means instead of medians, because the phases are means: occasional disturbances are then in both.
         took = {name: float(np.mean([one[name] for one in self.measured])) * 1e6 for name in self.measured[0]}
         batch, n_envs = config.batch_steps, config.n_envs
         phase = {name: self.phases[name] / self.steps * 1e6 for name in (*PHASES, "wall")}
         minibatches = batch // self._driver.minibatch * config.training.n_epochs
-        # All processes work at the same time, so what one of them does costs its share of the wall time.
+        # All processes work at the same time, so the work of one process costs its share of the wall time.
         row = {name: took[name] / n_envs for name in ("step", "forward", "sample", "write")}
         resets = took["resets"] * self.episodes / self.steps / self._processes
         hands = min(self._processes, program.shards)
@@ -125,12 +125,12 @@ class Side:
         return [
             Part("env.step itself", "env", row["step"], bare=True),
             Part("resets", "env", resets, bare=True),
-            Part("our loop around env.step", "env", phase["env"] - row["step"] - resets),
+            Part("Paceline's loop around env.step", "env", phase["env"] - row["step"] - resets),
             Part("policy forward", "inference", row["forward"], bare=True),
             Part("sampling actions", "inference", row["sample"]),
             Part("writing the row", "inference", row["write"]),
             Part(
-                "noise, our loop",
+                "random numbers, Paceline's loop",
                 "inference",
                 phase["inference"] - row["forward"] - row["sample"] - row["write"],
             ),
@@ -149,23 +149,28 @@ class Side:
 
 
 def main() -> None:
-    """Measure, print and keep."""
+    """Measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_size_flags(parser, rounds=9)
-    parser.add_argument("--window-s", type=float, default=2.0, help="of training; its parts take three quarters of it")
+    parser.add_argument(
+        "--window-s",
+        type=float,
+        default=2.0,
+        help="seconds of a window of training; measuring its parts takes three quarters of that",
+    )
     args = parser.parse_args()
-    before = results.Calm.now()
+    before = results.MachineLoad.now()
     with ExitStack() as stack:
         sides = {name: Side(workers, stack) for name, workers in SIDES.items()}
         window_s = 0.4 if args.quick else args.window_s
         turns = {name: lambda side=side: side.turn(window_s) for name, side in sides.items()}  # type: ignore[misc]
-        rates = results.in_turns(turns, 2 if args.quick else args.rounds)
+        rates = results.interleave(turns, 2 if args.quick else args.rounds)
         parts = {name: side.parts() for name, side in sides.items()}
     report(parts, rates, results.conditions(before), keep=not args.quick)
 
 
 def report(parts: dict[str, list[Part]], rates: dict[str, list[float]], machine: dict[str, Any], *, keep: bool) -> None:
-    """Sum up and publish."""
+    """Compute totals and limits, and publish."""
     totals = {name: sum(part.us for part in side) for name, side in parts.items()}
     limits = {name: sum(part.us for part in side if part.bare) for name, side in parts.items()}
     rows = [
@@ -178,8 +183,8 @@ def report(parts: dict[str, list[Part]], rates: dict[str, list[float]], machine:
     body = (
         "Microseconds of wall time per env step, CartPole-v1, 32 envs x 128 steps, MLP 64x64, 4 epochs:\n\n"
         + results.table(["", *parts], rows)
-        + "\n\nThe limit is stepping the envs and the arithmetic of the network on as many cores, with nothing around "
-        "them and nothing lost, measured in the same run."
+        + "\n\nThe limit is stepping the envs and the arithmetic of the network on the same number of cores, without "
+        "any overhead, measured in the same run."
     )
     result = {
         "parts": {name: [asdict(part) for part in side] for name, side in parts.items()},
@@ -187,12 +192,12 @@ def report(parts: dict[str, list[Part]], rates: dict[str, list[float]], machine:
         "limit_us": limits,
         "steps_per_s": rates,
     }
-    folder = results.publish("waterfall", "Where each microsecond goes", body, result, machine, keep=keep)
+    folder = results.publish("waterfall", "Time per step by part", body, result, machine, keep=keep)
     picture(parts, folder / "waterfall.png")
 
 
 def picture(parts: dict[str, list[Part]], path: Path) -> None:
-    """One panel per side: each bar begins where the one above it ends."""
+    """One panel per training: each bar begins where the one above it ends."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -222,7 +227,7 @@ def picture(parts: dict[str, list[Part]], path: Path) -> None:
     handles = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[phase]) for phase in PHASES]
     figure.legend(
         handles, PHASES, frameon=False, loc="lower center", ncols=len(PHASES), fontsize=9.5, handlelength=1.0,
-        title="phase; in full colour what no program can do without", title_fontsize=9.5,
+        title="phase; full colour: part of the physical limit", title_fontsize=9.5,
     )  # fmt: skip
     figure.tight_layout(rect=(0, 0.07, 1, 1))
     figure.savefig(path, dpi=120)

@@ -1,12 +1,12 @@
-"""What a worker costs on CartPole-v1: proportional memory (PSS) by start method, and the time until eight are up.
+"""What does a worker cost? Proportional memory (PSS) by start method, and the time until eight workers run.
 
     make bench-workers
 
-Every figure comes from a fresh process, since a fork server once started serves all later trainings. Memory is that
-of the whole process tree after two iterations, so that shared pages count once and every page that training
-touches is there: `first` is what one worker adds to sequential training, the fork server's own pages included;
-`further` is what each one after it adds. `own` is the PSS of the single worker itself. Other processes that map the
-same libraries make PSS look smaller: run it alone.
+Every figure comes from a fresh process, because a fork server that has been started serves all later trainings. Memory
+is the PSS of the whole process tree after two iterations of CartPole-v1, so that shared pages count once. `first` is
+what one worker adds to sequential training, with the fork server's own pages; `further` is what each further worker
+adds; `own` is the PSS of a single worker. Run it while no other process maps the same libraries, because that makes
+PSS look smaller.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from time import perf_counter
 from typing import Any
 
 import psutil
-import results
+
+from benchmarks.harness import results
+from benchmarks.harness.paths import ROOT
 
 FURTHER = 4
-"""Workers of the training that is compared with one of a single worker."""
+"""Number of workers of the training that is compared with a training of one worker."""
 TARGETS_MB = {"forkserver": 90.0, "spawn": 220.0}
 MANY, TARGET_S = 8, 4.0
 
 
 def child(method: str, workers: int) -> None:
-    """Train for two iterations; says when the workers were up, and what the tree takes."""
-    # Imported here: the parent times a process that loads all of this.
+    """Run in the child: train for two iterations; print when the workers ran and the memory of the process tree."""
+    # Imported here, because the parent measures a process that loads all of this.
     from paceline.config.train_config import TrainConfig
     from paceline.measure.machine import tree_memory_mb
     from paceline.train.build import build
@@ -54,7 +56,7 @@ def child(method: str, workers: int) -> None:
 
 
 def others_with_torch() -> int:
-    """Processes outside this tree that map torch's library, as far as can be seen."""
+    """Number of visible processes outside this tree that map torch's library."""
     own = {os.getpid(), *(process.pid for process in psutil.Process().children(recursive=True))}
     found = 0
     for process in psutil.process_iter():
@@ -67,23 +69,23 @@ def others_with_torch() -> int:
 
 
 def measure(method: str, workers: int) -> dict[str, float]:
-    """The child's numbers, and seconds from starting its process until the workers were up."""
+    """Start a child; returns its figures and the seconds from starting it until the workers ran."""
     began = perf_counter()
     found: dict[str, float] = {}
-    command = [sys.executable, __file__, "--child", method, str(workers)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "benchmarks.suites.workers", "--child", method, str(workers)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         for line in process.stdout or ():
-            answer: dict[str, Any] = json.loads(line)
-            if "build_s" in answer:
+            reply: dict[str, Any] = json.loads(line)
+            if "build_s" in reply:
                 found["since_start_s"] = perf_counter() - began
-            found |= answer
+            found |= reply
     if process.returncode or "tree_mb" not in found:
         raise SystemExit(f"{command}: ended with code {process.returncode}")
     return found
 
 
 def main() -> None:
-    """Measure, print and keep."""
+    """Measure, print and store the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="repetitions; medians are reported")
     parser.add_argument("--child", nargs=2, metavar=("METHOD", "WORKERS"), help=argparse.SUPPRESS)
@@ -91,7 +93,7 @@ def main() -> None:
     if args.child:
         child(args.child[0], int(args.child[1]))
         return
-    before = results.Calm.now()
+    before = results.MachineLoad.now()
     memory_mb: dict[str, dict[str, list[float]]] = {
         method: {"further": [], "own": [], "first": []} for method in TARGETS_MB
     }
@@ -117,22 +119,22 @@ def report(
     others: int,
     machine: dict[str, Any],
 ) -> None:
-    """Sum up and publish."""
+    """Compute medians and publish."""
     rows = [
         [method, *(f"{results.median_spread(values)[0]:.0f}" for values in memory_mb[method].values()), f"{limit:.0f}"]
         for method, limit in TARGETS_MB.items()
     ]
     build_s, since_start_s = (results.median_spread(values)[0] for values in up.values())
-    hidden = f" {others} other processes shared torch's pages: too low." if others else ""
+    hidden = f" {others} other processes shared torch's pages, so these figures are too low." if others else ""
     body = (
         "MB of PSS that a worker adds on CartPole-v1 (32 envs, MLP 64x64), after two iterations.\n\n"
         + results.table(["start method", "each further", "own", "first, with the fork server", "target"], rows)
-        + f"\n\n{hidden}\n\n{MANY} forkserver workers are up {build_s:.2f} s after the training began to be built, the "
-        f"fork server's own start included (target {TARGET_S:g} s), and {since_start_s:.2f} s after the process was "
-        "started, its imports included."
+        + f"\n\n{hidden}\n\n{MANY} forkserver workers run {build_s:.2f} s after `build` was called, including the "
+        f"start of the fork server (target {TARGET_S:g} s), and {since_start_s:.2f} s after the process was started, "
+        "including its imports."
     ).replace("\n\n\n\n", "\n\n")
     result = {"memory_mb": memory_mb, "up_8": up, "others_with_torch": others}
-    results.publish("workers", "What a worker costs", body, result, machine)
+    results.publish("workers", "Memory and start-up of a worker", body, result, machine)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 import pytest
-from benchmarks import trace_batch
+
+from benchmarks.suites import trace_batch
 
 PAGE = trace_batch.PAGE.read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (?:&nbsp;)*`([^`]+)` \| \[([^\]]+)\]", re.MULTILINE)
@@ -25,7 +26,7 @@ def listed(number: int) -> list[tuple[str, str]]:
 def test_the_page_lists_the_functions_that_run(number: int) -> None:
     settings: dict[str, Any] = INLINE[number]
     ran = [call.row for call in trace_batch.trace(**settings, num_workers=0)]
-    assert listed(number) == ran, "the page is out of date: run `make trace`"
+    assert listed(number) == ran, "the page is out of date: run `make bench-trace`"
 
 
 def test_the_walk_begins_at_env_step_and_ends_at_the_optimiser_step() -> None:

@@ -1,7 +1,7 @@
-"""On the path while PufferLib 3.0.0 is built from its published source, which does not build as it is.
+"""Work around two bugs in the setup script of PufferLib 3.0.0, which does not build from its published source.
 
-Without its own games (NO_OCEAN) its setup script asks for a list that it only makes for them; and where it finds a CUDA
-compiler it wants the rest of CUDA, too. Python runs this file before anything else.
+Without its own games (NO_OCEAN) the script uses a list that it only defines with them. With a CUDA compiler on the path
+it requires the rest of CUDA. Python runs this file at start-up while harness/peer_venvs.py builds PufferLib.
 """
 
 import builtins

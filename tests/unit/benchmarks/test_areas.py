@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.areas import Bootstrap, area, bootstrap, common_range
+
+from benchmarks.harness.areas import Bootstrap, area, bootstrap, common_range
 
 
 def test_area_is_the_mean_height_whatever_the_spacing() -> None:

@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.figures import ROOT, filled, pages
+
+from benchmarks.harness.figures import ROOT, filled, pages
 
 PAGE = "Before.\n\n<!-- figures: speed -->\nold 1\n<!-- end -->\n\nBetween <!-- figures: no place -->.\n"
-COMMAND = "python benchmarks/speed.py"
+COMMAND = "python -m benchmarks.suites.speed"
 MACHINE = {"cores": 2, "cpu": "EPYC", "command": COMMAND}
 
 

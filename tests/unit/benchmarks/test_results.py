@@ -1,21 +1,31 @@
-"""What a result says of the machine it was measured on."""
+"""What a result states about the machine it was measured on."""
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-
 import pytest
-from benchmarks.host import slow_percent
+
+from benchmarks.harness.host import slow_percent
+from benchmarks.harness.results import describe_load, interleave
 
 
-def test_how_slow_the_cores_are_is_a_share_of_their_time() -> None:
+def test_slow_percent_is_a_percentage() -> None:
     assert 0.0 <= slow_percent(0.05) <= 100.0
 
 
-def test_neighbours_are_named_where_they_were_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))  # as benchmarks find each other
-    results = importlib.import_module("results")
-    assert results.others({"busy_percent": [1.0, 2.0]}) == "others took 1 % of the cores before, 2 % after."
-    looked = results.others({"busy_percent": [1.0, 2.0], "slow_percent": [12.3, 0.0]})
-    assert looked.endswith("; neighbours on the host made them slow for 12 % of the time before, 0 % after.")
+def test_other_virtual_machines_are_described_if_they_were_measured() -> None:
+    assert describe_load({"busy_percent": [1.0, 2.0]}) == "other programs used 1 % of the cores before, 2 % after."
+    text = describe_load({"busy_percent": [1.0, 2.0], "slow_percent": [12.3, 0.0]})
+    assert text.endswith("; other virtual machines slowed the cores for 12 % of the time before, 0 % after.")
+
+
+def test_interleave_alternates_the_order_of_the_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    order: list[str] = []
+
+    def measure(name: str) -> float:
+        order.append(name)
+        return float(len(order))
+
+    found = interleave({"old": lambda: measure("old"), "new": lambda: measure("new")}, 2)
+    assert order == ["old", "new", "new", "old"]
+    assert found == {"old": [1.0, 4.0], "new": [2.0, 3.0]}
+    assert "round 2 of 2" in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""Fault injection: random faults in all modes, a long run with killed workers, three libraries side by side."""

@@ -1,0 +1,1 @@
+"""Scripts that train with Paceline or another library, each in the virtual environment of that library."""

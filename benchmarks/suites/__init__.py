@@ -1,0 +1,1 @@
+"""The runnable benchmarks; each module answers one question."""
