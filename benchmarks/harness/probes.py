@@ -29,8 +29,20 @@ from paceline.ops.returns import gae, next_values
 from paceline.ops.scores import score
 from paceline.ops.surrogate import surrogate
 from paceline.runtime.protocol import Share
-from paceline.train.program import WorkerProgram
+from paceline.train.algorithms.ppo import PPOPlan, ppo_plan
 from paceline.train.training import Training
+
+
+def plan_of(training: Training) -> PPOPlan:
+    """The plan of a PPO training.
+
+    Raises:
+        TypeError: The training has another algorithm.
+    """
+    plan = ppo_plan(training.plan)
+    if plan is None:
+        raise TypeError("the probes only support PPO")
+    return plan
 
 
 class Stopwatch:
@@ -49,45 +61,45 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """A program for workers that builds a `Probe` of the training's program."""
+    """A program for workers that builds a `Probe` from the training's plan."""
 
-    program: WorkerProgram
+    plan: PPOPlan
 
     def __call__(self, arena: Arena, share: Share) -> Probe:
         """Build the probe inside the worker."""
-        return Probe(self.program, arena, share)
+        return Probe(self.plan, arena, share)
 
 
 class Probe:
     """Makes the calls of collecting and learning one by one, on the groups of one worker."""
 
-    def __init__(self, program: WorkerProgram, arena: Arena, share: Share) -> None:
-        shape, spec = program.shape, program.shape.spec
-        self._program, self._spec, self._arena = program, spec, arena
-        self._job: Any = program(arena, share)
+    def __init__(self, plan: PPOPlan, arena: Arena, share: Share) -> None:
+        base, shape, spec = plan.base, plan.base.shape, plan.base.shape.spec
+        self._plan, self._spec, self._arena = plan, spec, arena
+        self._job: Any = plan(arena, share)
         self._beat = arena["heartbeat"][share.worker]
         self._first, count = share.first_group * shape.group_size, share.groups * shape.group_size
-        self._envs = [program.env.make() for _ in range(count)]
+        self._envs = [base.env.make() for _ in range(count)]
         self._episode = 0
         slots = Slots(arena, shape)
         self._rows = slots.rows(share.first_group, share.groups)
         self._head = head_for(spec.action)
         self._noise = self._head.draw_noise(np.random.default_rng(share.worker), (shape.n_steps, count))
-        acting, learning = program.policy.build(spec), program.policy.build(spec)
+        acting, learning = base.policy.build(spec), base.policy.build(spec)
         weights = torch.from_numpy(arena["weights"])
         bind(acting, weights)
         bind(learning, weights, frozen=False)
         self._net = array_net_for(learning, spec)
-        actor = program.actor(acting, share.groups)
+        actor = base.actor(acting, share.groups)
         if not isinstance(actor, DeferredValueActor):
             raise TypeError("the probes only support the built-in MLP")
         self._actor, self._own = actor, slots.columns(share.first_group, share.groups)
         self._params = np.zeros((shape.n_steps, count, spec.action.param_size), np.float32)
-        self._shards, self._shard = Shards(arena), share.worker % program.shards
+        self._shards, self._shard = Shards(arena), share.worker % plan.shards
         steps = shape.n_steps * shape.n_envs
-        self._minibatch = min(program.training.batch_size or steps, steps)
+        self._minibatch = min(plan.settings.batch_size or steps, steps)
         shuffled = np.random.default_rng(share.worker).permutation(steps)
-        self._index = shuffled[: self._minibatch // program.shards]
+        self._index = shuffled[: self._minibatch // plan.shards]
         samples = slots.samples()
         self._gather_obs = Gather({name: leaf.numpy() for name, leaf in samples.obs.items()})
         self._gather = Gather({"action": samples.action.numpy(), "samples": self._shards.samples.numpy()})
@@ -122,7 +134,7 @@ class Probe:
     def _collect(self, watch: Stopwatch) -> int:
         """Collect one rollout; returns the number of episodes that ended."""
         steps = [env.step for env in self._envs]
-        first, resets = self._program.shape.spec.action.start, 0
+        first, resets = self._spec.action.start, 0
         for row, kept, noise in zip(self._rows, self._params, self._noise, strict=False):
             watch.lap("nothing")
             params = self._actor.act(row.obs)
@@ -155,7 +167,7 @@ class Probe:
 
     def _learn(self, watch: Stopwatch) -> None:
         """Compute one shard of a minibatch: gather rows, gradient, store the gradient."""
-        index, cfg = self._index, self._program.training
+        index, cfg = self._index, self._plan.settings
         watch.lap("nothing")
         obs, rest = self._gather_obs(index), self._gather(index)
         action = rest["action"]
@@ -193,7 +205,7 @@ class DriverProbe:
         self._batch: Trajectory = training.rollouts.next(training.learner.version)
         self._config = training.config.training
         vector = training.weights.vector.clone()
-        self._adam, self._grads = FlatAdam(vector), torch.randn(training.program.shards, len(vector))
+        self._adam, self._grads = FlatAdam(vector), torch.randn(plan_of(training).shards, len(vector))
         self._sum = torch.empty(len(vector))
         self._columns = np.empty((self._batch.reward.numel(), 4), np.float32)
         self.minibatch = min(self._config.batch_size or len(self._columns), len(self._columns))

@@ -79,7 +79,8 @@ class WindowBudget:
         """Take in what asynchronous workers collected between windows, and exclude it from the next window."""
         before = self._training.tracker.steps
         if isinstance(rollouts := self._training.rollouts, AsyncRollouts):
-            while rollouts._orders._ordered:  # workers stop when they have filled the slots that were requested
+            # Workers stop when they have filled the slots that were requested.
+            while rollouts._scheduler.oldest_under_way() is not None:
                 rollouts._receive()
         elif isinstance(rollouts, ReplayStream):
             while any(rollouts._orders):

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import results
-from benchmarks.harness.probes import DriverProbe, Probe, Probes
+from benchmarks.harness.probes import DriverProbe, Probe, Probes, plan_of
 from paceline.config.train_config import TrainConfig
 from paceline.insight.windows import iterate
 from paceline.memory.shared import Arena
@@ -66,14 +66,14 @@ class Side:
         stack.callback(self.training.close)
         self.training.rollouts.reset()
         iterate(self.training)  # warm-up: loads kernels, touches every page
-        program, self._processes = self.training.program, max(1, workers)
-        arena = Arena.create(program.fields(len(self.training.weights.vector), workers))
+        plan, self._processes = plan_of(self.training), max(1, workers)
+        arena = Arena.create(plan.fields(len(self.training.weights.vector), workers))
         stack.callback(arena.close)
         arena["weights"][:] = self.training.weights.vector.numpy()
         self._probes: Runtime[Probe] = (
-            ProcessRuntime(Probes(program), arena, program.shape.groups, workers, preload=PRELOAD)
+            ProcessRuntime(Probes(plan), arena, plan.base.shape.groups, workers, preload=PRELOAD)
             if workers
-            else InlineRuntime(Probes(program), arena, program.shape.groups)
+            else InlineRuntime(Probes(plan), arena, plan.base.shape.groups)
         )
         stack.callback(self._probes.close)
         run_all(self._probes, Probe.begin)
@@ -102,7 +102,7 @@ class Side:
 
     def parts(self) -> list[Part]:
         """The bars in the order in which a step passes them; they add up to the wall time per step."""
-        config, program = self.training.config, self.training.program
+        config, shards = self.training.config, plan_of(self.training).shards
         # Means instead of medians, because the phases are means: occasional disturbances are then in both.
         took = {name: float(np.mean([one[name] for one in self.measured])) * 1e6 for name in self.measured[0]}
         batch, n_envs = config.batch_steps, config.n_envs
@@ -111,9 +111,9 @@ class Side:
         # All processes work at the same time, so the work of one process costs its share of the wall time.
         row = {name: took[name] / n_envs for name in ("step", "forward", "sample", "write")}
         resets = took["resets"] * self.episodes / self.steps / self._processes
-        hands = min(self._processes, program.shards)
+        hands = min(self._processes, shards)
         shard = {
-            name: took[name] * program.shards * minibatches / hands / batch
+            name: took[name] * shards * minibatches / hands / batch
             for name in ("gather", "learn forward", "loss", "backward")
         }
         driver = {
