@@ -50,7 +50,7 @@ def page(found: Found, machine: Found) -> str:
         times = _ratio(line, OURS, best) if best else None
         rows.append([label, *cells, results.shown(*times) if times else "-"])
         claims += _claims(label, line, best, judged=bool(machine["quiet"]))
-    parts = [results.table(["steps/s", *(CONTENDERS[name] for name in names), "ours / best other"], rows), *claims]
+    parts = [results.table(["steps/s", *(CONTENDERS[name] for name in names), "make_vec / best other"], rows), *claims]
     parts += [f"{CONTENDERS[name]}: not installed: {why}" for name, why in found["not_installed"].items()]
     parts += [
         f"{CONTENDERS[name]}, {line['workload']}, {line['n_envs']} envs: failed: {why}"
