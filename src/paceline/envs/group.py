@@ -1,6 +1,6 @@
 """The step loop over single envs: the innermost loop of collecting, which also names the env in every error.
 
-The loop adds about a microsecond to an env step (benchmarks/env_loop.py), half of it the copy of the observation:
+The loop adds about a microsecond to an env step (make bench-env-loop), half of it the copy of the observation:
 methods are bound once, actions become Python objects once per row, small fields are written once per row. Only
 observations are written env by env, straight into the row, so that envs which reuse their array do no harm.
 """

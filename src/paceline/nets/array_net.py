@@ -5,7 +5,7 @@
 
 An MLP's update is small: torch spends much of its time on call overhead and on allocating outputs. The same layers in
 numpy, on the same parameter memory and with reused buffers, take a third of the time for 64 rows, two thirds for 512,
-and the same for thousands (benchmarks/kernels.py).
+and the same for thousands (make bench-kernels).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 Both towers are one stack `[2, N, h]`, so each layer is one batched product. Acting is numpy on this module's parameter
 memory (nets/mlp_actor.py), and so is learning on a CPU (nets/array_net.py). What is torch here serves GPUs and learners
 with several threads: one hand-written autograd function, which takes three quarters of the time of two `nn.Sequential`
-towers at 1024 rows (benchmarks/kernels.py).
+towers at 1024 rows (make bench-kernels).
 """
 
 from __future__ import annotations

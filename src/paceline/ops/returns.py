@@ -57,7 +57,7 @@ def gae(
 def accumulate(terms: NDArray[np.float32], decay: NDArray[np.float32]) -> None:
     """Solve x[t] = terms[t] + decay[t] x[t+1], in place in `terms`; `decay` is overwritten. Both are `[T, B]`."""
     # Computes all t at once by doubling: after each pass x[t] sums twice as many terms. log2(T) passes over whole
-    # arrays take a third of the time of T small steps (benchmarks/kernels.py).
+    # arrays take a third of the time of T small steps (make bench-kernels).
     reach = 1
     while reach < len(terms):
         terms[:-reach] += decay[:-reach] * terms[reach:]

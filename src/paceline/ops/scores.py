@@ -4,7 +4,7 @@
     params <------------- pullback(d_log_prob, d_entropy)
 
 In numpy, because a network outputs only a few numbers per row: an autograd graph over a dozen such tensors costs more
-than the arithmetic in it, and torch's calls cost several times as much as numpy's (benchmarks/kernels.py).
+than the arithmetic in it, and torch's calls cost several times as much as numpy's (make bench-kernels).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ work, so that a late answer is not taken for one of the next round."""
 
 LINGER_S = 0.001
 """How long to spin for more items before sleeping. Longer than an optimiser step, so that a worker is awake for the
-next minibatch: waking a process takes about a tenth of a millisecond (benchmarks/round_trip.py)."""
+next minibatch: waking a process takes about a tenth of a millisecond (make bench-round-trip)."""
 FIRST_LINGER_S = 0.003
 """Spin time for the first item after a command: longer than it takes to prepare a batch of a small network."""
 

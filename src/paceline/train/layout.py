@@ -27,9 +27,9 @@ CALIBRATION_STEPS = 8
 FEWEST_TOGETHER = 4
 """Envs with which threads are tried, where there are as many."""
 HAND_OVER_S = 0.0001
-"""A command to a worker and its answer, once per rollout (benchmarks/workers.py)."""
+"""A command to a worker and its answer, once per rollout (make bench-workers)."""
 START_UP_S = 3.0
-"""What the first start of workers costs, with the fork server's own imports (benchmarks/workers.py)."""
+"""What the first start of workers costs, with the fork server's own imports (make bench-workers)."""
 MARGIN = 0.97
 """A layout with more processes must be at least this much faster."""
 
