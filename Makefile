@@ -232,6 +232,9 @@ bench-weights: setup ## Time to send a million parameters to four workers
 bench-workers: setup ## Memory of a worker, and start-up time of eight
 	@$(BIN)/python -m benchmarks.suites.workers
 
+docs-picture: setup ## Draw docs/images/rooms.svg from the imports and the layer table
+	@PYTHONPATH=. $(BIN)/python -m tests.rooms
+
 docs: setup ## Run the code in README.md and docs/
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal tests/docs $(PYTEST_ARGS)
 

@@ -34,6 +34,7 @@ import psutil
 
 from benchmarks.faults import invariants
 from benchmarks.harness.paths import RESULTS, ROOT
+from paceline.errors import CheckpointError
 from paceline.train import checkpoint
 
 RESULT = RESULTS / "chaos.json"
@@ -347,7 +348,7 @@ class Chaos:
             try:
                 checkpoint.find(run)
                 self.broken.append(f"{run.name}: a damaged checkpoint was accepted")
-            except checkpoint.CheckpointError as error:
+            except CheckpointError as error:
                 offered = str(error).rsplit("--resume ", 1)[-1]
                 if str(steps[-1]) not in str(error) or not Path(offered).is_dir():
                     self.broken.append(
@@ -386,7 +387,7 @@ class Chaos:
     def _resume_undamaged(self, run: Path) -> list[str]:
         try:
             checkpoint.find(run)
-        except checkpoint.CheckpointError as error:
+        except CheckpointError as error:
             return ["--resume", str(error).rsplit("--resume ", 1)[-1]]
         return ["--resume"]
 

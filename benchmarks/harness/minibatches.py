@@ -9,8 +9,11 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.harness.frames_env import Frames
+from paceline.algos.ppo import PPOLearner
+from paceline.batch import Trajectory
 from paceline.config.train_config import TrainConfig
 from paceline.insight.windows import iterate
+from paceline.train.algorithms.ppo import ppo_plan
 from paceline.train.build import build
 
 
@@ -81,10 +84,13 @@ class Updates:
         stack.callback(training.close)
         training.rollouts.reset()
         iterate(training)  # warm-up: loads kernels and touches every page
-        self._learner, self._repeats = training.learner, network.repeats
-        self._batch = training.rollouts.next(training.learner.version)
+        learner, plan = training.learner, ppo_plan(training.plan)
+        batch = training.rollouts.next(learner.version)
+        if plan is None or not isinstance(learner, PPOLearner) or not isinstance(batch, Trajectory):
+            raise TypeError(f"minibatches are PPO's, not those of {config.run.algo}")
+        self._learner, self._batch, self._repeats = learner, batch, network.repeats
         size = config.training.batch_size or config.batch_steps
-        self._minibatches = network.repeats * config.training.n_epochs * config.batch_steps // size
+        self._minibatches = network.repeats * plan.settings.n_epochs * config.batch_steps // size
 
     def __call__(self) -> float:
         """Measure once."""

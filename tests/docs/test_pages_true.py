@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests import rooms
 
 from paceline.cli import COMMANDS
 from paceline.config.train_config import TrainConfig
@@ -88,3 +89,19 @@ def test_the_core_table_is_there() -> None:
         row[0] for row in ROW.findall((DOCS / "how-to" / "choose-workers-and-envs.md").read_text(encoding="utf-8"))
     ]
     assert cores == ["4", "8", "16", "32"]
+
+
+def test_the_picture_of_the_rooms_is_drawn_from_the_source() -> None:
+    assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.picture(), "draw it again: make docs-picture"
+
+
+def test_the_architecture_names_functions_that_exist() -> None:
+    text = (DOCS / "explain" / "architecture.md").read_text(encoding="utf-8")
+    walks = text[text.index("### When a worker dies") : text.index("## Memory")]
+    named = set(re.findall(r"`([A-Z]\w+)\.(\w+)`", walks))
+    assert len(named) >= 6
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    for owner, method in named:
+        body = re.search(rf"^class {owner}\b.*?(?=^class |\Z)", source, re.MULTILINE | re.DOTALL)
+        assert body, owner
+        assert re.search(rf"^    def {method}\(", body[0], re.MULTILINE), f"{owner}.{method}"

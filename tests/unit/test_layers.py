@@ -42,7 +42,7 @@ class Import(NamedTuple):
     """Inside a function."""
 
 
-def _room(module: str) -> str:
+def room_of(module: str) -> str:
     """The room of a dotted name; empty for the package itself."""
     return [*module.split("."), ""][1]
 
@@ -71,11 +71,11 @@ def imports_of(source: str, package: str) -> Iterator[Import]:
 
 def faults_of(source: str, module: str, *, is_package: bool = False) -> list[str]:
     """What `module` may not import, in words."""
-    room = _room(module)
+    room = room_of(module)
     package = module if is_package else module.rpartition(".")[0]
     faults = []
     for found in imports_of(source, package):
-        target = _room(found.module)
+        target = room_of(found.module)
         if found.nested and room not in LAZY:
             faults.append(f"{module}:{found.line} imports {found.module} inside a function")
         if room in TOP or room == target:
@@ -87,19 +87,19 @@ def faults_of(source: str, module: str, *, is_package: bool = False) -> list[str
     return faults
 
 
-def _modules() -> list[tuple[Path, str]]:
+def modules_of_the_source() -> list[tuple[Path, str]]:
     paths = sorted((SRC / "paceline").rglob("*.py"))
     return [(path, ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")) for path in paths]
 
 
-@pytest.mark.parametrize(("path", "module"), [pytest.param(*each, id=each[1]) for each in _modules()])
+@pytest.mark.parametrize(("path", "module"), [pytest.param(*each, id=each[1]) for each in modules_of_the_source()])
 def test_module_imports_only_downward(path: Path, module: str) -> None:
     source = path.read_text(encoding="utf-8")
     assert faults_of(source, module, is_package=path.name == "__init__.py") == []
 
 
 def test_every_room_has_a_layer() -> None:
-    rooms = {_room(module) for _, module in _modules()}
+    rooms = {room_of(module) for _, module in modules_of_the_source()}
     assert rooms - TOP <= LEVEL.keys()
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.figures import ROOT, filled, pages
+from benchmarks.harness.figures import filled, pages
+from benchmarks.harness.paths import ROOT
 
 PAGE = "Before.\n\n<!-- figures: speed -->\nold 1\n<!-- end -->\n\nBetween <!-- figures: no place -->.\n"
 COMMAND = "python -m benchmarks.suites.speed"
