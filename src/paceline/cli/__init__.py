@@ -1,7 +1,7 @@
-"""The `paceline` command: imports only the chosen subcommand, and turns errors into exit codes.
+"""The `paceline` command: dispatches to a subcommand and turns errors into exit codes.
 
-Nothing heavy is imported here, so that `paceline --help` answers at once and the number of
-threads is settled before numpy or torch are loaded.
+Only the chosen subcommand is imported. This module imports neither numpy nor torch, so that `paceline --help` is fast
+and the thread-count variables are set before those libraries read them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _exit_code(words: list[str]) -> int:
     # numpy and torch size their thread pools from these when they are first imported.
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
-    # `module:Env` may name a module of the folder the user stands in; last, so that it shadows nothing.
+    # `module:Env` may name a module in the current folder. Appended last, so that it cannot shadow an installed one.
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
@@ -73,7 +73,7 @@ def _exit_code(words: list[str]) -> int:
         sys.stderr.write("interrupted\n")
         return 130
     except BrokenPipeError:
-        # `paceline ls | head`: the reader has seen enough. Flushing at exit must not complain again.
+        # The reader closed the pipe (`paceline ls | head`). Without this, the flush at exit would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
@@ -84,7 +84,7 @@ def _dispatch(words: list[str]) -> int:
         return 0
     command, rest = words[0], words[1:]
     if command in ("-V", "--version"):
-        from importlib.metadata import version  # takes as long to load as all the rest
+        from importlib.metadata import version  # imported here because it takes as long as all other imports together
 
         sys.stdout.write(f"paceline {version('paceline')}\n")
         return 0

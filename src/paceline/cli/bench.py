@@ -1,4 +1,4 @@
-"""`paceline bench`: sequential and parallel in one invocation, alternating windows, one ratio."""
+"""`paceline bench`: measure the speed-up of parallel over sequential training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from paceline.cli.measured import keep, ticker
+from paceline.cli.measured import progress_printer, write_result
 from paceline.config.flags import parse
 from paceline.errors import ConfigError, check_range
 
@@ -47,22 +47,22 @@ def run(argv: Sequence[str]) -> int:
         "loops, one per worker.",
         extra=BenchOptions,
     )
-    # Only now: torch takes longer to load than all of the above.
+    # Imported only now, because it loads torch, which takes longer than parsing the command line.
     from paceline.insight.bench import bench
 
-    asked = config.parallel.num_workers
-    if asked == 0:
+    num_workers = config.parallel.num_workers
+    if num_workers == 0:
         raise ConfigError("bench num_workers=0: the parallel side needs at least 1 worker. Try --num-workers 2.")
     result = bench(
         config,
-        num_workers=None if asked == "auto" else asked,
+        num_workers=None if num_workers == "auto" else num_workers,
         rounds=options.rounds,
         window_s=options.window_s,
         learner=options.learner,
-        tick=ticker("bench"),
+        tick=progress_printer("bench"),
     )
     outcome = result.json()
-    keep(outcome, options.json)
+    write_result(outcome, options.json)
     _show(Console(highlight=False), config.env_name, config.n_envs, outcome)
     sys.stdout.flush()
     return 0
@@ -82,9 +82,10 @@ def _show(console: Console, env: str, n_envs: int, outcome: dict[str, Any]) -> N
         table.add_row(name, f"{side['steps_per_s']:,.0f}", *shares, f"{side['memory_mb']:,.0f} MB")
     table.add_row(f"limit: {workers} bare loops", f"{outcome['limit_steps_per_s']:,.0f}")
     console.print(table)
-    for what, key in (("parallel / sequential", "speedup"), ("parallel / limit", "share_of_limit")):
+    for label, key in (("parallel / sequential", "speedup"), ("parallel / limit", "share_of_limit")):
         ratio, spread = outcome[key], outcome[f"{key}_spread"]
-        doubt = "  inconclusive: run again on a quieter machine" if spread > INCONCLUSIVE * ratio else ""
-        console.print(f"{what}: {ratio:.2f} ± {spread:.2f} (median of {len(outcome['limit_windows'])} rounds){doubt}")
+        warning = "  inconclusive: run again on a quieter machine" if spread > INCONCLUSIVE * ratio else ""
+        rounds = len(outcome["limit_windows"])
+        console.print(f"{label}: {ratio:.2f} ± {spread:.2f} (median of {rounds} rounds){warning}")
     if outcome["learner"] and outcome["learner"]["hint"]:
         console.print(outcome["learner"]["hint"], soft_wrap=True)

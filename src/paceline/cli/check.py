@@ -1,4 +1,4 @@
-"""`paceline check`: does it work on this machine, and with this env?"""
+"""`paceline check`: test the installation on this machine, with an env of your choice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLAGS = ("--env", "--env-kwargs", "--help")
 
 
 def run(argv: Sequence[str]) -> int:
-    """Try each part; exit code 1 names the first that failed."""
+    """Run the tests in order and stop at the first failure, with exit code 1 (2 for a usage error)."""
     parser = argparse.ArgumentParser(
         prog="paceline check",
         description="Self-test: shared memory, start methods, an env, and identical weights with 0 and 2 workers.",
@@ -30,7 +30,7 @@ def run(argv: Sequence[str]) -> int:
     if unknown:
         raise ConfigError(f"check {unknown[0]}: no such flag. {nearest(unknown[0].split('=')[0], FLAGS)}")
     kwargs = coerce(given.env_kwargs, dict[str, object], "env_kwargs")
-    # Only now: torch takes longer to load than all of the above.
+    # Imported only now, because it loads torch, which takes longer than parsing the command line.
     from paceline.insight.selftest import parts
 
     console = Console(highlight=False)

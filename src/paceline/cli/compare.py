@@ -1,4 +1,4 @@
-"""`paceline compare A B [C ...]`: runs side by side, against the first; a table, a picture, a page, a text to keep."""
+"""`paceline compare A B [C ...]`: compare runs with the first one; prints a table, writes PNG, HTML page and report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLAGS = ("--sequential", "--parallel", "--output-dir", "--score", "--help")
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print the table and the verdict, write picture, page and report; needs no torch."""
+    """Print the table and the verdict; write the PNG, the page and the report. Does not import torch."""
     given = _parse([_dashed(word) for word in argv])
     groups: list[tuple[str | None, list[str]]] = [("sequential", folders) for folders in given.sequential or []]
     groups += [(None, [folder]) for folder in given.runs]
@@ -41,10 +41,10 @@ def run(argv: Sequence[str]) -> int:
 
 
 def write_files(result: Comparison, folder: Path) -> tuple[Path, ...]:
-    """Put picture, report and page into a folder, which is made where there is none.
+    """Write the PNG, the report and the page into a folder, which is created if it is missing.
 
     Raises:
-        ConfigError: Nothing can be written there.
+        ConfigError: The folder cannot be written to.
     """
     picture = make_picture(result)
     contents: dict[Path, str | bytes] = {
@@ -92,7 +92,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 
 def _dashed(word: str) -> str:
-    """`--output_dir` is `--output-dir`; the value behind a = is left alone."""
+    """Spell a flag with dashes: `--output_dir=a_b` becomes `--output-dir=a_b`. A value keeps its underscores."""
     name, equals, value = word.partition("=")
     return (name.replace("_", "-") if name.startswith("--") else name) + equals + value
 

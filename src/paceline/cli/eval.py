@@ -17,7 +17,7 @@ FLAGS = ("--episodes", "--video", "--seed", "--stochastic", "--help")
 
 
 def run(argv: Sequence[str]) -> int:
-    """Play episodes with a run's newest weights; print what they brought."""
+    """Play evaluation episodes with the newest weights of a run and print return and length."""
     parser = argparse.ArgumentParser(
         prog="paceline eval",
         description="Evaluate the newest checkpoint of a run and print the mean return.",
@@ -43,13 +43,13 @@ def run(argv: Sequence[str]) -> int:
     if seed is not None:
         check_range("seed", seed, "Try 0.", at_least=0, at_most=2**63 - 1)
     video = None if given.video is None else Path(given.video)
-    # Only now: torch takes longer to load than all of the above.
+    # Imported only now, because it loads torch, which takes longer than parsing the command line.
     from paceline.measure.video import check_path
     from paceline.train.play import play
 
     if video is not None:
         check_path(video)
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory; it need not look for a screen
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory and needs no display
     played = play(Path(given.run), episodes=episodes, seed=seed, deterministic=not given.stochastic, video=video)
     console, result = Console(highlight=False), played.result
     trained = "" if played.steps is None else f", trained for {played.steps:,} steps"

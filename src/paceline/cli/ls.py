@@ -1,4 +1,4 @@
-"""`paceline ls [FOLDER]`: the runs under a folder, and how each is doing."""
+"""`paceline ls [FOLDER]`: list the runs under a folder with their state, steps and score."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ STYLES = {"running": "cyan", "finished": "green", "unfinished": "yellow", "damag
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print one line per run; needs no torch."""
+    """Print one line per run. Does not import torch."""
     parser = argparse.ArgumentParser(
         prog="paceline ls",
         description="List the runs under a folder. The score is the mean return of the last evaluation; without one, "
         "of the last 100 training episodes (marked ~).",
         allow_abbrev=False,
     )
-    parser.add_argument("folder", nargs="?", metavar="FOLDER", help=f"where to look (default: {DEFAULT})")
+    parser.add_argument("folder", nargs="?", metavar="FOLDER", help=f"folder to search for runs (default: {DEFAULT})")
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:
         raise ConfigError(f"ls {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], ['--help'])}")
     folder = Path(given.folder or DEFAULT)
     if given.folder is not None and not folder.is_dir():
-        raise ConfigError(f"ls {str(folder)!r}: no such folder. Name one with runs in it, such as {DEFAULT}/.")
+        raise ConfigError(f"ls {str(folder)!r}: no such folder. Give a folder with runs in it, such as {DEFAULT}/.")
     console = Console(highlight=False)
     runs = [listed(path) for path in find_runs(folder)]
     if not runs:
@@ -42,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
     if console.is_terminal:
         console.print(_table(runs))
     else:
-        # Tabs, so that other programs can take it apart; rich would make spaces of them.
+        # Separated by tabs for other programs; written without rich, which would expand them to spaces.
         sys.stdout.writelines("\t".join(line) + "\n" for line in [COLUMNS, *(_cells(one) for one in runs)])
     return 0
 
@@ -80,7 +80,7 @@ def _cells(one: Listed) -> list[str]:
 
 
 def age(seconds: float) -> str:
-    """In the largest unit that fits: 45 s, 12 min, 3 h, 2 days."""
+    """Format an age in the largest unit that fits: 45 s, 12 min, 3 h, 2 days."""
     for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length * (2 if unit == "days" else 1):
             return f"{seconds / length:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""What `bench` and `tune` have in common: notes while they measure, and the file with the result."""
+"""Helpers of `bench` and `tune`: progress messages on stderr and the JSON file with the result."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from rich.console import Console
 
 
-def ticker(command: str) -> Callable[[str], None]:
-    """Says on stderr what a command is doing."""
-    notes = Console(stderr=True, highlight=False)
-    return lambda text: notes.print(f"{command}: {text}", style="dim")
+def progress_printer(command: str) -> Callable[[str], None]:
+    """Return a function that prints a progress message of a command to stderr."""
+    console = Console(stderr=True, highlight=False)
+    return lambda text: console.print(f"{command}: {text}", style="dim")
 
 
-def keep(outcome: dict[str, Any], path: Path | None) -> None:
-    """Write the result, where a file was asked for."""
-    # Only now: numpy takes longer to load than the command line does.
+def write_result(outcome: dict[str, Any], path: Path | None) -> None:
+    """Write the result to a JSON file, creating its folder. Does nothing without a path."""
+    # Imported only now, because it loads numpy, which takes longer than parsing the command line.
     from paceline.measure.folder import to_json, write_atomic
 
     if path is not None:

@@ -1,4 +1,4 @@
-"""`paceline plot RUN...`: learning curves as a picture."""
+"""`paceline plot RUN...`: draw the learning curves of runs into one PNG."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "learning_curves.png"
 
 
 def run(argv: Sequence[str]) -> int:
-    """Draw the curves of some runs into one PNG; needs no torch."""
+    """Draw the learning curves and print the path of the PNG. Does not import torch."""
     parser = argparse.ArgumentParser(
         prog="paceline plot",
         description="Plot return, speed and explained variance of runs, finished or not, into one PNG.",
@@ -24,7 +24,7 @@ def run(argv: Sequence[str]) -> int:
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders")
     parser.add_argument(
-        "--output", "-o", metavar="FILE", help=f"the PNG file (default: {NAME}; for one run in its folder)"
+        "--output", "-o", metavar="FILE", help=f"PNG file to write (default: {NAME}, for a single run in its folder)"
     )
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:
@@ -36,7 +36,7 @@ def run(argv: Sequence[str]) -> int:
     if path.suffix.lower() != ".png":
         raise ConfigError(f"plot --output {str(path)!r}: must end with .png.")
     found = [read_run(folder) for folder in folders]
-    # Only now: matplotlib takes a second to load.
+    # Imported only now, because matplotlib takes a second to load.
     from paceline.insight.runs.learning_plot import draw_curves
 
     picture = draw_curves(found)

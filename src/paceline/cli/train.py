@@ -1,4 +1,4 @@
-"""`paceline train ALGO`: from a command line to a training run."""
+"""`paceline train ALGO`: parse the command line and train."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.train.start_up import exit_code, load_torch_for_workers
 
 
 def run(argv: Sequence[str]) -> int:
-    """Train as the command line says and return the exit code."""
+    """Parse the flags of `train ALGO`, train, and return the exit code."""
     names = ", ".join(ALGORITHMS)
     if argv and argv[0] in ("-h", "--help"):
         sys.stdout.write(
@@ -35,7 +35,7 @@ def run(argv: Sequence[str]) -> int:
         extra=NoOptions,
     )
     load_torch_for_workers(config)
-    # Only now: torch takes longer to load than all of the above.
+    # Imported only now, because they load torch, which takes longer than parsing the command line.
     from paceline.runtime.worker import set_title
     from paceline.train.run import train
 

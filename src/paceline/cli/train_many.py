@@ -38,12 +38,12 @@ from paceline.measure.panel import duration, number, plural
 
 REFRESH_S = 1.0
 SHOWN_LINES = 12
-"""Of the log of a seed that failed."""
+"""Lines shown from the end of the log of a failed seed."""
 STYLES: dict[SeedState, str] = {
     "waiting": "dim", "running": "cyan", "finished": "green", "stopped": "yellow", "failed": "red",
 }  # fmt: skip
 LOGS = "logs"
-FINAL = ("seed", "state", "final eval", "best eval", "steps", "steps/s", "time")
+TABLE_COLUMNS = ("seed", "state", "final eval", "best eval", "steps", "steps/s", "time")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -69,7 +69,7 @@ def run(argv: Sequence[str]) -> int:
     if not (given.resume or config.run.overwrite) and (taken := [job for job in jobs if _begun(job.folder)]):
         raise ConfigError(
             f"output_dir {str(taken[0].folder)!r}: holds a run already. "
-            "Choose another folder, go on with --resume, or replace the runs of these seeds with --overwrite."
+            "Choose another folder, continue with --resume, or replace the runs of these seeds with --overwrite."
         )
     cores, devices = allowed_cores(), _devices(given.devices, flags, config)
     at_once: int = len(devices or cores) if given.at_once is None else coerce(given.at_once, int, "at_once")
@@ -101,8 +101,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", metavar="SEEDS", help="0..5 (both ends included), 0,3,7, or a mix of the two")
     parser.add_argument(
         "--output-dir", "--output_dir", metavar="DIR",
-        help=f"output folder: runs in DIR/seed_N, their output in DIR/logs/seed_N.txt, statistics over all seeds in "
-        f"{SUMMARY_JSON} and {SUMMARY_CSV}",
+        help="output folder: runs in DIR/seed_N, their output in DIR/logs/seed_N.txt, mean and standard deviation over "
+        f"seeds in {SUMMARY_JSON} and {SUMMARY_CSV}",
     )  # fmt: skip
     parser.add_argument(
         "--devices", metavar="A,B", help="devices to assign to parallel runs in turn, e.g. cuda:0,cuda:1"
@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         "--at-once", "--at_once", metavar="N", help="number of runs in parallel (default: one per core, or per device)"
     )
     parser.add_argument(
-        "--resume", nargs="?", const="true", metavar="",
+        "--resume", nargs="?", const="true", metavar="true",
         help="resume the seeds that have a run, start the others",
     )  # fmt: skip
     parser.add_argument("--seed", help=argparse.SUPPRESS)
@@ -119,24 +119,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _checked(given: argparse.Namespace) -> tuple[Path, tuple[int, ...]]:
-    """The folder and the seeds."""
+    """Check the command's own flags; return the output folder and the seeds."""
     if given.seed is not None:
         raise ConfigError(f"seed={given.seed}: train-many trains one agent for each of --seeds. Use paceline train.")
     if given.resume not in (None, "true"):
-        raise ConfigError(f"resume={given.resume!r}: every seed goes on with its own run. Write --resume alone.")
+        raise ConfigError(f"resume={given.resume!r}: every seed resumes its own run. Write --resume alone.")
     if given.seeds is None:
-        raise ConfigError("seeds: must be named (nothing given). Use --seeds 0..5, or 0,3,7.")
+        raise ConfigError("seeds: required (none given). Use --seeds 0..5, or 0,3,7.")
     if not given.output_dir:
-        raise ConfigError("output_dir: must be named (nothing given), for the runs of all seeds. Use --output-dir DIR.")
+        raise ConfigError("output_dir: required (none given), for the runs of all seeds. Use --output-dir DIR.")
     return Path(given.output_dir), read_seeds(given.seeds)
 
 
 def _job(algo: str, flags: Sequence[str], folder: Path, seed: int, *, resume: bool) -> SeedRun:
     own = folder / f"seed_{seed}"
-    # -P: a module in the current folder must not take the place of one of ours or of Python's.
+    # -P: a module in the current folder must not shadow one of Paceline's or of Python's.
     program = (sys.executable, "-P", "-m", "paceline", "train", algo)
-    ours = ("--seed", str(seed), "--output-dir", str(own), *(("--resume",) if resume and _begun(own) else ()))
-    return SeedRun(seed=seed, folder=own, log=folder / LOGS / f"seed_{seed}.txt", command=(*program, *flags, *ours))
+    added = ("--seed", str(seed), "--output-dir", str(own), *(("--resume",) if resume and _begun(own) else ()))
+    return SeedRun(seed=seed, folder=own, log=folder / LOGS / f"seed_{seed}.txt", command=(*program, *flags, *added))
 
 
 def _begun(folder: Path) -> bool:
@@ -144,27 +144,31 @@ def _begun(folder: Path) -> bool:
 
 
 def _config(algo: str, job: SeedRun) -> TrainConfig:
-    """What a job's command line means: what is wrong with it is said here, once."""
+    """Parse the command line of one job, so that an error in it is raised once, before any child starts."""
     words = job.command[job.command.index(algo) + 1 :]
     config, _ = parse(words, prog="paceline train-many", description="", algo=algo, extra=NoOptions)
     if config.run.checkpoint_dir is not None:
-        raise ConfigError("checkpoint_dir: seeds cannot share one. Leave it out: each has its own in its run's folder.")
+        raise ConfigError(
+            "checkpoint_dir: seeds cannot share one. Leave it out: each run writes checkpoints into its own folder."
+        )
     return config
 
 
 def _devices(text: str | None, flags: Sequence[str], config: TrainConfig) -> list[str]:
-    """What --devices names."""
+    """The devices of --devices, each checked; empty if the flag is not given."""
     devices = [] if text is None else [word.strip() for word in text.split(",")]
     if devices and any(word.partition("=")[0] == "--device" for word in flags):
-        raise ConfigError("device and devices: one is for all seeds, the other dealt out to them. Give one of the two.")
+        raise ConfigError(
+            "device and devices: --device is for all seeds, --devices assigns one to each. Give one of the two."
+        )
     for device in devices:
-        config.merge(device=device)  # refuses what is no device
+        config.merge(device=device)  # raises if it is not a device
     return devices
 
 
 @contextmanager
 def _writable(folder: Path) -> Iterator[None]:
-    """What cannot be written inside is the folder's fault."""
+    """Turn an OSError of the block into a ConfigError about the output folder."""
     try:
         yield
     except OSError as error:
@@ -174,12 +178,12 @@ def _writable(folder: Path) -> Iterator[None]:
 
 
 def _run(runs: SeedRuns) -> None:
-    """Run all of them, with a live line for each on a terminal, and a line for each change elsewhere."""
+    """Run all jobs. On a terminal, show a live table; elsewhere, print a line when a seed changes its state."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal or console.is_dumb_terminal:
         runs.run(_reporter(runs, console))
         return
-    # Drawn by the loop that is there anyway: a process that starts others is better off without threads.
+    # Refreshed by the loop that waits for the children, because forking in a process with threads may deadlock.
     with Live(console=console, auto_refresh=False, transient=True) as live:
         drawn = float("-inf")
 
@@ -201,26 +205,26 @@ def _reporter(runs: SeedRuns, console: Console) -> Callable[[], None]:
                 seen[job.seed] = job.state
                 cores = "" if job.slot is None else f", cores {' '.join(map(str, job.slot.cores))}"
                 device = "" if job.slot is None or job.slot.device is None else f", {job.slot.device}"
-                told = f"{cores}{device}" if job.state == "running" else ""
-                console.print(f"seed {job.seed}: {job.state}{told}", markup=False, soft_wrap=True)
+                where = f"{cores}{device}" if job.state == "running" else ""
+                console.print(f"seed {job.seed}: {job.state}{where}", markup=False, soft_wrap=True)
 
     return watch
 
 
 def live_table(jobs: Sequence[SeedRun]) -> Table:
-    """A line for each seed: how long it has run, and what it said last."""
+    """One row per seed: state, running time and the last line of its log."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("seed", "state", "time"):
         table.add_column(column, justify="left" if column == "state" else "right", no_wrap=True)
-    table.add_column()  # what is too long is cut here, and nowhere else
+    table.add_column()  # the only column whose text is cut if the terminal is narrow
     for job in jobs:
         running = job.state == "running"
-        said = last_lines(job.log, 1) if running else []
+        newest = last_lines(job.log, 1) if running else []
         table.add_row(
             str(job.seed),
             Text(job.state, style=STYLES[job.state]),
             duration(job.running_s) if running else "",
-            Text("".join(said), no_wrap=True, overflow="ellipsis"),
+            Text("".join(newest), no_wrap=True, overflow="ellipsis"),
         )
     return table
 
@@ -232,7 +236,7 @@ def _show(summary: ManySummary) -> None:
     over = ["mean ± std", plural(finished, "seed"), *(_spread(name, summary.over_seeds[name]) for name in NUMBERS)]
     if console.is_terminal:
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in FINAL:
+        for column in TABLE_COLUMNS:
             table.add_column(column, justify="left" if column in ("seed", "state") else "right")
         for row, (seed, state, *cells) in zip(summary.rows, lines, strict=True):
             table.add_row(seed, Text(state, style=STYLES[row["state"]]), *cells)
@@ -240,8 +244,8 @@ def _show(summary: ManySummary) -> None:
         table.add_row(*over, style="bold")
         console.print(table)
     else:
-        # Tabs, so that other programs can take it apart; rich would make spaces of them.
-        sys.stdout.writelines("\t".join(line) + "\n" for line in [FINAL, *lines, over])
+        # Separated by tabs for other programs; written without rich, which would expand them to spaces.
+        sys.stdout.writelines("\t".join(line) + "\n" for line in [TABLE_COLUMNS, *lines, over])
 
 
 def _cell(name: str, value: float | None) -> str:
@@ -262,7 +266,7 @@ def _spread(name: str, spread: Spread | None) -> str:
 
 
 def _show_failures(jobs: Sequence[SeedRun]) -> None:
-    """Why seeds failed, in their own words."""
+    """Print the last lines of the log of each failed seed."""
     console = Console(stderr=True, highlight=False)
     for job in jobs:
         if job.state == "failed":

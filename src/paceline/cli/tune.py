@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from paceline.cli.measured import keep, ticker
+from paceline.cli.measured import progress_printer, write_result
 from paceline.config.flags import parse
 from paceline.errors import check_range
 
@@ -42,11 +42,11 @@ def run(argv: Sequence[str]) -> int:
         "Prints a recommendation and changes no setting.",
         extra=TuneOptions,
     )
-    # Only now: torch takes longer to load than all of the above.
+    # Imported only now, because it loads torch, which takes longer than parsing the command line.
     from paceline.insight.tune import tune
 
-    outcome = tune(config, rounds=options.rounds, window_s=options.window_s, tick=ticker("tune")).json()
-    keep(outcome, options.json)
+    outcome = tune(config, rounds=options.rounds, window_s=options.window_s, tick=progress_printer("tune")).json()
+    write_result(outcome, options.json)
     _show(Console(highlight=False, soft_wrap=True), f"{config.env_name}, {config.n_envs} envs", outcome)
     sys.stdout.flush()
     return 0

@@ -12,7 +12,7 @@ from paceline.errors import ConfigError, nearest
 
 
 def run(argv: Sequence[str]) -> int:
-    """Check every byte; exit code 1 if something is damaged. Needs no torch."""
+    """Check every byte; exit code 1 if something is damaged. Does not import torch."""
     parser = argparse.ArgumentParser(
         prog="paceline verify",
         description="Check SHA-256, format and array shapes of a checkpoint, a saved model, or all of those in a run, "

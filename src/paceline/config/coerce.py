@@ -1,7 +1,7 @@
-"""Turns what a user wrote into what a setting holds: one way for YAML, flags and Python.
+"""Converts a value from a flag, a YAML file or Python to the type of its setting.
 
-YAML reads `1e6` and a flag reads everything as text, so the type of a setting decides, never
-the spelling of its value. Nothing is evaluated: text becomes a number, a name or a path.
+A flag is text and YAML has types of its own (`1e6` is text in YAML 1.1), so the annotation of the setting decides, not
+the type of the value. No text is evaluated as code: it becomes a number, a name or a path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Misfit(Exception):
 
 
 def coerce(value: Any, annotation: Any, name: str) -> Any:
-    """Read a value as the type its setting has.
+    """Convert a value to the type of its setting.
 
     Args:
         value: Text from a flag, a list of texts, a YAML value or a Python object.
@@ -46,9 +46,9 @@ def coerce(value: Any, annotation: Any, name: str) -> Any:
     try:
         return _read(value, annotation)
     except _Misfit as misfit:
-        said = f" ({misfit})" if str(misfit) else ""
+        detail = f" ({misfit})" if str(misfit) else ""
         hint = f" {nearest(value, _choices(annotation))}" if isinstance(value, str) and _choices(annotation) else ""
-        raise ConfigError(f"{name}={value!r}: must be {describe(annotation)}{said}.{hint}") from None
+        raise ConfigError(f"{name}={value!r}: must be {describe(annotation)}{detail}.{hint}") from None
 
 
 def _read(value: Any, annotation: Any) -> Any:
@@ -74,7 +74,7 @@ def _read(value: Any, annotation: Any) -> Any:
 
 
 def _choices(annotation: Any) -> list[str]:
-    """The words a setting of this type may be set to."""
+    """The allowed words of a `Literal` type, also inside a union; empty for other types."""
     args = typing.get_args(annotation)
     if typing.get_origin(annotation) is Literal:
         return [str(arg) for arg in args]
@@ -139,7 +139,7 @@ def _read_int(value: Any) -> int:
 
 
 def _read_str(value: Any) -> str:
-    # A bare `0` in YAML is an int, and legal where a name is meant (a core, say).
+    # YAML reads a bare `0` as an int. It is accepted for text settings such as pin_cores.
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return str(_checked(value, isinstance(value, str)))
@@ -201,7 +201,7 @@ def _parsed(text: str) -> Any:
 
 
 def describe(annotation: Any) -> str:
-    """What a setting of this type accepts, in words."""
+    """Describe the accepted values of a type, for error texts."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (Union, types.UnionType):
         parts = [describe(arg) for arg in args if arg is not type(None)]
@@ -216,7 +216,7 @@ def describe(annotation: Any) -> str:
         return "a class"
     if origin is collections.abc.Callable:
         return "a callable"
-    words = {bool: "true or false", int: "an integer", float: "a number", str: "a text", Path: "a path"}
+    words = {bool: "true or false", int: "an integer", float: "a number", str: "text", Path: "a path"}
     return words.get(annotation, "any value")
 
 
@@ -240,7 +240,7 @@ def duration_s(value: float | str) -> float:
 
 
 def core_list(text: str) -> tuple[int, ...]:
-    """The cores named by `0-7`, `0,2,4` or a mix; empty for `auto` and for no text: all that are allowed.
+    """Parse core numbers such as `0-7`, `0,2,4` or a mix. Empty for `auto` and empty text: all allowed cores.
 
     Raises:
         ConfigError: It is not a list of cores.

@@ -110,7 +110,7 @@ class DQNConfig(SettingsDefaults):
             check_range(name, getattr(self, name), "It is a fraction.", at_least=0, at_most=1)
         if self.epsilon_decay is not None:
             check_range("epsilon_decay", self.epsilon_decay, "Try 0.995.", above=0, at_most=1)
-        check_range("epsilon_ladder", self.epsilon_ladder, "Use 0 for the same everywhere.", at_least=0)
+        check_range("epsilon_ladder", self.epsilon_ladder, "Use 0 for the same epsilon in all groups.", at_least=0)
         check_range("max_grad_norm", self.max_grad_norm, "Try 10.", above=0)
         check_range("learner_threads", self.learner_threads, "Use 1 for small nets.", at_least=1)
         if self.learning_steps_per_batch is not None and self.samples_per_insert is not None:
@@ -178,10 +178,10 @@ UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
 def buffer_room(size: int | str) -> tuple[int, bool]:
-    """A capacity as a number, and whether that counts bytes.
+    """Parse a replay capacity; returns the number and whether it counts bytes instead of transitions.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: It is neither a number of transitions nor a size in bytes.
     """
     if isinstance(size, str):
         match = re.fullmatch(r"\s*([\d.]+(?:e\d+)?)\s*([kmgt]b)?\s*", size.lower())

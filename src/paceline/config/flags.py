@@ -1,4 +1,4 @@
-"""Flags made from the fields of the config dataclasses.
+"""Generates command-line flags from the fields of the config dataclasses, and parses them.
 
 `tyro` returns a dict that holds only the flags on the command line, as text. The config then converts
 the text by the type of the field, with the same code as for YAML. So an omitted flag never overrides a
@@ -121,7 +121,7 @@ def read(
         ConfigError: An unknown flag (the nearest is suggested) or a bad value.
         SystemExit: With 0 after --help, with 2 for a flag that lacks its value.
     """
-    own_name = (prog.split() or ["command"])[-1]  # the heading of the command's own flags: "bench options"
+    own_name = prog.removeprefix("paceline ").strip() or "command"  # heading of its own flags: "cyber train options"
     groups: dict[str, Any] = {own_name: _group(extra), **_setting_groups(algo)}
     groups["config"] = _flag(str, "YAML file with the sections env, parallel, training, policy and run; flags win.", "")
     given, strays = tyro.cli(
@@ -133,7 +133,7 @@ def read(
         return_unknown_args=True,
     )
     if strays:
-        raise ConfigError(_about(strays, [*section_of(algo), *get_type_hints(extra)]))
+        raise ConfigError(_unknown_text(strays, [*section_of(algo), *get_type_hints(extra)]))
     own, path = given.pop(own_name, {}), given.pop("config", None)
     flat = {name: value for section in given.values() for name, value in section.items()}
     hints = get_type_hints(extra)
@@ -206,7 +206,7 @@ def _group(cls: type[Any], leave_out: Set[str] = frozenset()) -> Any:
 
 
 def _dict_type(name: str, keys: dict[str, Any]) -> type[dict[str, Any]]:
-    # Known to the type checker only when written out, and these come from dataclass fields.
+    # mypy supports only a TypedDict with literal keys; these keys come from dataclass fields.
     made: Any = TypedDict(name, keys, total=False)  # type: ignore[misc]
     return typing.cast("type[dict[str, Any]]", made)
 
@@ -268,7 +268,7 @@ def _aliases(name: str) -> tuple[str, ...]:
 
 
 def _without_no(argv: Sequence[str], types: Sequence[type[Any]]) -> list[str]:
-    """`--no-quiet` as `--quiet false`, for every switch."""
+    """Replace `--no-quiet` by `--quiet false`, for every boolean setting."""
     hints = [hint for cls in types for hint in get_type_hints(cls).items()]
     switches = {f"--no-{name.replace('_', '-')}": f"--{name}" for name, annotation in hints if annotation is bool}
     return [part for word in argv for part in _expanded(word, switches)]
@@ -279,7 +279,7 @@ def _expanded(word: str, switches: dict[str, str]) -> list[str]:
     return [word] if switch is None else [switch, "false"]
 
 
-def _about(strays: Sequence[str], names: Sequence[str]) -> str:
+def _unknown_text(strays: Sequence[str], names: Sequence[str]) -> str:
     """The error text for unknown flags and stray words."""
     flags = [word for word in strays if word.startswith("-")]
     if not flags:

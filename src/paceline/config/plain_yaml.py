@@ -1,4 +1,4 @@
-"""Reads YAML as plain values and nothing more: no tag of a file can build an object or run code."""
+"""Loads YAML as plain values only: a tag in a file cannot build an object or run code."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from paceline.errors import ConfigError
 
 
 class NotPlain(Exception):
-    """The text is not YAML, or asks for more than plain values. The message fits on one line."""
+    """The text is not YAML, or has a tag that is not a plain value. The message fits on one line."""
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that reads `3e-4` as the number it is (YAML 1.1 wants `3.0e-4`) and refuses a key given twice."""
+    """SafeLoader that reads `3e-4` as a number (YAML 1.1 requires `3.0e-4`) and refuses duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Build the mapping, after looking for repeated keys."""
@@ -39,12 +39,12 @@ def safe_load(text: str) -> Any:
     """Parse YAML, and so JSON.
 
     Raises:
-        NotPlain: The text is not YAML, or asks for more than plain values.
+        NotPlain: The text is not YAML, or has a tag that is not a plain value.
     """
     try:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as exc:
-        # ValueError and TypeError: a date that is none, a key that cannot be one.
+        # ValueError: an impossible date. TypeError: a key that is not hashable.
         raise NotPlain(" ".join(str(exc).split()) or type(exc).__name__) from exc
 
 
@@ -52,7 +52,7 @@ def load_file(path: Path) -> Any:
     """Parse a YAML file.
 
     Raises:
-        ConfigError: The file cannot be read, is not YAML, or asks for more than plain values.
+        ConfigError: The file cannot be read, is not YAML, or has a tag that is not a plain value.
     """
     try:
         return safe_load(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The sections of a config that no algorithm owns: env, parallel, policy and run.
+"""The sections of a config that all algorithms share: env, parallel, policy and run.
 
 A docstring under a field is its help text on the command line. Ranges are checked on
 construction; relations between sections in `paceline.config.train_config`.
@@ -76,7 +76,7 @@ class EnvConfig:
     def __post_init__(self) -> None:
         """Check the ranges."""
         if not self.env:
-            raise ConfigError("env: must be named (got nothing). Use --env CartPole-v1, say.")
+            raise ConfigError("env: required (got nothing). Use --env CartPole-v1, for example.")
         for wrapper in self.wrappers:
             if isinstance(wrapper, str) and not re.fullmatch(r"[\w.]+:[\w.]+", wrapper):
                 raise ConfigError(f"wrappers={wrapper!r}: must be an import path. Write module:Name.")
@@ -85,7 +85,7 @@ class EnvConfig:
         if isinstance(self.shaper, str) and not re.fullmatch(r"[\w.]+:[\w.]+", self.shaper):
             raise ConfigError(f"shaper={self.shaper!r}: must be an import path. Write module:Name.")
         if self.shaper_kwargs and self.shaper is None:
-            raise ConfigError("shaper_kwargs: there is no shaper. Name one with --shaper module:Name.")
+            raise ConfigError("shaper_kwargs: needs a shaper (none given). Add --shaper module:Name.")
         check_range("frame_stack", self.frame_stack, "Use 1 for no stacking.", at_least=1)
         check_range("snapshot_every", self.snapshot_every, "Try 10000.", at_least=1)
         check_range("pool_size", self.pool_size, "Try 10.", at_least=1)
@@ -94,7 +94,9 @@ class EnvConfig:
         check_range("opponent_epsilon", self.opponent_epsilon, "Use 0 for none.", at_least=0, at_most=1)
         for name, share in self.opponents.items():
             if isinstance(share, bool) or not isinstance(share, int | float):
-                raise ConfigError(f"opponents: {name}={share!r} must be a number. Write random=.5,self=.5, say.")
+                raise ConfigError(
+                    f"opponents: {name}={share!r} must be a number. Write random=.5,self=.5, for example."
+                )
         check_range("env_timeout_s", self.env_timeout_s, "Try 60.", above=0)
         check_range("start_timeout_s", self.start_timeout_s, "Try 120.", above=0)
 
@@ -169,7 +171,7 @@ class ParallelConfig:
     def _check_ray(self) -> None:
         for name in ("nodes", "workers_per_node"):
             if (value := getattr(self, name)) is not None:
-                check_range(name, value, "Leave it out to take what there is.", at_least=1)
+                check_range(name, value, "Leave it out to use all nodes and CPUs.", at_least=1)
         given = [name for name in ("ray_address", "nodes", "workers_per_node") if getattr(self, name) is not None]
         if self.runtime != "ray":
             if given:
@@ -289,18 +291,18 @@ class RunConfig:
         if self.duration is not None:
             duration_s(self.duration)
         check_range("eval_freq", self.eval_freq, "Use 0 to evaluate at the end only.", at_least=0)
-        check_range("n_eval_episodes", self.n_eval_episodes, "Use 0 to evaluate never.", at_least=0)
+        check_range("n_eval_episodes", self.n_eval_episodes, "Use 0 to never evaluate.", at_least=0)
         check_range("save_freq", self.save_freq, "Use 0 to save at the end only.", at_least=0)
         check_range("keep_checkpoints", self.keep_checkpoints, "Try 3.", at_least=1)
         if self.stop_at_score is not None and not math.isfinite(self.stop_at_score):
-            raise ConfigError(f"stop_at_score={self.stop_at_score!r}: must be a finite number. Try 475, say.")
+            raise ConfigError(f"stop_at_score={self.stop_at_score!r}: must be a finite number. Try 475.")
         if self.stop_at_score is not None and self.eval_freq and not self.n_eval_episodes:
             raise ConfigError(
                 "stop_at_score: with eval_freq it compares evaluations, and n_eval_episodes=0 disables them. Try 10."
             )
         for name, goal in self.stop_at.items():
             if isinstance(goal, bool) or not isinstance(goal, int | float) or not math.isfinite(goal):
-                raise ConfigError(f"stop_at: {name}={goal!r} must be a finite number. Write compliance=.95, say.")
+                raise ConfigError(f"stop_at: {name}={goal!r} must be a finite number. Write compliance=.95.")
         if self.resume and (self.overwrite or self.init_from is not None):
             other = "overwrite" if self.overwrite else "init_from"
             raise ConfigError(f"resume with {other}: resuming keeps and restores everything. Give one of the two.")
@@ -318,12 +320,12 @@ class RunConfig:
 
     @property
     def budget_steps(self) -> int | None:
-        """Steps after which to stop; the default budget where none of the three was given."""
+        """Steps after which to stop: as given, or the default if no budget of any kind is given."""
         if self.total_episodes is None and self.duration is None:
             return self.total_timesteps or DEFAULT_TIMESTEPS
         return self.total_timesteps
 
     @property
     def budget_s(self) -> float | None:
-        """Seconds after which to stop."""
+        """Wall-clock seconds after which to stop; None without a limit."""
         return None if self.duration is None else duration_s(self.duration)

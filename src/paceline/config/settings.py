@@ -261,8 +261,8 @@ class A3CConfig(SettingsDefaults):
         check_range("ent_coef", self.ent_coef, "Use 0 for no entropy bonus.", at_least=0)
         check_range("vf_coef", self.vf_coef, "Try 0.5.", at_least=0)
         check_range("max_grad_norm", self.max_grad_norm, "Try 0.5.", above=0)
-        check_range("lr_spread", self.lr_spread, "Use 1 for the same everywhere.", at_least=1)
-        check_range("ent_spread", self.ent_spread, "Use 1 for the same everywhere.", at_least=1)
+        check_range("lr_spread", self.lr_spread, "Use 1 for the same learning rate in all workers.", at_least=1)
+        check_range("ent_spread", self.ent_spread, "Use 1 for the same coefficient in all workers.", at_least=1)
 
     def of_worker(self, worker: int, workers: int) -> A3CConfig:
         """The settings of one worker, with its own learning rate and entropy coefficient."""

@@ -1,11 +1,11 @@
-"""One configuration for Python, YAML and flags, checked before anything starts.
+"""`TrainConfig`: all settings of a run, built from Python, YAML or flags and checked before training starts.
 
     flags ----+
     YAML  ----+--> flat names -> coerce -> sections -> TrainConfig (frozen, checked)
     Python ---+
 
 A value is checked in its own section (`paceline.config.sections`), a relation between
-sections here. Free of torch.
+sections here. Does not import torch.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SHARD_ROWS, WIDE_SHARD_ROWS, WIDE = 128, 64, 128
 class TrainConfig:
     """All settings of one training run.
 
-    After construction `env.n_envs` holds the number of envs and the shorthand
-    `parallel.num_envs_per_worker` is used up, so a saved config means the same with any worker count.
+    Construction replaces the shorthand `parallel.num_envs_per_worker` by the number of envs in `env.n_envs`, so that a
+    saved config means the same with any number of workers.
     """
 
     env: EnvConfig
@@ -47,7 +47,7 @@ class TrainConfig:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        """Resolve the number of envs and check what needs more than one section."""
+        """Resolve the number of envs and check relations between sections."""
         n_envs = _n_envs(self.env, self.parallel)
         object.__setattr__(self, "env", replace(self.env, n_envs=n_envs))
         object.__setattr__(self, "parallel", replace(self.parallel, num_envs_per_worker=None))
@@ -58,7 +58,7 @@ class TrainConfig:
 
     @property
     def n_envs(self) -> int:
-        """Envs in all (B)."""
+        """Number of envs over all workers (B)."""
         return self.env.n_envs or DEFAULT_N_ENVS
 
     @property
@@ -185,7 +185,7 @@ class TrainConfig:
 
         `overwrite`, `init_from` and `trust_env_state` of the earlier run are reset: they say how that run started.
         """
-        # Unpickling runs code: the user must allow it on each command line, never the folder that is loaded.
+        # Unpickling runs code. Only the command line may allow it, never the config of the folder that is loaded.
         began = {"overwrite": False, "init_from": None, "output_dir": folder, "trust_env_state": False}
         return cls.from_yaml(folder / "config.yaml", **{**began, **overrides})
 
@@ -304,7 +304,7 @@ def _sections(flat: Mapping[str, Any], algo: str) -> Sections:
 
 
 def _hint(name: str, algo: str, known: Iterable[str]) -> str:
-    """Where an unknown setting belongs, or what was probably meant."""
+    """The hint of an error about an unknown setting: the algorithms that have it, or a similar name."""
     others = [other for other in ALGORITHMS if other != algo and name in section_of(other)]
     if others:
         return f"It is a setting of {', '.join(others)}, not of {algo}."
@@ -355,18 +355,18 @@ def _sections_of_file(path: Path, algo: str | None) -> Sections:
 
 
 def named_in(path: Path, algo: str) -> set[str]:
-    """The settings that a config file names, for an algorithm.
+    """Names of the settings that a config file sets, for an algorithm.
 
     Raises:
-        ConfigError: It is no config.
+        ConfigError: The file is not a valid config.
     """
     return {name for section in _sections_of_file(path, algo).values() for name in section}
 
 
 def _over(below: Sections, above: Sections) -> Sections:
-    """Settings of `above` win, setting by setting."""
+    """Merge two sets of sections; settings of `above` win."""
     result = {name: {**below[name], **above[name]} for name in SECTIONS}
-    # The total and its shorthand say one thing in two ways: the one given above replaces both.
+    # n_envs and its shorthand num_envs_per_worker exclude each other: the one in `above` replaces the other.
     if "num_envs_per_worker" in above["parallel"] and "n_envs" not in above["env"]:
         result["env"].pop("n_envs", None)
     elif "n_envs" in above["env"] and "num_envs_per_worker" not in above["parallel"]:
@@ -376,7 +376,7 @@ def _over(below: Sections, above: Sections) -> Sections:
 
 def _build(sections: Sections) -> TrainConfig:
     if "env" not in sections["env"]:
-        raise ConfigError("env: must be named (nothing given). Use --env CartPole-v1, say, or a --config that has one.")
+        raise ConfigError("env: required (none given). Use --env CartPole-v1, for example, or a --config with an env.")
     built = {}
     for section, cls in section_types(sections["run"].get("algo", DEFAULT_ALGO)).items():
         hints = get_type_hints(cls)
@@ -389,7 +389,7 @@ def _values(section: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The value as YAML can hold it."""
+    """Convert a value to one that YAML can hold."""
     match value:
         case None | bool() | int() | float() | str():
             return value

@@ -1,1 +1,1 @@
-"""Answers to why it is slow, and how fast it could be."""
+"""Benchmarks, the self-test, training over several seeds, and comparison of finished runs."""

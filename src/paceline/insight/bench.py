@@ -1,8 +1,8 @@
-"""Sequential against parallel in one run, and against the machine's own limit.
+"""Measures sequential training, parallel training and the machine's limit (bare env loops) in one process.
 
-Windows alternate (limit, sequential, parallel, limit, ...), so that a noisy machine hits all three alike. What is
-reported is the median of the ratios inside each round, with their spread. A fourth window of each round goes to
-learning alone, by this and other settings of the learner.
+Windows alternate (limit, sequential, parallel, limit, ...), so that noise from other programs affects all three alike.
+The result is the median of the ratios within each round, with their spread. A fourth window of each round times the
+learner alone, with the current and with other settings.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Bench:
     sequential: tuple[float, ...]
     parallel: tuple[float, ...]
     phases: dict[str, dict[str, float]]
-    """Share of the time by phase, sequential and parallel."""
+    """Share of the time by phase, for "sequential" and for "parallel"."""
     memory_mb: dict[str, float]
     learner: LearnerSpeeds | None = None
-    """Of the parallel side, by other settings too, where they were measured."""
+    """Speeds of the parallel side's learner with its own and with other settings; None if they were not measured."""
 
     def ratio(self, above: str, below: str) -> tuple[float, float]:
         """Median of `above / below` over the rounds, and its spread (half the range between the quartiles)."""
@@ -84,7 +84,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class BareLoops:
-    """A worker's program that only steps its envs: what the machine can do at most."""
+    """Worker program that only steps its envs: the upper limit of training speed on this machine."""
 
     recipe: WorkerRecipe
 
@@ -100,9 +100,9 @@ class BareLoop:
         shape = recipe.shape
         n = share.groups * shape.group_size
         threads = recipe.threads(n)[0]
-        # Where envs wait, nothing is faster than a thread for each that waits for no other.
-        self._apart = recipe.thread_per_env(arena, share) if threads == n > 1 and recipe.single else None
-        self._envs: EnvBlock = self._apart or make_block(
+        # For envs that wait (I/O, sleep), the fastest way is one free-running thread per env.
+        self._threads = recipe.thread_per_env(arena, share) if threads == n > 1 and recipe.single else None
+        self._envs: EnvBlock = self._threads or make_block(
             recipe.env,
             shape.spec,
             seed=recipe.seed,
@@ -126,20 +126,21 @@ class BareLoop:
         self._envs.reset(self._rows[0])
 
     def spin(self, seconds: float) -> tuple[int, float]:
-        """Step for about so long; returns steps and seconds."""
+        """Step all envs for about this long; returns the number of steps and the seconds they took."""
         row, after = self._rows[0], self._rows[1]
         began, rows = perf_counter(), 0
-        if self._apart is not None:
-            return sum(self._apart.each(partial(self._spin_one, self._apart, began + seconds))), perf_counter() - began
+        if self._threads is not None:
+            loop = partial(self._spin_one, self._threads, began + seconds)
+            return sum(self._threads.each(loop)), perf_counter() - began
         while perf_counter() - began < seconds:
             self._envs.step(self._actions[rows % len(self._actions)], row, after)
             self._beat[BEAT] += 1
             rows += 1
         return rows * len(row.reward), perf_counter() - began
 
-    def _spin_one(self, apart: ThreadPerEnv, end: float, i: int) -> int:
-        """In an env's thread: step it until then; returns how often."""
-        own, step, line, steps = slice(i, i + 1), apart.envs[i].step, apart.lines[i], 0
+    def _spin_one(self, threads: ThreadPerEnv, end: float, i: int) -> int:
+        """In the thread of env i: step it until the time `end`; returns the number of steps."""
+        own, step, line, steps = slice(i, i + 1), threads.envs[i].step, threads.lines[i], 0
         row, after = self._rows[0].at(own), self._rows[1].at(own)
         while perf_counter() < end:
             step(self._actions[steps % len(self._actions)][own], row, after)
@@ -161,19 +162,19 @@ def bench(
     learner: bool = True,
     tick: Callable[[str], None] = lambda _: None,
 ) -> Bench:
-    """Measure.
+    """Build both sides, measure them in alternating windows and return the rates.
 
     Args:
-        config: What to train; its own worker count and budget do not matter.
-        num_workers: Of the parallel side; None for one per core, as far as there are groups for them.
+        config: What to train; its worker count and budget are ignored.
+        num_workers: Workers of the parallel side. None: one per core, at most one per group of envs.
         rounds: Windows of each kind.
-        window_s: Seconds of a window, at least one iteration.
-        learner: Whether to try other settings of the learner too, where that says something.
-        tick: Told what is being done.
+        window_s: Seconds per window; a window has at least one iteration.
+        learner: Whether to also time other settings of the learner, if the config has any to try.
+        tick: Called with a progress message at every stage.
     """
     sides: dict[str, Training] = {}
     memory: dict[str, float] = {}
-    own_mb, workers = tree_memory_mb(), 0  # what this process has by itself, either side needs
+    own_mb, workers = tree_memory_mb(), 0  # memory of this process before either side starts, counted for both
     with ExitStack() as undo:
         for name in ("sequential", "parallel"):
             tick(f"starting {name}")
@@ -181,7 +182,7 @@ def bench(
             sides[name] = training = build(config.merge(num_workers=workers))
             undo.callback(training.close)
             training.rollouts.reset()
-            iterate(training)  # the first iteration loads kernels and touches every page
+            iterate(training)  # warm-up: the first iteration loads kernels and touches every page
             memory[name] = own_mb + tree_memory_mb() - before_mb
             workers = num_workers or min(core_budget(), training.plan.base.shape.groups)
         limit = _limit(sides["parallel"], workers, undo)
@@ -209,7 +210,7 @@ def bench(
 
 
 def _limit(training: Training, num_workers: int, undo: ExitStack) -> ProcessRuntime[BareLoop]:
-    """As many bare loops as the parallel side has workers."""
+    """Start one bare loop per worker of the parallel side."""
     recipe = training.plan.base
     workers = max(1, num_workers)
     arena = Arena.create(recipe.fields(1, workers))

@@ -1,9 +1,9 @@
-"""Learning alone, by several settings in turns: one crew of workers without envs, and one batch for all of them.
+"""Times the learner of a training without its envs, with several settings in turn on one batch.
 
-    training: a rollout, weights ──copied──► arena of the probe ──► setting in turn: learner ──► shards ──► crew
+    training: a rollout, weights ──copied──► arena of the probe ──► learner of each setting ──► shards ──► workers
 
-The workers, the driver's own hand and the learner are those of a real training. The learning rate is too small to
-move a weight, so that every update does the same work.
+Workers, the driver's local gradient and the learner are the same classes as in training. The learning rate is too small
+to change a weight, so that every update does the same work.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ from paceline.train.algorithms.surrogate import surrogate_gradient
 from paceline.train.start_up import PRELOAD
 from paceline.train.training import Training
 
-STANDSTILL = 1e-12
-"""A learning rate."""
-LOOK_S = 0.3
-"""How long to look at what other programs take."""
+NO_LEARNING_RATE = 1e-12
+"""A learning rate too small to change a float32 weight."""
+CPU_SAMPLE_S = 0.3
+"""Seconds over which the CPU use of other programs is measured."""
 PASSES = 3
-"""Pieces of a setting's window."""
+"""Pieces into which the window of each setting is split."""
 
 
 def nothing_to_try(training: Training) -> str | None:
-    """Why learning alone would say nothing about this training; None where it does."""
+    """The reason why the probe cannot measure this training, for an error text; None if it can."""
     plan = ppo_plan(training.plan)
     if plan is None:
-        return f"{training.config.run.algo} has no gradients that workers share"
+        return f"workers of {training.config.run.algo} do not compute shards of the learner's gradient"
     if plan.settings.pipeline:
-        return "in a pipeline envs are stepped while it learns, and learning alone is another thing"
+        return "with pipeline, workers step envs during learning, so the speed of learning alone does not apply"
     if training.config.parallel.runtime == "ray":
-        return "on a cluster the driver computes gradients alone"
+        return "with runtime=ray, the driver computes all gradients itself"
     if training.device.type != "cpu":
-        return f"a learner on {training.device.type} computes minibatches whole"
+        return f"a learner on {training.device.type} does not split minibatches"
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class GradOnly:
-    """A worker's program that only computes gradients, by whichever setting has its turn."""
+    """Worker program that has no envs and computes gradients with the setting that the arena field `turn` selects."""
 
     plan: PPOPlan
     settings: tuple[LearnerSetting, ...]
 
     def fields(self, weights: int, workers: int) -> list[Field]:
-        """What the probe's arena holds."""
+        """Fields of the probe's arena."""
         return [*self.plan.fields(weights, workers), Field.of("turn", (1,), np.int64)]
 
     def __call__(self, arena: Arena, share: Share) -> GradOnlyJob:  # noqa: ARG002 - any worker computes any shard
@@ -79,7 +79,7 @@ class GradOnly:
 
 
 class GradOnlyJob:
-    """The role GRAD, and no envs."""
+    """Computes shards of gradients inside a worker."""
 
     def __init__(self, program: GradOnly, arena: Arena, gradients: dict[int, PPOGradient]) -> None:
         slots, self._turn = program.plan.slots(arena), arena["turn"]
@@ -89,7 +89,7 @@ class GradOnlyJob:
         ]
 
     def work(self, shard: int) -> None:
-        """One shard of a minibatch."""
+        """Compute the gradient of one shard of the current minibatch."""
         self._sharded[self._turn[0]](shard)
 
     def close(self) -> None:
@@ -97,27 +97,28 @@ class GradOnlyJob:
 
 
 class LearnerProbe:
-    """Measures the settings of a training's learner beside it. Owns workers and memory: close it.
+    """Measures settings of the learner of a training. Owns worker processes and shared memory: call `close`.
 
     Args:
-        training: Has collected a rollout; `nothing_to_try` has found nothing. It is only read.
+        training: A training that has collected a rollout and for which `nothing_to_try` returns None. Not modified.
     """
 
     def __init__(self, training: Training) -> None:
         real, workers = ppo_plan(training.plan), training.runtime.num_workers
         if real is None:
-            raise TypeError(f"{training.config.run.algo}: nothing_to_try says why")
+            raise TypeError(f"{training.config.run.algo}: must be ppo, call nothing_to_try first")
         config = real.settings
         weights, rows = len(training.weights.vector), training.config.shard_rows(1)
         cores = threads.core_budget()
         current = LearnerSetting(real.shards, config.learner_threads)
-        hands = min(cores, workers + 1)
-        self.settings = alternatives(current, rows=rows, weights=weights, hands=hands, cores=cores)
+        processes = min(cores, workers + 1)
+        self.settings = alternatives(current, rows=rows, weights=weights, processes=processes, cores=cores)
         most = max(setting.grad_shards for setting in self.settings)
-        still = replace(config, learning_rate=STANDSTILL)
+        frozen = replace(config, learning_rate=NO_LEARNING_RATE)
         base = replace(real.base, central=None, league=None)
-        program = GradOnly(PPOPlan(base=base, settings=still, shards=most), self.settings)
-        self._others_share = psutil.cpu_percent(interval=LOOK_S) / 100  # the training rests
+        program = GradOnly(PPOPlan(base=base, settings=frozen, shards=most), self.settings)
+        # The training is idle now, so all CPU use is that of other programs.
+        self._others_share = psutil.cpu_percent(interval=CPU_SAMPLE_S) / 100
         with ExitStack() as undo:
             arena = Arena.create(program.fields(weights, workers))
             undo.callback(arena.close)
@@ -126,14 +127,14 @@ class LearnerProbe:
             slots = program.plan.slots(arena)
             copy_rollout(real.slots(training.arena), into=slots)
             self._batch, self._turn, self._valid = slots.trajectory(0), arena["turn"], slots.array("valid").reshape(-1)
-            runtime = _crew(program, arena, workers, training)
+            runtime = _start_workers(program, arena, workers, training)
             undo.callback(runtime.close)
             self._rates: list[list[float]] = [[] for _ in self.settings]
-            self._shorten(program, arena, runtime, rows)
+            self._make_learners(program, arena, runtime, rows)
             self.close = undo.pop_all().close
 
-    def _shorten(self, program: GradOnly, arena: Arena, runtime: Runtime[GradOnlyJob], rows: int) -> None:
-        """Have a turn learn from as much of the rollout as is learned from in a moment."""
+    def _make_learners(self, program: GradOnly, arena: Arena, runtime: Runtime[GradOnlyJob], rows: int) -> None:
+        """Build the learner of each setting, with so few epochs and minibatches that an update takes about TURN_S."""
         valid, n_epochs = np.flatnonzero(self._valid), program.plan.settings.n_epochs
 
         def turns_of(epochs: int, minibatches: int) -> None:
@@ -144,13 +145,16 @@ class LearnerProbe:
 
         turns_of(1, 1)
         for number in range(len(self.settings)):
-            self._update(number)  # loads kernels, touches every page
+            self._update(number)  # warm-up: loads kernels, touches every page
         seconds = 1.0 / window(partial(self._update, 0), TURN_S)
         self._valid[valid] = True
         turns_of(*turn_size(seconds, -(-len(valid) // rows), n_epochs))
 
     def round(self, window_s: float) -> None:
-        """A window of each setting, all together about so long: in short pieces, so that noise hits all alike."""
+        """Measure each setting once, in `window_s` seconds for all settings together.
+
+        The settings alternate in short pieces, so that noise from other programs affects all alike.
+        """
         began, each_s = perf_counter(), window_s / (PASSES * len(self.settings))
         passes: list[list[float]] = []
         while not passes or (len(passes) < PASSES and perf_counter() - began < window_s):
@@ -160,22 +164,22 @@ class LearnerProbe:
 
     def _piece(self, number: int, seconds: float) -> float:
         """Updates per second of one setting."""
-        self._update(number)  # wakes everybody: the first after another setting is slower
+        self._update(number)  # warm-up: the first update after a change of the setting is slower
         return window(partial(self._update, number), seconds)
 
     def speeds(self) -> LearnerSpeeds:
-        """What was measured so far."""
+        """The speeds of all rounds so far."""
         return LearnerSpeeds(dict(zip(self.settings, map(tuple, self._rates), strict=True)), self._others_share)
 
     def _update(self, number: int) -> int:
-        """Learn from the batch; returns the updates."""
+        """Learn from the batch with one setting; returns the number of gradient updates."""
         self._turn[0], learner = number, self._learners[number]
         before = learner.n_updates
         learner.update(self._batch, 0.0)
         return learner.n_updates - before
 
 
-def _crew(program: GradOnly, arena: Arena, workers: int, training: Training) -> Runtime[GradOnlyJob]:
+def _start_workers(program: GradOnly, arena: Arena, workers: int, training: Training) -> Runtime[GradOnlyJob]:
     groups, env = program.plan.base.shape.groups, training.config.env
     if workers == 0:
         return InlineRuntime(program, arena, groups)

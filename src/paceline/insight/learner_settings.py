@@ -1,6 +1,7 @@
-"""Whether other `grad_shards` or `learner_threads` would learn faster: what to try, and what measured speeds say.
+"""Chooses which `grad_shards` and `learner_threads` to time, and recommends one from the measured speeds.
 
-Both are part of the result, so no run chooses them by itself; `bench` and `tune` say where a choice would pay.
+Both settings change the weights (floating-point rounding), so a run never chooses them itself. `bench` and `tune`
+print a recommendation instead.
 """
 
 from __future__ import annotations
@@ -14,63 +15,63 @@ import numpy as np
 from paceline.insight.windows import ratio
 from paceline.runtime.work_queue import MOST
 
-SHARDS_PER_HAND = 4
-"""More pieces for each process that computes them only cost calls."""
+SHARDS_PER_PROCESS = 4
+"""Largest number of shards per process that is tried: more shards only add calls."""
 MOST_GRADIENT_BYTES = 2**29
-"""What the gradients of all shards may take."""
+"""Largest memory of the gradients of all shards."""
 FEWEST_ROUNDS = 3
-"""Fewer tell nothing of the noise."""
+"""Fewest rounds for a recommendation: fewer do not show the noise."""
 LEAST_GAIN = 0.05
-"""What is said to be faster must be so by this much at least."""
+"""Smallest relative gain for a recommendation."""
 NOISE = 2.0
-"""And by this many times the spread of its ratios."""
+"""Smallest gain for a recommendation, in multiples of the spread of its ratios."""
 TURN_S = 0.2
-"""The least that is measured at a time, where a minibatch does not take longer."""
+"""Target duration of one timed update in seconds. A single minibatch may take longer."""
 QUIET = 0.1
-"""Other programs that have more of the cores than this are mentioned."""
+"""The recommendation mentions other programs if they use more than this share of the cores."""
 PAGE = "docs/how-to/choose-workers-and-envs.md"
 
 
 @dataclass(frozen=True, slots=True)
 class LearnerSetting:
-    """How gradients are computed."""
+    """One combination of the settings that are timed."""
 
     grad_shards: int
     learner_threads: int
 
-    def beside(self, other: LearnerSetting) -> dict[str, int]:
-        """What of it differs from the other, by name."""
+    def differences_from(self, other: LearnerSetting) -> dict[str, int]:
+        """The values of this setting that differ from the other's, by name."""
         return {name: value for name, value in asdict(self).items() if value != getattr(other, name)}
 
 
 def alternatives(
-    current: LearnerSetting, *, rows: int, weights: int, hands: int, cores: int
+    current: LearnerSetting, *, rows: int, weights: int, processes: int, cores: int
 ) -> tuple[LearnerSetting, ...]:
-    """What is worth trying, the current setting first.
+    """The settings to time, the current one first.
 
     Args:
-        current: What the config says.
-        rows: Steps of a minibatch. Shards divide it, so that all are of one size.
-        weights: Parameters of the network.
-        hands: Processes that compute gradients side by side.
-        cores: That may be used; torch threads of all hands together need no more.
+        current: The setting of the config.
+        rows: Steps per minibatch. Only numbers of shards that divide it are tried, so that all shards are equal.
+        weights: Number of parameters of the network.
+        processes: Processes that compute gradients in parallel.
+        cores: Cores that may be used. Torch threads of all processes together do not exceed them.
     """
-    most = min(MOST, SHARDS_PER_HAND * hands, MOST_GRADIENT_BYTES // (4 * weights))
+    most = min(MOST, SHARDS_PER_PROCESS * processes, MOST_GRADIENT_BYTES // (4 * weights))
     shards = [count for count in _doublings(most) if rows % count == 0]
     pairs = [(count, current.learner_threads) for count in shards]
     for count in {1, current.grad_shards}:
-        pairs += [(count, each) for each in _doublings(cores) if min(count, hands) * each <= cores]
+        pairs += [(count, each) for each in _doublings(cores) if min(count, processes) * each <= cores]
     others = sorted({LearnerSetting(*pair) for pair in pairs} - {current}, key=lambda one: tuple(asdict(one).values()))
     return current, *others
 
 
 def turn_size(minibatch_s: float, minibatches: int, n_epochs: int) -> tuple[int, int]:
-    """Epochs and minibatches of a turn: as in training, or as many as fit into `TURN_S`.
+    """Epochs and minibatches of one timed update: as in training, or as many as fit into `TURN_S`.
 
     Args:
-        minibatch_s: What one takes.
-        minibatches: Of an epoch of training.
-        n_epochs: Of training.
+        minibatch_s: Seconds per minibatch.
+        minibatches: Minibatches per epoch of the training.
+        n_epochs: Epochs per update of the training.
     """
     most = max(1, int(TURN_S / minibatch_s))
     return max(1, min(n_epochs, most // minibatches)), min(minibatches, most)
@@ -81,7 +82,7 @@ def _words(settings: dict[str, int]) -> str:
 
 
 def _doublings(most: int) -> list[int]:
-    """1, 2, 4 and so on."""
+    """The powers of two up to `most`."""
     return [2**power for power in range(most.bit_length())]
 
 
@@ -97,23 +98,23 @@ class Faster:
 
 @dataclass(frozen=True, slots=True)
 class LearnerSpeeds:
-    """What was measured: updates per second of each setting, one entry per round; the current setting first."""
+    """Measured speed of each setting, in updates per second with one entry per round; the current setting first."""
 
     updates_per_s: Mapping[LearnerSetting, tuple[float, ...]]
     others_share: float = 0.0
-    """Of the machine's cores, what other programs had before it began."""
+    """Share of the machine's cores that other programs used before the measurement."""
 
     @property
     def current(self) -> LearnerSetting:
-        """What the config says."""
+        """The setting of the config."""
         return next(iter(self.updates_per_s))
 
     def speedup(self, setting: LearnerSetting) -> tuple[float, float]:
-        """Its speed in times that of the current one, and the spread of that."""
+        """Speed of a setting relative to the current one (median over rounds), and the spread of that ratio."""
         return ratio(self.updates_per_s[setting], self.updates_per_s[self.current])
 
     def faster(self) -> Faster | None:
-        """The fastest of those that beat the current setting beyond the noise, if any does."""
+        """The fastest setting that beats the current one beyond the noise; None if there is none."""
         if len(self.updates_per_s[self.current]) < FEWEST_ROUNDS:
             return None
         found = [Faster(setting, *self.speedup(setting)) for setting in self.updates_per_s if self._clearly(setting)]
@@ -125,19 +126,19 @@ class LearnerSpeeds:
         return bool(always.all()) and mid - NOISE * spread > 1.0 and mid >= 1.0 + LEAST_GAIN
 
     def hint(self, learn_share: float) -> str | None:
-        """What a user should know, in one line; None where nothing is faster.
+        """The recommendation in one line; None if no setting is faster.
 
         Args:
-            learn_share: The share of learning in the time of training.
+            learn_share: Share of learning in the time of training.
         """
         if (best := self.faster()) is None:
             return None
-        theirs, ours = best.setting.beside(self.current), self.current.beside(best.setting)
-        flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in theirs.items())
-        others = f" while other programs had {100 * self.others_share:.0f} % of the cores"
+        faster, current = best.setting.differences_from(self.current), self.current.differences_from(best.setting)
+        flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in faster.items())
+        others = f" while other programs used {100 * self.others_share:.0f} % of the cores"
         return (
-            f"{_words(theirs)} would learn {best.ratio:.2f} ± {best.spread:.2f} times as fast as "
-            f"{_words(ours)} here{others if self.others_share > QUIET else ''}; "
+            f"{_words(faster)} would learn {best.ratio:.2f} ± {best.spread:.2f} times as fast as "
+            f"{_words(current)} here{others if self.others_share > QUIET else ''}; "
             f"learning takes {100 * learn_share:.0f} % of the time. "
             f"It changes the result (see {PAGE}): {flags}"
         )

@@ -1,11 +1,11 @@
-"""Several trainings side by side: a process for each seed, cores and devices dealt out to those that run at once.
+"""Runs several trainings in parallel, one process per seed, and assigns CPU cores and devices to them.
 
-    slot 0 (cores 0-1, cuda:0)   seed 0 -> seed 2 -> seed 4      whoever has ended makes room for the next
+    slot 0 (cores 0-1, cuda:0)   seed 0 -> seed 2 -> seed 4      when a run ends, the next seed takes its slot
     slot 1 (cores 2-3, cuda:1)   seed 1 -> seed 3
 
-Children are ordinary `paceline train` commands that know nothing of each other. Each has a process group of its own,
-so that a Ctrl-C of the terminal does not reach it: it is passed on from here, once, since the second would end a run
-without a checkpoint. Should this process die, the kernel ends the children as a SIGTERM does, checkpoint included.
+Children are independent `paceline train` commands. Each has its own process group, so that a Ctrl-C in the terminal
+does not reach it directly. This process forwards the signal once, because a second signal would end a run without a
+checkpoint. If this process dies, the kernel sends SIGTERM to the children, which then write a checkpoint and end.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from paceline.system.limits import affinity, cpu_quota
 POLL_S = 0.1
 MOST_SEEDS = 1000
 TAIL = 1 << 14
-"""Bytes at the end of a log that are looked at."""
+"""Bytes read from the end of a log."""
 NUMBERS = ("final_eval", "best_eval", "steps", "fps", "wall_s")
-"""What is told of each seed, and of all together."""
+"""Numbers in the summary: one value per seed, mean and standard deviation over seeds."""
 COLUMNS = ("seed", "state", "exit_code", *NUMBERS, "device", "cores", "folder", "log")
 SUMMARY_JSON, SUMMARY_CSV = "seeds.json", "seeds.csv"
 
 SeedState = Literal["waiting", "running", "finished", "stopped", "failed"]
 
 STOPPED = {128 + number for number in (signal.SIGINT, signal.SIGTERM)} | {-signal.SIGINT, -signal.SIGTERM}
-"""Exit codes of a run that a signal has ended, with its checkpoint or before it had anything to save."""
+"""Exit codes of a run that a signal has ended, with or without a checkpoint."""
 
-TIE = """
+LAUNCHER = """
 import ctypes, os, signal, sys
 parent, cores, *command = sys.argv[1:]
 ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
@@ -58,68 +58,68 @@ if os.getppid() == int(parent):
     os.sched_setaffinity(0, map(int, cores.split(",")))
     os.execvp(command[0], command)
 """
-"""Becomes the command, on these cores, with a SIGTERM to come when the parent dies (1 is PR_SET_PDEATHSIG).
+"""Python program that sets CPU affinity and the parent-death signal (PR_SET_PDEATHSIG is 1), then execs the command.
 
-A program of its own rather than `preexec_fn`, which may deadlock in a process that has threads."""
+A program of its own instead of `preexec_fn`, which may deadlock in a process that has threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What one child at a time may use."""
+    """Resources of one child at a time."""
 
     cores: tuple[int, ...]
-    """Empty: whatever this process may."""
+    """Empty: all cores allowed to this process."""
     device: str | None = None
-    """Passed on as `--device`; None leaves it to the command."""
+    """Passed to the child as `--device`; None adds no flag."""
 
 
 @dataclass(kw_only=True, slots=True)
 class SeedRun:
-    """The training of one seed: what is to be run, and how it goes."""
+    """The training of one seed: its command and its state."""
 
     seed: int
     folder: Path
-    """The run's."""
+    """Run folder."""
     log: Path
-    """What the child says goes there."""
+    """File for stdout and stderr of the child."""
     command: tuple[str, ...]
     state: SeedState = "waiting"
     exit_code: int | None = None
     slot: Slot | None = None
-    """Where it runs, or ran."""
+    """The slot it was started in; None while it waits."""
     began: float = field(default=0.0, repr=False)
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
-    told: int = field(default=0, repr=False)
-    """How many of the signals it was sent."""
+    signals_sent: int = field(default=0, repr=False)
+    """Number of received signals that were forwarded to this child."""
 
     @property
     def running_s(self) -> float:
-        """Seconds since it was started."""
+        """Seconds since the child was started."""
         return perf_counter() - self.began
 
 
 class SeedRuns:
-    """Runs jobs, one in each slot at a time, in their order. Owns the processes: close it.
+    """Runs jobs in their order, one per slot at a time. Owns the child processes: call `close`, unless `run` returned.
 
     Args:
-        jobs: What is to be done.
-        slots: Where.
+        jobs: The trainings to run.
+        slots: The slots to run them in.
     """
 
     def __init__(self, jobs: Sequence[SeedRun], slots: Sequence[Slot]) -> None:
         self.jobs = list(jobs)
         self.signals: list[int] = []
-        """Those that came; the next step passes them on."""
+        """Signals received so far; the next `step` forwards the new ones."""
         self._waiting, self._free = deque(self.jobs), deque(slots)
 
     def run(self, watch: Callable[[], None]) -> None:
-        """Do all of it, passing SIGINT and SIGTERM on. Waits until no child is left, as long as that takes.
+        """Run all jobs and forward SIGINT and SIGTERM. Blocks until the last child has ended, without a timeout.
 
         Args:
             watch: Called ten times a second.
         """
-        # The handler only takes a note: it may come in the middle of a start, before there is anybody to be told.
-        with _caught(self.signals.append):
+        # The handler only records the signal, because it may interrupt the start of a child.
+        with _signals_handled_by(self.signals.append):
             try:
                 while self.step():
                     watch()
@@ -129,14 +129,14 @@ class SeedRuns:
                 self.close()
 
     def step(self) -> bool:
-        """Notice who has ended, pass signals on, and start who is next: nobody, after a signal.
+        """Collect ended children, forward signals, and start waiting jobs in free slots (none after a signal).
 
         Returns:
-            Whether anybody runs.
+            Whether a child is running.
         """
         for job, process in self._running():
             if (code := process.poll()) is None:
-                self._tell(job, process)
+                self._forward_signals(job, process)
                 continue
             job.exit_code = code
             job.state = "finished" if code == 0 else "stopped" if code in STOPPED else "failed"
@@ -147,14 +147,14 @@ class SeedRuns:
         return bool(self._running())
 
     def close(self) -> None:
-        """Kill whoever still runs."""
+        """Kill the children that are still running."""
         for job, process in self._running():
             process.kill()
             job.exit_code, job.state = process.wait(), "failed"
 
     @property
     def exit_code(self) -> int:
-        """Of the whole: 130 or 143 after a signal, 1 if a seed has not finished, else 0."""
+        """Exit code of the command: 130 or 143 after a signal, 1 if a seed has not finished, else 0."""
         if self.signals:
             return 128 + self.signals[0]
         return int(any(job.state != "finished" for job in self.jobs))
@@ -162,18 +162,21 @@ class SeedRuns:
     def _running(self) -> list[tuple[SeedRun, subprocess.Popen[bytes]]]:
         return [(job, job.process) for job in self.jobs if job.state == "running" and job.process is not None]
 
-    def _tell(self, job: SeedRun, process: subprocess.Popen[bytes]) -> None:
-        """Pass on what it has not been told. The first signal stops a run, the second at once, the third kills it."""
-        for count, number in enumerate(self.signals[job.told :], job.told + 1):
+    def _forward_signals(self, job: SeedRun, process: subprocess.Popen[bytes]) -> None:
+        """Send the signals that this child has not got yet.
+
+        The first signal stops a run with a checkpoint, the second stops it at once, the third kills it.
+        """
+        for count, number in enumerate(self.signals[job.signals_sent :], job.signals_sent + 1):
             process.send_signal(number if count < 3 else signal.SIGKILL)
-            job.told = count
+            job.signals_sent = count
 
     def _start(self, job: SeedRun, slot: Slot) -> None:
         device = () if slot.device is None else ("--device", slot.device)
         job.log.parent.mkdir(parents=True, exist_ok=True)
         with open(job.log, "wb") as log:
             job.process = subprocess.Popen(
-                tied([*job.command, *device], slot.cores),
+                launched([*job.command, *device], slot.cores),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -182,17 +185,17 @@ class SeedRuns:
         job.slot, job.state, job.began = slot, "running", perf_counter()
 
 
-def tied(command: Sequence[str], cores: Sequence[int]) -> list[str]:
-    """A command that stays on these cores and ends with this process; as it is on other systems than Linux."""
+def launched(command: Sequence[str], cores: Sequence[int]) -> list[str]:
+    """Wrap a command so that it runs on these cores and ends when this process dies. Unchanged outside Linux."""
     if sys.platform != "linux":
         return list(command)
     allowed = ",".join(map(str, cores or affinity()))
-    return [sys.executable, "-I", "-S", "-c", TIE, str(os.getpid()), allowed, *command]
+    return [sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid()), allowed, *command]
 
 
 @contextmanager
-def _caught(handle: Callable[[int], object]) -> Iterator[None]:
-    """Hand SIGINT and SIGTERM to a function meanwhile. Only the main thread can."""
+def _signals_handled_by(handle: Callable[[int], object]) -> Iterator[None]:
+    """Call `handle` for SIGINT and SIGTERM during the block. Does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -209,16 +212,22 @@ def _caught(handle: Callable[[int], object]) -> Iterator[None]:
 
 
 def allowed_cores() -> list[int]:
-    """The cores that children may share: those of this process, and no more of them than the control group's quota.
+    """The cores that children may use: those of this process, but not more than the control group's quota.
 
-    As `runtime.threads.core_budget` counts them, which would load torch.
+    The same count as `system.threads.core_budget`, which this module cannot import because it loads torch.
     """
     cores, quota = affinity(), cpu_quota()
     return cores[: max(1, math.floor(quota))] if quota else cores
 
 
 def make_slots(at_once: int, cores: Sequence[int], devices: Sequence[str] = ()) -> list[Slot]:
-    """Deal cores out as evenly as possible, and devices in turn. With more slots than cores, some share one."""
+    """Divide the cores among slots as evenly as possible and assign devices in turn. With too few cores, slots share.
+
+    Args:
+        at_once: Number of slots.
+        cores: Cores to divide.
+        devices: Devices to assign in turn; empty for none.
+    """
     n = len(cores)
     if at_once > n:
         shares = [cores[i % n : i % n + 1] for i in range(at_once)]
@@ -228,10 +237,10 @@ def make_slots(at_once: int, cores: Sequence[int], devices: Sequence[str] = ()) 
 
 
 def read_seeds(text: str) -> tuple[int, ...]:
-    """The seeds that `0..5` (both ends included), `0,3,7` or a mix of the two names.
+    """Parse seeds: `0..5` (both ends included), `0,3,7` or a mix.
 
     Raises:
-        ConfigError: It names none, or one twice.
+        ConfigError: The text is not a list of seeds, or has a seed twice.
     """
     seeds: list[int] = []
     for part in text.split(","):
@@ -239,7 +248,7 @@ def read_seeds(text: str) -> tuple[int, ...]:
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last < 2**63 or last - first >= MOST_SEEDS:
             raise ConfigError(
-                f"seeds={text!r}: must be whole numbers from 0 on, at most {MOST_SEEDS} ({part!r} is not). "
+                f"seeds={text!r}: must be non-negative integers, at most {MOST_SEEDS} of them ({part!r} is not). "
                 "Write 0..5 or 0,3,7."
             )
         seeds.extend(range(first, last + 1))
@@ -249,7 +258,7 @@ def read_seeds(text: str) -> tuple[int, ...]:
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """The last lines of a file that say something; none where it cannot be read."""
+    """The last non-empty lines of a file; an empty list if it cannot be read."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
@@ -260,19 +269,19 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 
 def numbers(job: SeedRun) -> dict[str, float | None]:
-    """What a job's run has come to, by `NUMBERS`; None is what its folder does not know."""
+    """Results of a job, by the names in `NUMBERS`; None for values that its run folder does not have."""
     if job.state not in ("finished", "stopped"):
         return dict.fromkeys(NUMBERS)
     try:
         result = read_run(job.folder)
     except ConfigError:
-        return dict.fromkeys(NUMBERS)  # stopped before there was anything to tell
+        return dict.fromkeys(NUMBERS)  # stopped before the first iteration
     return {name: getattr(result, name) for name in NUMBERS}
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A number over seeds."""
+    """Mean and standard deviation of a number over seeds."""
 
     mean: float
     std: float | None
@@ -281,7 +290,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread | None:
-        """Of some values; None of none."""
+        """Compute from values; None if there are none."""
         if not values:
             return None
         return cls(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values))
@@ -289,27 +298,27 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class ManySummary:
-    """What came of all seeds."""
+    """Results of all seeds."""
 
     rows: tuple[Mapping[str, Any], ...]
-    """For each seed, by `COLUMNS`."""
+    """One mapping per seed, with the keys of `COLUMNS`."""
     over_seeds: Mapping[str, Spread | None]
-    """By `NUMBERS`; of the seeds that have finished."""
+    """Statistics over the finished seeds, with the keys of `NUMBERS`."""
 
     @classmethod
     def of(cls, jobs: Sequence[SeedRun]) -> ManySummary:
-        """Read what the runs have left."""
+        """Read the results from the run folders."""
         rows = [_row(job) for job in jobs]
         finished = [row for row in rows if row["state"] == "finished"]
         values = {name: [row[name] for row in finished if row[name] is not None] for name in NUMBERS}
         return cls(tuple(rows), {name: Spread.of(found) for name, found in values.items()})
 
     def write(self, folder: Path, about: Mapping[str, Any]) -> None:
-        """Put seeds.json and seeds.csv there.
+        """Write seeds.json and seeds.csv.
 
         Args:
-            folder: Which is there.
-            about: What else is to be told.
+            folder: An existing folder.
+            about: Further content of seeds.json, e.g. the command.
         """
         content = {**about, "seeds": self.rows, "over_seeds": self.over_seeds}
         write_atomic(folder / SUMMARY_JSON, to_json(content))

@@ -1,4 +1,4 @@
-"""A test of the installation on this machine: each part tried for real, in seconds."""
+"""The self-test of `paceline check`: shared memory, start methods, an env, and equal weights with 0 and 2 workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Mark:
         self._cell, self._value = arena["marks"][share.worker :], share.worker + 1
 
     def mark(self) -> tuple[int, int]:
-        """Write; returns the threads torch and BLAS use here."""
+        """Write the number; returns the number of threads that torch and BLAS use in this worker."""
         self._cell[0] = self._value
         return torch.get_num_threads(), threads.blas_threads()
 
@@ -38,11 +38,11 @@ class _Mark:
 
 
 def parts(env: str, env_kwargs: dict[str, Any]) -> Iterator[Part]:
-    """What is tested, in order; each returns a word of detail or raises."""
+    """The tests in order: a name, and a function that raises on failure and returns a detail to print on success."""
     yield "torch", lambda: f"{torch.__version__}, {threads.core_budget()} core(s) to use"
     yield "shared memory", _shared_memory
     for method in multiprocessing.get_all_start_methods():
-        if method != "fork":  # this process has threads by now
+        if method != "fork":  # forking may deadlock, because this process already has threads
             yield f"start method {method}", lambda method=method: _start_method(method)  # type: ignore[misc]
     yield f"environment {env}", lambda: _environment(env, env_kwargs)
     yield "same weights for 0 and 2 workers", lambda: _same_weights(env, env_kwargs)

@@ -1,4 +1,4 @@
-"""Which settings of the learner are fastest for an env, a network and a machine: measured, and left to the user."""
+"""Times learner settings (`grad_shards`, `learner_threads`) for an env, a network and this machine: `paceline tune`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from paceline.train.build import build
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What was found."""
+    """Result of `tune`."""
 
     num_workers: int
     learn_share: float
-    """Of learning in the time of training."""
+    """Share of learning in the time of training."""
     learner: LearnerSpeeds
 
     def json(self) -> dict[str, Any]:
@@ -30,23 +30,23 @@ class Tuned:
 
 
 def tune(config: TrainConfig, *, rounds: int, window_s: float, tick: Callable[[str], None] = lambda _: None) -> Tuned:
-    """Measure learning by the settings of the config and by others, in turns.
+    """Time the learner with the config's settings and with others, in alternating windows.
 
     Args:
-        config: What to train; its budget does not matter.
+        config: What to train; its budget is ignored.
         rounds: Windows of each setting.
-        window_s: Seconds of a round, shared out between the settings; at least one rollout's learning for each.
-        tick: Told what is being done.
+        window_s: Seconds per round, divided among the settings; each learns from at least one rollout.
+        tick: Called with a progress message at every stage.
 
     Raises:
-        ConfigError: There is nothing to choose from.
+        ConfigError: These settings cannot be measured for this config.
     """
     tick("starting")
     with closing(build(config)) as training:
         if (why := nothing_to_try(training)) is not None:
-            raise ConfigError(f"tune: {why}. There is nothing to try; leave the learner's settings as they are.")
+            raise ConfigError(f"tune: {why}. Keep the default grad_shards and learner_threads.")
         training.rollouts.reset()
-        iterate(training)  # the first iteration loads kernels and touches every page
+        iterate(training)  # warm-up: the first iteration loads kernels and touches every page
         mark = training.clock.snapshot()
         with closing(LearnerProbe(training)) as probe:
             for number in range(rounds):

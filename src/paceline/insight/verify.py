@@ -1,4 +1,4 @@
-"""What a snapshot on disk holds, and whether it is whole. Reads bytes, runs nothing."""
+"""Verifies checkpoints and saved models on disk and lists their contents. Runs no code from the files."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from paceline.train.checkpoint import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found at one place."""
+    """Result of checking one snapshot."""
 
     path: Path
     error: str = ""
-    """What is wrong; empty if nothing is."""
+    """What is damaged; empty if the snapshot is good."""
     contents: tuple[str, ...] = ()
-    """A line for each part."""
+    """One line per part; empty if the snapshot is damaged."""
 
     @property
     def good(self) -> bool:
-        """Whether it can be loaded."""
+        """Whether the snapshot can be loaded."""
         return not self.error
 
 
 def verify(path: Path) -> list[Verdict]:
-    """Check a snapshot, or all those of a run or of a folder of checkpoints; the newest first.
+    """Check one snapshot, or all snapshots of a run or a checkpoint folder, the newest first.
 
     Raises:
-        CheckpointError: There is nothing to check.
+        CheckpointError: The path holds no snapshot.
     """
     found = list(_snapshots(path))
     if not found:
-        checkpoint.find(path)  # says what is wrong with the place
+        checkpoint.find(path)  # raises with a more specific text
         raise CheckpointError(f"{path}: holds no checkpoint.")
     return [_verdict(one) for one in found]
 
 
 def newest_good(verdicts: list[Verdict]) -> Path | None:
-    """The first that is whole, of a list that begins with the newest."""
+    """The first good snapshot of a list that is ordered from new to old."""
     return next((one.path for one in verdicts if one.good), None)
 
 
 def earlier_good(path: Path) -> Path | None:
-    """The newest whole checkpoint beside a damaged one."""
+    """The newest good checkpoint in the same folder that is older than `path`."""
     others = [one for one in reversed(checkpoint.steps(path.parent)) if one.name < path.name]
     return next((one for one in others if _verdict(one).good), None)
 
 
 def _snapshots(path: Path) -> Iterator[Path]:
-    # A snapshot with a lost manifest is still one, to be called damaged.
+    # A folder with only one of the two files is listed too, so that it is reported as damaged.
     if (path / checkpoint.MANIFEST).is_file() or (path / checkpoint.STATE).is_file():
         yield path
         return
@@ -81,20 +81,20 @@ def _verdict(path: Path) -> Verdict:
 
 
 def _check(snapshot: Snapshot) -> None:
-    """What a hash cannot tell: whether the parts fit together, and are numbers."""
+    """Check what a hash cannot show: that weights are there, have the right shape and type, and are finite."""
     identity = snapshot.meta.get("identity")
     weights = snapshot.arrays.get("learner/weights")
     if not isinstance(identity, dict) or weights is None:
-        raise CheckpointError(f"{snapshot.path}: is no snapshot of a training (no weights, or nothing they belong to).")
+        raise CheckpointError(f"{snapshot.path}: not a snapshot of a training (no weights, or no `identity`).")
     promised = identity.get("weights")
     if weights.ndim != 1 or (promised is not None and len(weights) != promised):
         raise CheckpointError(
-            f"{snapshot.path}: weights of shape {weights.shape} do not fit the {promised} of its network."
+            f"{snapshot.path}: weights have shape {weights.shape}, but the network has {promised} parameters."
         )
     if weights.dtype != np.float32:
         raise CheckpointError(f"{snapshot.path}: weights are {weights.dtype}, not float32.")
     if not np.isfinite(weights).all():
-        raise CheckpointError(f"{snapshot.path}: its weights are not finite. Use an earlier checkpoint.")
+        raise CheckpointError(f"{snapshot.path}: weights are NaN or infinite. Use an earlier checkpoint.")
 
 
 def _contents(snapshot: Snapshot) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _contents(snapshot: Snapshot) -> Iterator[str]:
     known = [("algorithm", identity.get("algo")), ("env", identity.get("env")), ("seed", identity.get("seed"))]
     known += [("steps", meta.get("steps")), ("iterations", meta.get("iterations"))]
     yield ", ".join(f"{name} {_number(value)}" for name, value in known if value is not None)
-    kind = "a checkpoint to resume from" if "learner/version" in snapshot.arrays else "a model: weights to play with"
+    kind = "a checkpoint to resume from" if "learner/version" in snapshot.arrays else "a model, without training state"
     yield f"{kind}, format {checkpoint.FORMAT}, sha256 as in its manifest"
     parts: dict[str, list[Any]] = defaultdict(list)
     for name, array in snapshot.arrays.items():
@@ -112,7 +112,7 @@ def _contents(snapshot: Snapshot) -> Iterator[str]:
         shape = f"{arrays[0].dtype} {list(arrays[0].shape)}" if len(arrays) == 1 else f"{len(arrays)} arrays"
         yield f"{name}: {shape}, {size:,} bytes"
     if any(name.startswith("rollouts/pickled") for name in snapshot.arrays):
-        yield "pickled envs: loaded only with --trust-env-state, and not by this command"
+        yield "pickled envs: only --trust-env-state loads them, this command does not"
 
 
 def _number(value: Any) -> str:

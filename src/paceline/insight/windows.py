@@ -1,4 +1,4 @@
-"""Speeds measured in windows that take turns, and ratios that are taken inside each round of turns."""
+"""Timing windows and ratios: helpers of benchmarks that alternate between two or more things to measure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ PHASES = ("env", "inference", "wait", "learn", "sync")
 
 
 def window(turn: Callable[[], int], seconds: float) -> float:
-    """Take turns for at least so long, to the end of the last; returns what they count, per second."""
+    """Call `turn` repeatedly for at least this long; returns the sum of its results per second.
+
+    The last call is completed and its time counted.
+    """
     began, count = perf_counter(), turn()
     while perf_counter() - began < seconds:
         count += turn()
@@ -22,7 +25,7 @@ def window(turn: Callable[[], int], seconds: float) -> float:
 
 
 def iterate(training: Training) -> int:
-    """One rollout, and learn from it; returns the steps."""
+    """Run one iteration of a training (collect and learn); returns its env steps."""
     before = training.tracker.steps
     training.driver.iterate()
     return training.tracker.steps - before
@@ -35,7 +38,7 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]
 
 
 def phase_shares(clock: Clock, since: Phases) -> dict[str, float]:
-    """The share of each phase in the time since then."""
+    """Share of each phase in the time since a snapshot of the clock."""
     spent = clock.delta(since).seconds
     total = sum(spent.get(phase, 0.0) for phase in PHASES)
     return {phase: spent.get(phase, 0.0) / total for phase in PHASES}

@@ -106,7 +106,7 @@ def test_typo_in_a_flag_names_the_nearest(seq: str, par: str) -> None:
     ("name", "content", "message"),
     [
         (None, "", "'broken': no such folder"),
-        ("notes.txt", "", "'broken': neither summary.json nor progress.csv"),
+        ("notes.txt", "", "'broken': has neither summary.json nor progress.csv"),
         ("summary.json", '{"steps": 1', "summary.json: damaged"),
         ("progress.csv", "", "progress.csv: damaged"),
         ("episodes.csv", "step,env\n1,", "episodes.csv: damaged"),

@@ -48,7 +48,7 @@ def test_a_run_ended_by_a_signal_says_so(reason: str | None, code: int, calls: d
         (["--env", "X-v0"], "error: train: an algorithm comes first (ppo, impala, appo, a3c, dqn)."),
         (["sac"], "error: sac: no such algorithm. Known: ppo, impala, appo, a3c, dqn."),
         (["pppo"], "error: pppo: no such algorithm. Did you mean 'ppo'?"),
-        (["ppo"], "error: env: must be named"),
+        (["ppo"], "error: env: required"),
         (["ppo", "--env", "X-v0", "--n-evs", "3"], "error: --n-evs: no such flag. Did you mean '--n-envs'?"),
         (["ppo", "--env", "X-v0", "--batch-size", "7"], "error: batch_size=7: must divide"),
         (["ppo", "--config", "nowhere.yaml"], "error: config 'nowhere.yaml': cannot be read"),

@@ -25,13 +25,13 @@ WAIT_S = 60.0
 STAND_IN = """
 import pathlib, sys
 from tests.unit.insight.runs.run_folders import summarised
-from paceline.measure.record import Evaluation
+from paceline.measure.record import EvaluationRow
 words = sys.argv[1:]
 seed, folder = int(words[words.index("--seed") + 1]), pathlib.Path(words[words.index("--output-dir") + 1])
 print("asked:", *words)
 if seed == 13:
     sys.exit("error: seed 13 brings bad luck.")
-summarised(folder, seed=seed, final_eval=Evaluation(100.0 + seed, 1.0))
+summarised(folder, seed=seed, final_eval=EvaluationRow(100.0 + seed, 1.0))
 """
 """In the place of a training: writes the folder of a finished run, or fails."""
 
@@ -41,7 +41,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Has the command start stand-ins; returns a folder for its runs."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     monkeypatch.setenv("PYTHONPATH", path)
-    monkeypatch.setattr("paceline.insight.many.tied", lambda command, _: [sys.executable, "-c", STAND_IN, *command])
+    monkeypatch.setattr("paceline.insight.many.launched", lambda command, _: [sys.executable, "-c", STAND_IN, *command])
     return tmp_path / "many"
 
 
@@ -134,21 +134,21 @@ def test_resume_goes_on_with_those_that_have_begun(stand_ins: Path, capsys: pyte
         ([], "train-many: an algorithm comes first (ppo"),
         (["--seeds", "0..3"], "train-many: an algorithm comes first (ppo"),
         (["pppo"], "pppo: no such algorithm. Did you mean 'ppo'?"),
-        (["ppo", "--output-dir", "x"], "seeds: must be named"),
-        (["ppo", "--seeds", "0..3"], "output_dir: must be named"),
-        (["ppo", "--seeds", "0..x", "--output-dir", "x"], "seeds='0..x': must be whole numbers"),
+        (["ppo", "--output-dir", "x"], "seeds: required"),
+        (["ppo", "--seeds", "0..3"], "output_dir: required"),
+        (["ppo", "--seeds", "0..x", "--output-dir", "x"], "seeds='0..x': must be non-negative integers"),
         (["ppo", "--seeds", "0,1", "--seed", "3", "--output-dir", "x"], "seed=3: train-many trains one agent for each"),
-        (["ppo", "--seeds", "0,1", "--output-dir", "x"], "env: must be named"),
+        (["ppo", "--seeds", "0,1", "--output-dir", "x"], "env: required"),
         (
             ["ppo", "--seeds", "0,1", "--output-dir", "x", "--n-evs", "3"],
             "--n-evs: no such flag. Did you mean '--n-envs'",
         ),
-        (["@", "--resume", "runs/a"], "resume='runs/a': every seed goes on with its own run"),
+        (["@", "--resume", "runs/a"], "resume='runs/a': every seed resumes its own run"),
         (["@", "--at-once", "0"], "at_once=0: must be at least 1"),
         (["@", "--at-once", "few"], "at_once='few': must be an integer"),
         (["@", "--checkpoint-dir", "c"], "checkpoint_dir: seeds cannot share one"),
         (["@", "--devices", "gpu"], "device='gpu': must be cpu"),
-        (["@", "--devices", "cuda:0", "--device", "cpu"], "device and devices: one is for all seeds"),
+        (["@", "--devices", "cuda:0", "--device", "cpu"], "device and devices: --device is for all seeds"),
         (["@", "--output-dir", "/dev/null/x"], "output_dir '/dev/null/x': must be writable"),
     ],
 )

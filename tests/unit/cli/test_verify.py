@@ -56,8 +56,8 @@ def test_a_damaged_checkpoint_exits_with_1_and_offers_the_previous_one(
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"weights": 2}, "weights of shape (2,) do not fit the 3"),
-        ({"value": float("nan")}, "its weights are not finite"),
+        ({"weights": 2}, "weights have shape (2,), but the network has 3"),
+        ({"value": float("nan")}, "weights are NaN or infinite"),
     ],
 )
 def test_what_a_hash_cannot_tell(

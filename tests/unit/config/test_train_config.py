@@ -243,7 +243,7 @@ def test_flag_names_are_unique_over_sections_and_aliases_point_somewhere() -> No
 
 def test_env_is_required() -> None:
     for settings in ({}, {"env": ""}):
-        with pytest.raises(ConfigError, match=r"^env: must be named"):
+        with pytest.raises(ConfigError, match=r"^env: required"):
             TrainConfig.from_flat(**settings)
 
 
@@ -324,7 +324,7 @@ def test_a_flag_replaces_the_other_way_of_saying_how_many_envs(tmp_path: Path) -
 def test_the_env_may_come_from_a_flag(tmp_path: Path) -> None:
     path = write(tmp_path, "training: {n_steps: 64}\nrun:\n")
     assert TrainConfig.from_yaml(path, env="X-v0").training.n_steps == 64
-    with pytest.raises(ConfigError, match="env: must be named"):
+    with pytest.raises(ConfigError, match="env: required"):
         TrainConfig.from_yaml(path)
 
 

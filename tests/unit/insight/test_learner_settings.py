@@ -58,7 +58,7 @@ def test_a_machine_that_changes_pace_between_rounds_is_no_noise() -> None:
 
 def test_other_programs_are_mentioned() -> None:
     rates = {CURRENT: (10.0,) * 3, OTHER: (13.0,) * 3}
-    assert "other programs had 60 % of the cores" in (LearnerSpeeds(rates, others_share=0.6).hint(0.5) or "")
+    assert "other programs used 60 % of the cores" in (LearnerSpeeds(rates, others_share=0.6).hint(0.5) or "")
     assert "other programs" not in (LearnerSpeeds(rates, others_share=0.05).hint(0.5) or "")
 
 
@@ -73,7 +73,7 @@ def test_the_json_has_what_was_measured_and_what_follows() -> None:
 
 
 def pairs(current: LearnerSetting = CURRENT, **sizes: int) -> list[tuple[int, int]]:
-    sizes = {"rows": 1024, "weights": 10_000, "hands": 2, "cores": 2, **sizes}
+    sizes = {"rows": 1024, "weights": 10_000, "processes": 2, "cores": 2, **sizes}
     return [(one.grad_shards, one.learner_threads) for one in alternatives(current, **sizes)]
 
 
@@ -86,8 +86,8 @@ def test_shards_that_do_not_divide_the_minibatch_are_not_tried() -> None:
 
 
 def test_threads_need_no_more_than_the_cores() -> None:
-    assert all(threads == 1 for _, threads in pairs(cores=1, hands=1))
-    many = pairs(LearnerSetting(4, 1), cores=8, hands=8)
+    assert all(threads == 1 for _, threads in pairs(cores=1, processes=1))
+    many = pairs(LearnerSetting(4, 1), cores=8, processes=8)
     assert {(4, 2), (1, 8)} <= set(many)
     assert (4, 4) not in many
 

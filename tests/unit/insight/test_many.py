@@ -27,9 +27,9 @@ from paceline.insight.many import (
     Spread,
     allowed_cores,
     last_lines,
+    launched,
     make_slots,
     read_seeds,
-    tied,
 )
 from paceline.measure.record import EvaluationRow
 from paceline.system.limits import affinity
@@ -198,7 +198,7 @@ def test_children_are_told_when_the_command_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ties them on Linux only")
 def test_whoever_starts_after_the_parent_has_gone_does_not_run(tmp_path: Path) -> None:
-    command = tied([sys.executable, "-c", "print('ran')"], ())
+    command = launched([sys.executable, "-c", "print('ran')"], ())
     command[command.index(str(os.getpid()))] = "1"  # not our parent
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert (done.returncode, done.stdout) == (0, "")
@@ -214,14 +214,14 @@ def test_seeds() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "must be whole numbers"),
+        ("", "must be non-negative integers"),
         ("a", "'a' is not"),
         ("5..0", "'5..0' is not"),
         ("-1", "'-1' is not"),
         ("0..", "'0..' is not"),
         ("0...3", "'0...3' is not"),
         ("0..1000000", "at most 1000"),
-        ("99999999999999999999", "must be whole numbers"),
+        ("99999999999999999999", "must be non-negative integers"),
         ("1,0..2", "names a seed twice"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Finished runs, read from their folders: what they were, how they compare, how they look."""
+"""Reads run folders: results of runs, their comparison as table, page and report, and plots of learning curves."""

@@ -1,7 +1,6 @@
-"""The CSV files of a run as columns of numbers, however the run ended.
+"""Reads the CSV files of a run into numpy columns, also while the run is writing them or after it was killed.
 
-A run that goes on, or was killed, may leave half a line at the end: it is not read. Any other
-damage is an error that names file and line, so that no number is taken from a broken file.
+An incomplete last line is ignored. Any other damage raises an error that names file and line.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def read_columns(path: Path, header: Sequence[str]) -> Columns:
     lines = text[: text.rfind("\n") + 1].splitlines()
     names = lines[0].split(",") if lines else []
     if names[: len(header)] != list(header):
-        raise ConfigError(f"{path}: damaged, its first line names no columns of a run. Compare another run.")
+        raise ConfigError(f"{path}: damaged, the first line is not the header of a run. Compare another run.")
     values = array("d")
     for number, line in enumerate(lines[1:], start=2):
         cells = line.split(",")
@@ -50,10 +49,10 @@ def read_columns(path: Path, header: Sequence[str]) -> Columns:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of a run.
+    """Read a text file of a run.
 
     Raises:
-        ConfigError: It cannot be read, or is not text.
+        ConfigError: The file cannot be read, or is not UTF-8 text.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -63,5 +62,5 @@ def read_text(path: Path) -> str:
 
 
 def known(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The numbers of a column without its empty cells."""
+    """The finite values of a column, without empty cells."""
     return values[np.isfinite(values)]

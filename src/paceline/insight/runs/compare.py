@@ -1,7 +1,8 @@
-"""Sides against the first of them: how much faster, how well each learned, where the time went.
+"""Compares sides (one run, or several seeds) with the first one: speed-up, learning, and time per phase.
 
-run folders -> `sides` -> `compare` -> table, `picture` (`plots`, `page`) and `report`. Nothing here
-draws or writes; the result is rows of text: `as_table` for a terminal, `as_text` for a file or a pipe.
+    run folders -> `sides` -> `compare` -> table, `picture` (`plots`, `page`) and `report`
+
+The result is a table of text: `as_table` for a terminal, `as_text` for a file or a pipe. This module writes no file.
 """
 
 from __future__ import annotations
@@ -37,35 +38,35 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Sides against the first of them."""
+    """The result of comparing sides with the first one."""
 
     sides: tuple[Side, ...]
     rows: tuple[ComparisonRow, ...]
     verdict: str
-    """One sentence."""
+    """One sentence that sums the comparison up."""
     remarks: tuple[str, ...]
-    """What a reader has to know before believing the numbers; empty when nothing."""
+    """Warnings about the numbers, e.g. that the runs differ in n_envs; may be empty."""
     differences: tuple[Difference, ...]
     score: float | None
-    """The return whose time is told; None where there is none that could be."""
+    """The mean return whose time the table shows; None if the runs have no score in common."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the sides are called."""
+        """Names of the sides."""
         return tuple(side.name for side in self.sides)
 
     @property
     def subject(self) -> Side | None:
-        """The side that the verdict is about; None where none did the task of the first."""
+        """The side that the verdict is about; None if no side has the task of the first one."""
         return subject(self.sides)
 
     @property
     def grouped(self) -> bool:
-        """Whether a side has several runs."""
+        """Whether any side has several runs."""
         return any(len(side.runs) > 1 for side in self.sides)
 
     def as_table(self) -> Table:
-        """For a terminal."""
+        """The table for a terminal (rich)."""
         table = Table(title=None, box=None, pad_edge=False, header_style="bold")
         table.add_column("")
         for name in self.names:
@@ -87,14 +88,14 @@ class Comparison:
 
 
 def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
-    """Put sides next to each other; speed-up and efficiency are against the first.
+    """Compare sides; speed-up and efficiency are relative to the first.
 
     Args:
         sides: Two or more.
-        score: Mean return whose time is told; the highest that every run has reached unless given.
+        score: Mean return for the rows "time to" and "steps to". Default: the highest that every run has reached.
     """
     if len(sides) < 2:
-        raise ConfigError(f"compare: needs at least two runs, not {len(sides)}. Name another run folder.")
+        raise ConfigError(f"compare: needs at least two runs, not {len(sides)}. Add another run folder.")
     found = differences(sides)
     base = sides[0]
     alike = [side for side in sides if same_task(base, side)]
@@ -125,20 +126,19 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
         of("mean return (last 100)", lambda run: run.mean_return, number),
     ]
     if score is not None:
-        asked = [[scores.reached(score) for scores in side.scores] for side in sides]
+        hits = [[scores.reached(score) for scores in side.scores] for side in sides]
         goal = f"{score:,.6g}"
-        rows.append(
-            ComparisonRow(f"time to {goal}", tuple(_when(some, lambda hit: hit.seconds, seconds) for some in asked))
-        )
-        shown = (_when(some, lambda hit: hit.steps, "{:,.0f}".format) for some in asked)
+        times = (_when(side_hits, lambda hit: hit.seconds, seconds) for side_hits in hits)
+        rows.append(ComparisonRow(f"time to {goal}", tuple(times)))
+        shown = (_when(side_hits, lambda hit: hit.steps, "{:,.0f}".format) for side_hits in hits)
         rows.append(ComparisonRow(f"steps to {goal}", tuple(shown)))
     rows += [
         of("peak memory", lambda run: run.peak_memory_mb, lambda mb: f"{mb:,.0f} MB"),
         of("CPU use (100% = a core)", lambda run: run.cpu_percent, lambda percent: f"{percent:,.0f}%"),
         of("policy lag, mean", lambda run: run.lag_mean, "{:,.2g}".format),
-        of("policy lag, most", lambda run: run.lag_max, "{:,.0f}".format),
-        of("steps not learned from", lambda run: run.dropped_steps, "{:,.0f}".format),
-        of("restarts of workers", lambda run: run.restarts, "{:,.3g}".format),
+        of("policy lag, largest", lambda run: run.lag_max, "{:,.0f}".format),
+        of("dropped steps", lambda run: run.dropped_steps, "{:,.0f}".format),
+        of("worker restarts", lambda run: run.restarts, "{:,.3g}".format),
     ]
     shares = [side.shares for side in sides]
     for name in PHASES:
@@ -149,7 +149,7 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
 
 
 def efficiency(side: Side, base: Side) -> float | None:
-    """Speed-up by workers: 1 is all that the processes could give. None where a worker count is unknown."""
+    """Speed-up divided by the ratio of worker counts; 1 is linear scaling. None if a worker count is unknown."""
     faster = side.faster_than(base)
     if faster is None or side.num_workers is None or base.num_workers is None:
         return None
@@ -157,7 +157,10 @@ def efficiency(side: Side, base: Side) -> float | None:
 
 
 def common_score(sides: Sequence[Side]) -> float | None:
-    """The highest mean of 100 episodes that every run has reached, rounded down to two digits; None without one."""
+    """The highest mean return of 100 episodes that every run has reached, rounded down to two digits.
+
+    None if a run has not finished 100 episodes.
+    """
     bests = [scores.best for side in sides for scores in side.scores]
     known = [best for best in bests if best is not None]
     if len(known) < len(bests):
@@ -170,12 +173,12 @@ def common_score(sides: Sequence[Side]) -> float | None:
 
 
 def seconds(value: float) -> str:
-    """8.3 s, or 1:02:05 where that is easier to read."""
+    """Format seconds: 8.3 s below two minutes, else 1:02:05."""
     return f"{value:.1f} s" if value < SHORT_S else duration(value)
 
 
 def interval_note(comparison: Comparison) -> str | None:
-    """What ± means here; None where nothing has one."""
+    """The sentence that explains ± in the table; None if no side has several runs."""
     return f"± is half of the {METHOD} of the mean over a side's runs." if comparison.grouped else None
 
 
@@ -224,7 +227,7 @@ def _workers(count: int) -> str:
 
 
 def _share(shares: Mapping[str, float], name: str) -> float | None:
-    """A phase's share; None where the run did not tell it from another."""
+    """Share of a phase; None if the run did not record it separately (`collect` is `env` and `inference` together)."""
     parts = ("env", "inference")
     if name == "collect" and name not in shares and shares:
         return sum(shares.get(part, 0.0) for part in parts)

@@ -1,4 +1,4 @@
-"""The course of a run and of a group of runs: returns, speed, and when a score was reached."""
+"""Curves of runs over steps or time: returns, speed, their mean over runs, and when a score was first reached."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from paceline.measure.record import EPISODES_HEADER
 Array = NDArray[np.float64]
 
 EPISODE_WINDOW = 100
-"""Episodes in the running mean that scores and curves are about."""
+"""Episodes in the running mean of scores and curves."""
 FPS_WINDOW = 0.05
-"""Part of a run over which its speed is averaged for the picture."""
+"""Fraction of a run over which its speed is averaged for the plot."""
 POINTS = 200
-"""Points of a drawn curve at most."""
+"""Largest number of points of a drawn curve."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Points of one run; x does not fall, everything is finite."""
+    """Points of one run: x is non-decreasing, all values are finite."""
 
     x: Array  # [N]
     y: Array  # [N]
@@ -35,7 +35,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """The mean of some runs where all of them are known, with the t-interval of that mean."""
+    """The mean of runs over their common range of x, with the t-interval of that mean."""
 
     x: Array  # [N]
     mean: Array  # [N]
@@ -54,7 +54,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReturnCurve:
-    """The mean return of the last 100 episodes, from the hundredth on."""
+    """The running mean return of the last 100 episodes, one point per episode from the 100th on."""
 
     steps: Array  # [N]
     wall_s: Array  # [N]
@@ -62,18 +62,18 @@ class ReturnCurve:
 
     @property
     def best(self) -> float | None:
-        """The highest; None where a hundred episodes have not ended."""
+        """The highest mean; None with fewer than 100 finished episodes."""
         return float(self.mean.max()) if len(self.mean) else None
 
     def reached(self, score: float) -> Reached | None:
-        """When the mean first was `score` or more."""
-        slack = 1e-9 * max(1.0, abs(score))  # a mean of a hundred 0.1s is not quite 0.1
+        """When the mean first was `score` or more; None if it never was."""
+        slack = 1e-9 * max(1.0, abs(score))  # rounding: the mean of 100 times 0.1 is slightly below 0.1
         hits = np.flatnonzero(self.mean >= score - slack)
         return Reached(int(self.steps[hits[0]]), float(self.wall_s[hits[0]])) if len(hits) else None
 
 
 def read_scores(run: RunResult) -> ReturnCurve:
-    """From episodes.csv, episode by episode; without it from progress.csv, update by update.
+    """Read the return curve from episodes.csv (a point per episode), or else from progress.csv (a point per update).
 
     Raises:
         ConfigError: episodes.csv is damaged; file and line are named.
@@ -98,14 +98,14 @@ def returns_over_steps(run: RunResult) -> Series:
 
 
 def returns_over_time(run: RunResult) -> Series:
-    """The same by seconds from the first step on."""
+    """Mean return of the last 100 episodes by seconds since the first step."""
     return _series(run, "time/time_elapsed", "rollout/ep_rew_mean")
 
 
 def fps_over_time(run: RunResult) -> Series:
-    """Steps per second, evaluation left out, averaged over a moving window.
+    """Steps per second without evaluation time, averaged over a moving window.
 
-    Steps of the window over seconds of the window: a mean of rates would favour the fast updates.
+    Steps of the window divided by its seconds. A mean of rates would give fast updates too much weight.
     """
     names = ("time/time_elapsed", "time/fps", "time/iteration_s", "time/eval_s")
     if not set(names) <= set(run.progress):
@@ -123,11 +123,11 @@ def fps_over_time(run: RunResult) -> Series:
 
 
 def average(series: Sequence[Series], *, x: Array | None = None) -> Curve | None:
-    """The mean of runs over the stretch that all of them cover; None where there is none.
+    """The mean of runs over their common range of x; None if they have none.
 
     Args:
-        series: One for each run.
-        x: Where to take it; `POINTS` evenly spaced ones unless given.
+        series: One per run.
+        x: Points at which to interpolate. Default: `POINTS` evenly spaced ones.
     """
     if not series or any(len(one.x) < 2 for one in series):
         return None
@@ -144,9 +144,8 @@ def average(series: Sequence[Series], *, x: Array | None = None) -> Curve | None
 
 
 def side_by_side(first: Sequence[Series], second: Sequence[Series]) -> tuple[Curve, Curve] | None:
-    """Two groups of runs at the same places, over the stretch that all of them cover."""
-    everyone = [*first, *second]
-    if not first or not second or (whole := average(everyone)) is None:
+    """The means of two groups of runs at the same points of their common range; None if they have none."""
+    if not first or not second or (whole := average([*first, *second])) is None:
         return None
     grid = np.linspace(whole.x[0], whole.x[-1], POINTS)
     a, b = average(first, x=grid), average(second, x=grid)
@@ -154,7 +153,7 @@ def side_by_side(first: Sequence[Series], second: Sequence[Series]) -> tuple[Cur
 
 
 def same_course(a: RunResult, b: RunResult) -> int | None:
-    """Steps over which two runs report the same returns and losses, to the last digit; None where they part."""
+    """Number of steps over which two runs report bit-identical returns and losses; None if they differ anywhere."""
     names = [
         name
         for name in a.progress

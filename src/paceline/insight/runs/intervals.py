@@ -1,7 +1,7 @@
-"""How sure a few runs can be: 95 % t-intervals of means, and of the ratio of two means.
+"""95 % t-intervals of means and of the ratio of two means, for small numbers of runs.
 
-A side of a comparison has three or five seeds, rarely more. Bootstrapping so few values gives
-intervals that are far too narrow; Student's t says what so few values are worth.
+A side of a comparison usually has three to five seeds. Bootstrap intervals are far too narrow for samples of this
+size; Student's t accounts for it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 LEVEL = 0.95
 METHOD = f"{LEVEL:.0%} t-interval"
-"""How intervals are named wherever they are shown."""
+"""Name of the intervals in tables, plots and reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean and where it may lie; `low` and `high` are the mean itself where one value says nothing of spread."""
+    """A mean and its 95 % interval. With a single value, `low` and `high` are equal to the mean."""
 
     mean: float
     low: float
@@ -29,7 +29,7 @@ class Interval:
 
     @property
     def half_width(self) -> float | None:
-        """Distance from the mean to either end; None for a single value."""
+        """Half of the interval's width; None for a single value."""
         return (self.high - self.low) / 2 if self.n > 1 else None
 
 
@@ -44,10 +44,10 @@ def mean_interval(values: Sequence[float]) -> Interval:
 
 
 def ratio_interval(values: Sequence[float], base: Sequence[float]) -> Interval | None:
-    """The ratio of two means of positive numbers; None where it has no meaning.
+    """The ratio of two means of positive numbers, with its interval; None if a value is not positive.
 
-    The ends come from Welch's interval of the difference of logarithms, which takes two sides
-    with spreads of their own. They need two runs a side.
+    The ends come from Welch's t-interval of the difference of logarithms, which allows different variances. With a
+    single run on a side there is no interval.
     """
     if min(*values, *base, math.inf) <= 0:
         return None
@@ -67,9 +67,10 @@ def ratio_interval(values: Sequence[float], base: Sequence[float]) -> Interval |
 
 @lru_cache(maxsize=64)
 def t_quantile(freedom: float) -> float:
-    """Student's t that leaves out 2.5 % at either end.
+    """The 97.5 % quantile of Student's t distribution with this many degrees of freedom.
 
-    With t = sqrt(v) tan(a) the density becomes cos(a)^(v-1), which any rule integrates well.
+    The substitution t = sqrt(v) tan(a) makes the density proportional to cos(a)^(v-1), which the trapezoidal rule
+    integrates accurately.
     """
     angle = np.linspace(0.0, math.pi / 2, 40_001)
     density = np.cos(angle) ** (freedom - 1)

@@ -1,7 +1,6 @@
-"""Learning curves of some runs as a PNG: what `paceline plot` draws.
+"""Draws learning curves of one or more runs into a PNG, for `paceline plot`. Runs may be unfinished.
 
-For the question "how is it going?", of one run or many, finished or not. Whether one way of running is
-faster than another is for `compare`.
+To compare the speed of runs, use `compare` instead.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ EVALUATION = "eval/mean_reward"
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture of the four."""
+    """One of the four panels."""
 
     title: str
     note: str
@@ -51,7 +50,7 @@ class Panel:
 
 
 def draw_curves(runs: Sequence[RunResult]) -> bytes:
-    """Return, speed and fit of the value function, a line for each run, as the bytes of a PNG file."""
+    """Draw return, speed and explained variance with one line per run; returns the bytes of a PNG file."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -82,7 +81,7 @@ def draw_curves(runs: Sequence[RunResult]) -> bytes:
 
 
 def panels(runs: Sequence[RunResult]) -> list[Panel]:
-    """What is drawn; time in the unit that suits the longest run."""
+    """The four panels, with time in the unit that suits the longest run."""
     longest_s = max((run.wall_s for run in runs), default=0.0)
     unit_s, unit = (1.0, "seconds") if longest_s < 300 else (60.0, "minutes")
     unit_s, unit = (unit_s, unit) if longest_s < 10_800 else (3600.0, "hours")
@@ -94,7 +93,7 @@ def panels(runs: Sequence[RunResult]) -> list[Panel]:
         Panel("Steps per second", "learning included, evaluation not", unit, fps_over_time, None, unit_s, zero=True),
         Panel(
             "Explained variance",
-            "of the returns, by the value function: 1 is all, 0 is no better than their mean",
+            "of the returns by the value function; 1: perfect, 0: no better than their mean",
             "steps",
             lambda run: column(run, "steps", "train/explained_variance"),
         ),
@@ -102,12 +101,12 @@ def panels(runs: Sequence[RunResult]) -> list[Panel]:
 
 
 def evaluations(run: RunResult) -> Series:
-    """Evaluations by steps, the last one too, which is in no row of progress.csv."""
+    """Evaluations by steps, with the final evaluation, which progress.csv does not have."""
     return _with_last(column(run, "steps", EVALUATION), run.steps, run.final_eval)
 
 
 def evaluations_over_time(run: RunResult) -> Series:
-    """Evaluations by seconds."""
+    """Evaluations by seconds, with the final evaluation."""
     rows = column(run, "steps", EVALUATION)
     if len(rows.x) and rows.x[-1] == run.steps:
         return column(run, "time/time_elapsed", EVALUATION)
@@ -121,7 +120,7 @@ def _with_last(series: Series, x: float, y: float | None) -> Series:
 
 
 def column(run: RunResult, x: str, y: str) -> Series:
-    """Two columns of progress.csv where both have a number."""
+    """Two columns of progress.csv, restricted to rows in which both have a number."""
     if not {x, y} <= set(run.progress):
         return Series(np.empty(0), np.empty(0))
     both = np.isfinite(run.progress[x]) & np.isfinite(run.progress[y])
@@ -129,7 +128,7 @@ def column(run: RunResult, x: str, y: str) -> Series:
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
-    """The folders' names, with as many of the folders above as it takes to tell them apart."""
+    """Names of run folders, each with as many parent folders as are needed to make the names unique."""
     parts = [path.resolve().parts for path in paths]
     for depth in range(1, max(map(len, parts), default=1) + 1):
         names = ["/".join(each[-depth:]) for each in parts]
@@ -139,7 +138,7 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 
 def colour(i: int) -> str:
-    """Of the run with this number."""
+    """Colour of the i-th run."""
     return LIGHT[i % len(LIGHT)]
 
 
@@ -161,14 +160,14 @@ def _draw(axes: Axes, panel: Panel, runs: Sequence[RunResult]) -> None:
         axes.text(0.5, 0.5, "nothing was recorded", transform=axes.transAxes, ha="center", color=FAINT)
     for i, (line, points) in enumerate(zip(lines, dots, strict=True)):
         style = "-" if i < len(LIGHT) else "--"
-        width = 3.2 if i == 0 and len(runs) > 1 else 1.7  # of runs with equal curves both are seen
+        width = 3.2 if i == 0 and len(runs) > 1 else 1.7  # wider first line, so that equal curves are both visible
         axes.plot(line.x / panel.x_unit, line.y, color=colour(i), lw=width, ls=style, solid_capstyle="round")
         x = points.x / panel.x_unit
         axes.plot(x, points.y, "o", color=colour(i), ms=5, mec="white", mew=0.8, clip_on=False, zorder=3)
 
 
 def _thinned(series: Series) -> Series:
-    """Means of equal pieces where there are more points than can be seen."""
+    """Average equal pieces of a series that has more points than the plot can resolve."""
     if len(series.x) <= 2 * POINTS:
         return series
     edges = np.linspace(0, len(series.x), POINTS + 1).astype(int)
@@ -186,7 +185,7 @@ def _frame(axes: Axes, panel: Panel, x: Axis, y: Axis) -> None:
 
 
 def plain_panel(axes: Axes, title: str, note: str, x_label: str) -> None:
-    """A title, a note under it, lines across and nothing else."""
+    """Draw title, note, horizontal grid lines and the label of the x axis; hide the top and right borders."""
     for text, above, size, weight, ink in (
         (title, 25, 12, "bold", STYLE["text.color"]),
         (note, 10, 9, "normal", FAINT),

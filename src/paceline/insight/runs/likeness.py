@@ -1,4 +1,4 @@
-"""Whether runs may be compared: what they were asked to do, with what budget, where."""
+"""Checks whether runs are comparable: finds differences in task, settings, budget and machine."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from paceline.insight.runs.sides import Side
 
 
 class DifferenceKind(Enum):
-    """What a difference means for the comparison."""
+    """What a difference means for the comparison. The value is shown to the user."""
 
     TASK = "another task, so neither speed nor learning can be compared"
     SETTINGS = "not like for like"
-    BUDGET = "another budget, so compare only where both have been"
+    BUDGET = "another budget, so compare only the steps that both have trained"
     MACHINE = "another machine, so speeds cannot be compared"
-    DETAIL = "worth knowing"
+    DETAIL = "may affect the result"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing in which runs differ."""
+    """A setting or property in which the sides differ."""
 
     what: str
-    values: tuple[str, ...]  # one for each side
+    values: tuple[str, ...]  # one per side
     kind: DifferenceKind
 
     def __str__(self) -> str:
@@ -51,8 +51,8 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def differences(sides: Sequence[Side]) -> tuple[Difference, ...]:
-    """Everything in which the runs differ beyond seed, workers and folders; the gravest first."""
-    # Settings of different algorithms share little more than names.
+    """All differences except seed, workers and folders; the most serious first."""
+    # Settings of different algorithms are not compared: they share names but rarely meaning.
     one_algo = len({run.algo for side in sides for run in side.runs}) == 1
     facts = [[_facts(run, training=one_algo) for run in side.runs] for side in sides]
     names = dict.fromkeys(name for side in facts for run in side for name in run)
@@ -67,38 +67,38 @@ def differences(sides: Sequence[Side]) -> tuple[Difference, ...]:
 
 
 def same_task(base: Side, side: Side) -> bool:
-    """Whether speed and learning of two sides can be compared at all."""
+    """Whether two sides have the same task (env and its arguments), so that speed and learning can be compared."""
     return side is base or not any(one.kind is DifferenceKind.TASK for one in differences([base, side]))
 
 
 def remarks(sides: Sequence[Side], found: Sequence[Difference]) -> tuple[str, ...]:
-    """What a reader has to know before believing the numbers, a sentence each."""
+    """Warnings for the reader of the comparison, one sentence each."""
     said = []
     for difference in found:
-        values = _who(difference, sides)
+        values = _values_by_side(difference, sides)
         said.append(f"the runs differ in {difference.what} ({values}): {difference.kind.value}.")
     for side in sides:
         many = len(side.runs) > 1
         for run in side.runs:
             name = str(run.path) if many else side.name
             if not run.finished:
-                said.append(f"{name} is unfinished ({run.stop_reason}): its numbers are of what it did.")
+                said.append(f"{name} is unfinished ({run.stop_reason}): its numbers cover only the part it has run.")
             if not run.config:
-                said.append(f"{name} has no config.yaml that can be read: its settings are not compared.")
+                said.append(f"{name} has no readable config.yaml: its settings are not compared.")
             if not len(run.progress.get("steps", ())):
                 said.append(f"{name} has no progress.csv: it has no curves.")
         seeds = [run.seed for run in side.runs]
         if many and len(set(seeds)) < len(seeds):
             shown = ", ".join(map(str, seeds))
-            said.append(f"{side.name} has a seed more than once ({shown}): its spread is not that of chance.")
+            said.append(f"{side.name} has a seed more than once ({shown}): its intervals are too narrow.")
         if many and side.num_workers is None:
             workers = ", ".join(str(run.num_workers) for run in side.runs)
             said.append(f"{side.name} has runs with different numbers of workers ({workers}).")
     return tuple(said)
 
 
-def _who(difference: Difference, sides: Sequence[Side]) -> str:
-    """Which side has which value, the usual one last and without names."""
+def _values_by_side(difference: Difference, sides: Sequence[Side]) -> str:
+    """The values with the names of their sides; the most common value comes last, as "in the others"."""
     if len(sides) == 2:
         return " against ".join(difference.values)
     usual, count = Counter(difference.values).most_common(1)[0]
@@ -109,7 +109,7 @@ def _who(difference: Difference, sides: Sequence[Side]) -> str:
 
 
 def machine(run: RunResult) -> str | None:
-    """CPU and cores in a few words; None where the run does not know."""
+    """CPU model and number of cores as text; None if the run has not recorded them."""
     cpu, cores = run.machine.get("cpu"), run.machine.get("cores")
     if not isinstance(cpu, str) or not isinstance(cores, dict):
         return None
@@ -120,7 +120,7 @@ def machine(run: RunResult) -> str | None:
 
 
 def _facts(run: RunResult, *, training: bool = True) -> dict[str, tuple[DifferenceKind, str]]:
-    """What a run was, by name; what its folder does not say is left out."""
+    """Settings and properties of a run that are compared, by name; unknown ones are left out."""
     facts: dict[str, tuple[DifferenceKind, str]] = {}
 
     def add(name: str, value: Any, kind: DifferenceKind) -> None:
@@ -155,7 +155,7 @@ def _facts(run: RunResult, *, training: bool = True) -> dict[str, tuple[Differen
 
 
 def _seconds(value: Any) -> Any:
-    """A duration in one unit, so that 1m and 60s are the same; anything else as it is."""
+    """Normalise a duration to seconds, so that 1m equals 60s; other values are returned unchanged."""
     if isinstance(value, bool) or value is None:
         return value
     parts = re.fullmatch(r"\s*([\d.eE+-]+)\s*([smhd]?)\s*", str(value))

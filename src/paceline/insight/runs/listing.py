@@ -1,4 +1,7 @@
-"""The runs under a folder, each in a line. Reads the ends of files only: a folder may hold hundreds of long runs."""
+"""Finds the runs under a folder and summarises each, for `paceline ls`.
+
+Reads only the ends of files, so that listing hundreds of long runs is fast.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,19 @@ from paceline.measure.train_log import being_written
 RunState = Literal["running", "finished", "unfinished", "damaged"]
 
 DEPTH = 4
-"""How deep below the folder a run is looked for."""
+"""Depth below the folder to which runs are searched."""
 TAIL = 1 << 16
-"""Bytes at the end of progress.csv; a row has some hundred."""
+"""Bytes read from the end of progress.csv; a row has a few hundred."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listed:
-    """One run. None is what its folder does not know."""
+    """Summary of one run. None: the run folder does not have this value."""
 
     path: Path
     state: RunState
     remark: str = ""
-    """Why it stopped, or what is damaged."""
+    """Why the run stopped, or what is damaged."""
     algo: str | None = None
     env: str | None = None
     num_workers: int | None = None
@@ -41,16 +44,16 @@ class Listed:
     """Whether the score is an evaluation's."""
     fps: float | None = None
     age_s: float = 0.0
-    """Since something was last written."""
+    """Seconds since the last write to the run folder."""
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """The run folders at or under `folder`, in order of their names."""
+    """The run folders at or under `folder`, sorted by path."""
     return sorted(_runs(folder, DEPTH))
 
 
 def listed(path: Path) -> Listed:
-    """What can be said of a run at a glance. Never raises for what is in the folder."""
+    """Summarise one run. Never raises because of damaged files; the state is then "damaged"."""
     running = being_written(path / TRAIN_LOG)
     age_s = _age_s(path)
     row = _last_row(path / PROGRESS)
@@ -62,7 +65,7 @@ def listed(path: Path) -> Listed:
         "score": row.get("rollout/ep_rew_mean"),
     }
     if running or not (path / SUMMARY).exists():
-        # A summary beside a live log is that of an earlier session.
+        # The summary of a run that is being written comes from an earlier session, before a resume.
         return Listed(path=path, state="running" if running else "unfinished", age_s=age_s, **known)
     try:
         summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
@@ -94,7 +97,7 @@ def _runs(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _last_row(path: Path) -> dict[str, float]:
-    """The last whole row of progress.csv; empty where there is none."""
+    """The last complete row of progress.csv; empty if there is none."""
     try:
         with open(path, "rb") as file:
             names = file.readline().decode().strip().split(",")
@@ -115,7 +118,7 @@ def _last_row(path: Path) -> dict[str, float]:
 
 
 def _names(path: Path) -> dict[str, Any]:
-    """Algorithm, env and workers as the files of a run's beginning tell them."""
+    """Algorithm, env and number of workers from the files that a run writes at its start."""
     config, layout = _mapping(path / CONFIG), _mapping(path / LAYOUT)
     run, env = config.get("run"), config.get("env")
     found = {
@@ -143,4 +146,4 @@ def _age_s(path: Path) -> float:
         except OSError:
             continue
     now = datetime.now().timestamp()
-    return max(0.0, now - max(stamps, default=now))  # a clock that was set back must not give a negative age
+    return max(0.0, now - max(stamps, default=now))  # never negative, also if the clock was set back

@@ -1,4 +1,4 @@
-"""The comparison as one HTML file: no network, no script, light and dark, readable on a phone."""
+"""Writes a comparison as one self-contained HTML file: no scripts, light and dark mode, readable on a phone."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--soft); b
 
 
 def make_page(comparison: Comparison, picture: Picture) -> str:
-    """The whole file."""
+    """The content of the HTML file."""
     title = escape(title_of(comparison))
     remarks = "".join(f"<li>{escape(remark)}</li>" for remark in comparison.remarks)
     phases = "".join(f'<li><i class="box phase-{name}"></i>{name}</li>' for name in picture.bars.phases)
@@ -85,7 +85,7 @@ def make_page(comparison: Comparison, picture: Picture) -> str:
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        # An empty icon, or browsers ask the server for one.
+        # An empty icon, because browsers would request one otherwise.
         f'<link rel="icon" href="data:,"><title>{title}</title><style>{_style()}</style></head><body><main>',
         f'<h1>{title}</h1><p class="verdict">{escape(comparison.verdict)}</p>',
         f'<ul class="remarks">{remarks}</ul>' if remarks else "",
@@ -100,7 +100,7 @@ def make_page(comparison: Comparison, picture: Picture) -> str:
 
 
 def _style() -> str:
-    """The style sheet with the colours of sides and phases."""
+    """The style sheet, with the colours of sides and phases filled in."""
     classes = [f".side{i} {{ color: var(--side{i}); }}" for i in range(len(LIGHT))]
     for name, colour in PHASE_COLOURS.items():
         ink = "#222222" if name in DARK_INK else "#ffffff"
@@ -118,11 +118,11 @@ def _figure(panel: Chart | Bars, drawing: str, below: str = "") -> str:
 
 
 def _facts(comparison: Comparison) -> str:
-    """The numbers that most readers came for: of the side that the verdict is about, against the first."""
-    about = comparison.subject
-    if about is None:
+    """Tiles with the headline numbers of the side that the verdict is about, beside those of the first side."""
+    subject = comparison.subject
+    if subject is None:
         return ""
-    at = comparison.sides.index(about)
+    at = comparison.sides.index(subject)
     tiles = []
     rank = {"speed-up": 0, "steps/s": 1}
     for row in sorted(comparison.rows, key=lambda row: rank.get(row.label, 2)):
@@ -141,7 +141,7 @@ def _facts(comparison: Comparison) -> str:
 
 
 def _mean(cell: str) -> str:
-    """A cell without its interval."""
+    """The text of a table cell without its interval."""
     return cell.split(" ± ")[0].split(" (")[0]
 
 

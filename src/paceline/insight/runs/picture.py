@@ -1,6 +1,6 @@
-"""What the four panels of a comparison show, without saying how they are drawn.
+"""The content of the four panels of a comparison: curves, bars, axes, colours and texts, independent of the output.
 
-`plots` draws them into a PNG, `svg` into a page; both take colours, axes and texts from here.
+`plots` draws the panels into a PNG, `svg` into the HTML page.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paceline.insight.runs.sides import Side
 
 LIGHT = ("#0072B2", "#D55E00", "#009E73", "#B0528F", "#B58900", "#2A9CD8", "#5C5C5C")
 DARK = ("#58B0EA", "#FF8F4A", "#34C99B", "#E59CC9", "#E9B93C", "#9AD4FF", "#BDBDBD")
-"""Colours of the sides, told apart by colour-blind eyes too; more sides begin again, dashed."""
+"""Colour-blind safe colours of the sides. With more sides than colours, they repeat with dashed lines."""
 PHASE_COLOURS = {
     "env": "#66CCEE",
     "inference": "#4477AA",
@@ -42,17 +42,17 @@ PHASE_COLOURS = {
     "other": "#BBBBBB",
 }
 DARK_INK = frozenset({"env", "wait", "learn", "other"})
-"""Phases whose colour is light enough to be written on in black."""
+"""Phases with a light colour, which have black text."""
 WIDTHS = (3.2, 1.6)
-"""Of the first side's lines and of all others: where curves are the same, both are seen."""
+"""Line width of the first side and of all others, so that both are visible where curves coincide."""
 BAND_ROOM = 0.3
-"""Bands may stretch the axis by this part of what the curves need; what is beyond is cut off."""
+"""Bands may extend the y axis by this fraction of the range of the curves; the rest of a band is clipped."""
 NAME_LENGTH = 34
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """From where to where, and what is written along it."""
+    """An axis: its label, limits and ticks."""
 
     label: str
     low: float
@@ -60,7 +60,7 @@ class Axis:
     ticks: tuple[tuple[float, str], ...]
 
     def place(self, value: float | Array) -> Array:
-        """Where a value is, from 0 to 1."""
+        """Position of a value along the axis, from 0 (low) to 1 (high)."""
         return np.asarray((np.asarray(value) - self.low) / (self.high - self.low))
 
 
@@ -74,7 +74,7 @@ class PlotLine:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Curves of all sides; `mark` is a height worth a thin line."""
+    """A panel with curves of all sides. `mark` is a y value and its label, drawn as a thin horizontal line."""
 
     key: str
     title: str
@@ -87,7 +87,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One phase of a bar, in microseconds for each step."""
+    """One phase of a bar, in microseconds per step."""
 
     phase: str
     begin: float
@@ -97,7 +97,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Where one side's time went."""
+    """The time of one side, split by phase."""
 
     side: int
     pieces: tuple[Piece, ...]
@@ -106,7 +106,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Where the time of all sides went."""
+    """A panel with one stacked bar per side: time per step, split by phase."""
 
     key: str
     title: str
@@ -116,31 +116,31 @@ class Bars:
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """Those that can be seen, in order."""
-        met = {piece.phase for bar in self.bars for piece in bar.pieces if piece.share >= 0.005}
-        return tuple(phase for phase in PHASE_COLOURS if phase in met)
+        """Phases that are wide enough to be visible in some bar, in order."""
+        visible = {piece.phase for bar in self.bars for piece in bar.pieces if piece.share >= 0.005}
+        return tuple(phase for phase in PHASE_COLOURS if phase in visible)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Three charts, a stack of bars, and the names of the sides for one legend."""
+    """All panels of a comparison: three charts, the bars, and the names of the sides for the legend."""
 
     names: tuple[str, ...]
     charts: tuple[Chart, Chart, Chart]
     bars: Bars
     note: str
-    """What the curves are made of, for below the picture."""
+    """How the curves were computed; shown below the panels."""
 
 
 def make_picture(comparison: Comparison) -> Picture:
-    """Curves and bars of a comparison."""
+    """Compute the panels of a comparison."""
     sides = comparison.sides
     mean = f"mean of the last {EPISODE_WINDOW} episodes"
     if not all(same_task(sides[0], side) for side in sides):
         mean += "; returns of another task are not drawn"
 
     def own(get: Callable[[RunResult], Series]) -> Callable[[Side], list[Series]]:
-        # Returns of another task on the same axis would only squash those that can be compared.
+        # Returns of another task are not comparable and would only compress the y axis.
         return lambda side: [get(run) for run in side.runs] if same_task(sides[0], side) else []
 
     score = None if comparison.score is None else (comparison.score, f"score {comparison.score:,.6g}")
@@ -188,7 +188,7 @@ def _chart(
     room = BAND_ROOM * (high - low)
     below = min((float(line.curve.low.min()) for line in lines), default=low)
     above = max((float(line.curve.high.max()) for line in lines), default=high)
-    floor = 0.0 if low >= 0 else -math.inf  # a band below zero says nothing where no return is
+    floor = 0.0 if low >= 0 else -math.inf  # no band below zero if no return is negative
     low, high = max(floor, low - room, min(low, below)), min(high + room, max(high, above))
     if zero or 0 < low < 0.5 * high:
         low = 0.0
@@ -207,12 +207,12 @@ def _bars(sides: Sequence[Side]) -> Bars:
                 begin += share * total
         bars.append(Bar(i, tuple(pieces), f"{total:,.3g} µs"))
     longest = max((bar.pieces[-1].begin + bar.pieces[-1].length for bar in bars if bar.pieces), default=1.0)
-    note = "wall time for each step by phase; shorter is faster"
+    note = "wall time per step by phase; shorter is faster"
     return Bars("phases", "Where the time went", note, axis("microseconds per step", 0.0, longest), tuple(bars))
 
 
 def axis(label: str, low: float, high: float, *, margin: float = 0.0) -> Axis:
-    """An axis with round ticks; `margin` is the part of its length that is left free at the ends."""
+    """Make an axis with round ticks; `margin` is the fraction of its length that is added at both ends."""
     if not high > low:
         low, high = low - max(1.0, abs(low)) / 2, high + max(1.0, abs(high)) / 2
     free = margin * (high - low)
@@ -226,7 +226,7 @@ def axis(label: str, low: float, high: float, *, margin: float = 0.0) -> Axis:
 
 
 def tick_text(value: float, step: float) -> str:
-    """500, 1.5k, 20M: as short as the distance to the next tick allows."""
+    """Format a tick as 500, 1.5k or 20M, with as few digits as the tick distance `step` allows."""
     for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size and step >= size / 100:
             return f"{value / size:.3f}".rstrip("0").rstrip(".") + sign
@@ -237,7 +237,7 @@ def tick_text(value: float, step: float) -> str:
 
 
 def _legend(side: Side, base: Side) -> str:
-    """A name that fits into a legend, with what a reader must not overlook."""
+    """The name of a side in the legend, shortened, with the number of runs, another task or unfinished runs noted."""
     name = side.name if len(side.name) <= NAME_LENGTH else "…" + side.name[1 - NAME_LENGTH :]
     notes = [f"{len(side.runs)} runs"] if len(side.runs) > 1 else []
     notes += [] if same_task(base, side) else ["another task"]

@@ -1,4 +1,4 @@
-"""The panels of a comparison as a PNG, drawn by matplotlib, which is imported only when that is asked for."""
+"""Draws the panels of a comparison into a PNG. Functions import matplotlib themselves, because it loads slowly."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT, DPI = 12.0, 9.4, 150
-"""Inches, and dots in each of them: text is made for 1,200 px and stays sharp on twice that."""
+"""Size in inches, and dots per inch: 1,800 px wide, with text sizes that are readable at 1,200 px."""
 INK, FAINT, GRID = "#222222", "#666666", "#E4E4E4"
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture everywhere
     "font.size": 10,
-    "text.parse_math": False,  # a $ in a folder's name is a $
+    "text.parse_math": False,  # a $ in the name of a folder is not mathtext
     "text.color": INK,
     "axes.edgecolor": "#AAAAAA",
     "xtick.color": FAINT,
@@ -38,7 +38,7 @@ def draw_png(picture: Picture, title: str, verdict: str) -> bytes:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]  # its keys are literals
         figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
-        FigureCanvasAgg(figure)  # becomes the figure's canvas: no window system is looked for
+        FigureCanvasAgg(figure)  # sets the figure's canvas, so that no display is needed
         top = _head(figure, picture, title, verdict)
         grid = figure.add_gridspec(2, 2, left=0.055, right=0.975, bottom=0.105, top=top, hspace=0.42, wspace=0.15)
         places = [figure.add_subplot(grid[i // 2, i % 2]) for i in range(4)]
@@ -52,7 +52,7 @@ def draw_png(picture: Picture, title: str, verdict: str) -> bytes:
 
 
 def _head(figure: Figure, picture: Picture, title: str, verdict: str) -> float:
-    """Title, verdict and the legend of all panels; returns where the panels may begin."""
+    """Draw title, verdict and the common legend; returns the y position at which the panels begin."""
     from matplotlib.lines import Line2D
 
     line = 0.21 / HEIGHT
@@ -130,13 +130,19 @@ def _draw_bars(axes: Axes, bars: Bars, names: tuple[str, ...]) -> None:
 
 
 def piece_text(phase: str, share: float, width: float) -> str | None:
-    """What fits into a piece that takes `width` of the axis: name and share, the share, or nothing."""
+    """The label that fits into a piece of a bar: name and share, the share alone, or None.
+
+    Args:
+        phase: Name of the phase.
+        share: Share of the phase in the time.
+        width: Width of the piece as a fraction of the axis.
+    """
     full = f"{phase} {share:.0%}"
     return full if width > 0.018 * (len(full) + 1) else f"{share:.0%}" if width > 0.065 else None
 
 
 def _frame(axes: Axes, title: str, note: str, x: Axis) -> None:
-    """What all panels share: a heading with its note, and no more lines than needed."""
+    """Draw the parts that all panels have: title, note, x axis; hide the top and right borders."""
     axes.annotate(
         title, (0, 1), xycoords="axes fraction", xytext=(0, 25), textcoords="offset points",
         fontsize=12, fontweight="bold",

@@ -1,4 +1,4 @@
-"""The comparison as a text to keep: verdict, table, what the runs were, how it was measured."""
+"""Writes a comparison as a plain-text report: verdict, table, remarks, runs, machine and method."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and lines below it; a line that begins with `$ ` is a command."""
+    """A heading and the lines below it; a line that begins with `$ ` is a command."""
 
     title: str
     lines: tuple[str, ...]
 
 
 def make_report(comparison: Comparison) -> str:
-    """The whole file."""
+    """The content of the text file."""
     title = title_of(comparison)
     parts = [title, "=" * len(title), "", *textwrap.wrap(comparison.verdict, WIDTH), "", comparison.as_text().rstrip()]
     if comparison.remarks:
@@ -38,7 +38,7 @@ def make_report(comparison: Comparison) -> str:
 
 
 def title_of(comparison: Comparison) -> str:
-    """What was compared, in a line."""
+    """The title: algorithm, env and the names of the sides."""
     runs = [run for side in comparison.sides for run in side.runs]
     names = list(comparison.names)
     against = " against ".join(names) if len(names) <= 3 else f"{names[0]} against {len(names) - 1} others"
@@ -51,7 +51,7 @@ def title_of(comparison: Comparison) -> str:
 
 
 def sections(comparison: Comparison) -> tuple[Section, ...]:
-    """What the runs were, and how the numbers came about."""
+    """The sections below the table: the runs, the machine, and the method of measurement."""
     runs: list[str] = []
     for side in comparison.sides:
         for run in side.runs:
@@ -92,9 +92,9 @@ def _notes(comparison: Comparison) -> list[str]:
     base = comparison.names[0]
     notes = [
         "steps/s counts env steps over the time of training: learning included; start-up, evaluation, checkpoints not.",
-        f"Speed-up is steps/s against {base}; efficiency is speed-up for each worker.",
+        f"Speed-up is steps/s against {base}; efficiency is speed-up per worker.",
         "Time counts from the first step on; start-up (workers, envs, calibration) comes before it.",
-        "Phases are parts of that time, as the learner's process sees it.",
+        "Phases are parts of that time, measured in the learner's process.",
     ]
     if comparison.score is not None:
         notes.append(
@@ -103,6 +103,6 @@ def _notes(comparison: Comparison) -> list[str]:
             "rounded down to two digits."
         )
     if (note := interval_note(comparison)) is not None:
-        notes += [f"{note} With few runs it is wide, and rightly so."]
-        notes += ["The ends of a speed-up are those of Welch's t-interval of the difference of logarithms."]
+        notes += [f"{note} It is wide if a side has few runs."]
+        notes += ["The interval of a speed-up is Welch's t-interval of the difference of logarithms."]
     return notes

@@ -1,4 +1,4 @@
-"""What a run folder says of its run, finished or not."""
+"""Reads the results of a run, finished or not, from its folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunResult:
-    """A run as its folder tells it. None is what the folder does not know."""
+    """Results and settings of a run. None: the run folder does not have this value."""
 
     path: Path
     finished: bool
@@ -35,13 +35,13 @@ class RunResult:
     steps: int
     episodes: int
     wall_s: float
-    """From the first step on."""
+    """Wall-clock seconds since the first step."""
     fps: float
     """Steps per second, learning included, evaluation not."""
     final_eval: float | None
     best_eval: float | None
     mean_return: float | None
-    """Of the last 100 episodes."""
+    """Mean return of the last 100 training episodes."""
     peak_memory_mb: float | None
     phases: Mapping[str, float]
     """Seconds by phase."""
@@ -52,40 +52,39 @@ class RunResult:
     """Mean over the run; 100 is one core."""
     lag_mean: float | None = None
     lag_max: float | None = None
-    """Updates between collecting and learning."""
+    """Largest policy lag: updates between collecting and learning."""
     dropped_steps: int | None = None
     weights_sha256: str | None = None
     config: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """config.yaml by section; empty where there is none that can be read."""
+    """config.yaml by section; empty if it is missing or unreadable."""
     command: str | None = None
     machine: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """system_info.json; empty likewise."""
+    """system_info.json; empty if it is missing or unreadable."""
     progress: Columns = field(default_factory=dict, compare=False, repr=False)
-    """progress.csv; empty where a finished run has lost it."""
+    """Columns of progress.csv; empty if the file is missing."""
 
     @property
     def mode(self) -> str | None:
-        """The algorithm, as it is asked for on the command line."""
+        """The algorithm as on the command line, e.g. `ppo --pipeline`."""
         return self.algo and self.algo + (" --pipeline" if self.setting("training", "pipeline") is True else "")
 
     def setting(self, section: str, name: str) -> Any:
-        """A value of config.yaml, or None."""
+        """A setting of config.yaml; None if it is missing."""
         return _section(self.config, section).get(name)
 
 
 def read_run(folder: str | Path) -> RunResult:
-    """Read a run's summary.json, or what its progress.csv shows where the run has not ended.
+    """Read the results of a run from summary.json, or from progress.csv if the run has not ended.
 
     Raises:
-        ConfigError: There is no run, or one of its files is damaged; the file is named.
+        ConfigError: The folder is not a run, or one of its files is damaged; names the file.
     """
     path = Path(folder)
     if not path.is_dir():
-        raise ConfigError(f"run {str(path)!r}: no such folder. Name the folder of a run, e.g. one under runs/.")
+        raise ConfigError(f"run {str(path)!r}: no such folder. Give a run folder, such as one under runs/.")
     if not (path / SUMMARY).exists() and not (path / PROGRESS).exists():
         raise ConfigError(
-            f"run {str(path)!r}: neither {SUMMARY} nor {PROGRESS} is there. "
-            "Name the folder of a run, e.g. one under runs/."
+            f"run {str(path)!r}: has neither {SUMMARY} nor {PROGRESS}. Give a run folder, such as one under runs/."
         )
     progress = read_columns(path / PROGRESS, PROGRESS_HEADER) if (path / PROGRESS).exists() else {}
     shared: dict[str, Any] = {
@@ -101,16 +100,16 @@ def read_run(folder: str | Path) -> RunResult:
         return _from_progress(path, progress, shared, reason=f"no {SUMMARY}")
     summary = _from_summary(path / SUMMARY, shared)
     if (steps := _last(progress, "steps")) is not None and steps > summary.steps:
-        # The run was resumed after this summary and has not ended since.
+        # The summary is from before a resume, and the resumed run has not ended.
         return _from_progress(path, progress, shared, reason=f"{SUMMARY} is older than {PROGRESS}")
     return summary
 
 
 def read_progress(folder: str | Path) -> list[dict[str, float]]:
-    """The rows of progress.csv as numbers, by column; empty cells are left out.
+    """Read progress.csv as one dict per row, by column name; empty cells are left out.
 
     Raises:
-        ConfigError: The file is missing or damaged; file and line are named.
+        ConfigError: The file is missing or damaged; names file and line.
     """
     columns = read_columns(Path(folder) / PROGRESS, PROGRESS_HEADER)
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
@@ -169,7 +168,7 @@ def _from_summary(file: Path, shared: Mapping[str, Any]) -> RunResult:
 
 def _from_progress(path: Path, progress: Columns, shared: Mapping[str, Any], *, reason: str) -> RunResult:
     if not len(progress["steps"]):
-        raise ConfigError(f"{path / PROGRESS}: empty, the run has not ended an iteration. Let it run on.")
+        raise ConfigError(f"{path / PROGRESS}: empty, the run has not finished an iteration. Wait for the first one.")
 
     def total(name: str) -> float:
         return float(known(progress[name]).sum()) if name in progress else 0.0
@@ -205,7 +204,7 @@ def _from_progress(path: Path, progress: Columns, shared: Mapping[str, Any], *, 
 
 
 def _cpu_percent(progress: Columns) -> float | None:
-    """Mean over time. The sampler looks every few seconds and shows 0 until it has looked twice."""
+    """Mean CPU use over time. Zeros are left out: the sampler reports 0 until its second sample."""
     percent, seconds = progress.get("system/cpu_percent"), progress.get("time/iteration_s")
     if percent is None or seconds is None:
         return None
@@ -219,7 +218,7 @@ def _last(columns: Columns, name: str) -> float | None:
 
 
 def _mapping(path: Path) -> Mapping[str, Any]:
-    """A mapping from a YAML or JSON file, empty where there is none: names are a help, not a need."""
+    """Read a mapping from a YAML or JSON file; empty if it is missing or unreadable (all its values are optional)."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):

@@ -1,4 +1,4 @@
-"""The sides of a comparison: each one run, or several that differ in nothing but the seed."""
+"""The sides of a comparison. A side is one run, or several runs of the same settings with different seeds."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from paceline.insight.runs.results import RunResult, read_run
 from paceline.measure.view import phase_shares
 
 PHASES = ("env", "inference", "collect", "wait", "learn", "sync", "eval", "other")
-"""Phases as they are shown. `collect` is env and inference of a run that was not told apart."""
+"""Phases in the order of tables and plots. `collect` is env and inference together, for runs that do not split them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """Runs that stand together, and what they are called."""
+    """One or more runs that are compared as a unit."""
 
     name: str
     runs: tuple[RunResult, ...]
-    scores: tuple[ReturnCurve, ...]  # one for each run
+    scores: tuple[ReturnCurve, ...]  # one per run
 
     @property
     def fps(self) -> Interval:
-        """Steps per second, learning included, evaluation not."""
+        """Steps per second; learning included, evaluation not."""
         return mean_interval([run.fps for run in self.runs])
 
     @property
     def num_workers(self) -> int | None:
-        """Of every run; None where unknown or not the same."""
+        """Number of workers; None if it is unknown or differs between runs."""
         found = {run.num_workers for run in self.runs}
         return found.pop() if len(found) == 1 else None
 
     @property
     def shares(self) -> dict[str, float]:
-        """Part of the wall time by phase, in the order of `PHASES`; empty where no phases are known."""
+        """Share of the wall time by phase, in the order of `PHASES`; empty if no run has recorded phases."""
         known = [run for run in self.runs if run.phases]
         shares = phase_shares([run.phases for run in known], sum(run.wall_s for run in known))
         named = {name: shares.pop(name) for name in PHASES[:-1] if name in shares}
@@ -47,13 +47,13 @@ class Side:
 
     @property
     def step_us(self) -> float | None:
-        """Microseconds of wall time for each step, everything included."""
+        """Wall-clock microseconds per step, with all phases; None if no run has recorded phases."""
         known = [run for run in self.runs if run.phases]
         steps = sum(run.steps for run in known)
         return 1e6 * sum(run.wall_s for run in known) / steps if steps else None
 
     def faster_than(self, base: Side) -> Interval | None:
-        """Steps per second against those of `base`; None where one of them took no steps."""
+        """Speed-up: ratio of steps per second to that of `base`; None if a run took no steps."""
         return ratio_interval([run.fps for run in self.runs], [run.fps for run in base.runs])
 
 
@@ -61,20 +61,20 @@ def read_sides(groups: Sequence[tuple[str | None, Sequence[str | Path]]]) -> tup
     """Read the runs of every side.
 
     Args:
-        groups: What to call the side (None: after its folder) and its run folders.
+        groups: For each side its name (None: the name of its folder) and its run folders.
 
     Raises:
-        ConfigError: A folder is missing, damaged, or twice on one side; it is named.
+        ConfigError: A folder is missing, damaged, or twice on one side; names the folder.
     """
     return make_sides([(name, [read_run(folder) for folder in folders]) for name, folders in groups])
 
 
 def make_sides(groups: Sequence[tuple[str | None, Sequence[RunResult]]]) -> tuple[Side, ...]:
-    """Sides of runs that are read already; names are made different from each other."""
+    """Make sides of runs, with unique names."""
     for _, runs in groups:
         paths = Counter(run.path.resolve() for run in runs)
         if twice := [path for path, count in paths.items() if count > 1]:
-            raise ConfigError(f"run {str(twice[0])!r}: is twice on one side. Name every run of a side once.")
+            raise ConfigError(f"run {str(twice[0])!r}: is twice on one side. Give every run of a side once.")
     short = [name if name and len(runs) > 1 else _text(runs[0].path.resolve().name) for name, runs in groups]
     counts = Counter(short)
     names, met = [], Counter[str]()
@@ -92,5 +92,5 @@ def make_sides(groups: Sequence[tuple[str | None, Sequence[RunResult]]]) -> tupl
 
 
 def _text(path: str) -> str:
-    """A path as text that can be written: file names may hold bytes that are no UTF-8."""
+    """A path as printable text. File names may contain bytes that are not valid UTF-8."""
     return os.fsencode(path).decode("utf-8", "replace")

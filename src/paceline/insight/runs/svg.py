@@ -1,7 +1,14 @@
-"""The panels of a comparison as inline SVG: real text, colours from the page's style, so light and dark both fit.
+"""Draws the panels of a comparison as inline SVG for the HTML page. `plots` draws the same panels into the PNG.
 
-A small writer of our own, because the page has to stay readable at 400 px: text keeps its size by
-the style sheet of `page`, and every shape says its numbers when pointed at.
+The page cannot show the PNG instead, for four reasons:
+
+- Dark mode: lines, grid and text take their colours from the style sheet of `page`. The PNG has a white background.
+- Phones: at 400 px the panels stand below each other and the style sheet enlarges their text. The text of the PNG,
+  which has all four panels side by side, is about 3 px high at that width.
+- Hover: lines show the name of their side, and pieces of a bar their phase, share and time.
+- Text: it can be selected, searched and read by a screen reader.
+
+matplotlib's own SVG output has fixed colours and text positions, so it would not change with the style sheet either.
 """
 
 from __future__ import annotations
@@ -16,13 +23,13 @@ from paceline.insight.runs.picture import LIGHT, WIDTHS, Bars, Chart, Piece
 
 WIDTH, HEIGHT = 440.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 10.0, 10.0, 40.0
-"""Room around the plotting area, enough for the larger text of narrow screens."""
+"""Margins around the plotting area, wide enough for the larger text on narrow screens."""
 BAR, ROW = 40.0, 76.0
 """Height of a bar, and of a bar with its name."""
 
 
 def chart_svg(chart: Chart, names: tuple[str, ...]) -> str:
-    """Curves with bands."""
+    """Draw a chart: curves with their bands."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
 
     def across(value: float | Array) -> Array:
@@ -46,7 +53,7 @@ def chart_svg(chart: Chart, names: tuple[str, ...]) -> str:
         y = float(up(chart.mark[0]))
         parts.append(f'<path class="mark" d="M{LEFT} {y:.1f}H{right}"/>')
         parts.append(_text(LEFT + 5, y - 4, chart.mark[1], "tick"))
-    bands, curves = [], []  # no band may lie over a line
+    bands, curves = [], []  # all bands are drawn before the first line, so that no band covers a line
     for line in chart.lines:
         curve, side = line.curve, line.side
         name = escape(names[side])
@@ -65,8 +72,8 @@ def chart_svg(chart: Chart, names: tuple[str, ...]) -> str:
 
 
 def bars_svg(bars: Bars, names: tuple[str, ...]) -> str:
-    """Stacked bars, one for each side, its name above it."""
-    left, right = 6.0, WIDTH - 66.0  # the total stands behind the longest bar
+    """Draw stacked bars, one per side, with the name of the side above its bar."""
+    left, right = 6.0, WIDTH - 66.0  # leaves room for the total to the right of the longest bar
     height = max(HEIGHT, TOP + ROW * len(bars.bars) + BOTTOM + 6)
     bottom = height - BOTTOM
     gap = (bottom - TOP) / max(1, len(bars.bars))
@@ -90,11 +97,11 @@ def bars_svg(bars: Bars, names: tuple[str, ...]) -> str:
 
 
 def _piece(piece: Piece, begin: float, end: float, top: float) -> str:
-    told = f"{piece.phase}: {piece.share:.1%}, {piece.length:,.3g} µs per step"
+    hover = f"{piece.phase}: {piece.share:.1%}, {piece.length:,.3g} µs per step"
     width = end - begin
     shape = (
         f'<rect class="phase-{piece.phase}" x="{begin:.1f}" y="{top:.1f}" width="{max(0.2, width - 1):.1f}" '
-        f'height="{BAR}"><title>{told}</title></rect>'
+        f'height="{BAR}"><title>{hover}</title></rect>'
     )
     full, short = f"{piece.phase} {piece.share:.0%}", f"{piece.share:.0%}"
     text = full if width > 8.2 * len(full) else short if width > 10 * len(short) else None
@@ -108,14 +115,14 @@ def _x_axis(
 ) -> list[str]:
     parts = [f'<path class="axis" d="M{left} {bottom}H{right}"/>']
     for x, text in ticks:
-        # The outermost labels lean inwards, or they would be cut off.
+        # The outermost labels are aligned inwards, because they would be clipped otherwise.
         where = "end" if x > WIDTH - 20 else "start" if x < 12 else "mid"
         parts.append(_text(x, bottom + 16, text, f"tick {where}"))
     return [*parts, _text((left + right) / 2, bottom + 34, label, "tick mid")]
 
 
 def _path(x: Array, y: Array) -> str:
-    # Far beyond the area the shape no longer matters, and some browsers stumble over huge numbers.
+    # Values far outside the clipped area are not visible, and some browsers fail to draw paths with huge numbers.
     y = np.clip(y, -HEIGHT, 2 * HEIGHT)
     return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
 

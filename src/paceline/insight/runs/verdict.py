@@ -1,4 +1,4 @@
-"""The comparison in one sentence: faster or not, learned the same or not, and what limits it now."""
+"""Sums a comparison up in one sentence: speed-up, whether learning differs, and the phase that takes most time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from paceline.insight.runs.sides import Side
 from paceline.measure.panel import number, plural
 
 TIE = 0.05
-"""Speeds that differ by less are called equal."""
+"""Speeds whose ratio differs from 1 by less than this are called equal."""
 OVERLAP = 0.9
-"""Part of the common steps on which intervals have to overlap for learning to be called the same."""
+"""Learning is called the same if the intervals overlap on at least this fraction of the common steps."""
 SHOWN_DIFFERENCES = 3
 
 _WORK = {
@@ -31,13 +31,13 @@ _WORK = {
 
 
 def subject(sides: Sequence[Side]) -> Side | None:
-    """The side that the sentence is about: the fastest of those that did the first one's task; None without one."""
+    """The side that the verdict is about: the fastest other side with the same task as the first; None if none has."""
     base, *others = sides
     return max((side for side in others if same_task(base, side)), key=lambda side: side.fps.mean, default=None)
 
 
 def verdict(sides: Sequence[Side]) -> str:
-    """One sentence on the fastest side against the first."""
+    """One sentence that compares the fastest other side with the first one."""
     base, other = sides[0], subject(sides)
     if other is None:
         tasks = [difference for difference in differences(sides) if difference.kind is DifferenceKind.TASK]
@@ -77,12 +77,12 @@ def _learning(other: Side, base: Side) -> str:
         return same
     pair = side_by_side([returns_over_steps(run) for run in other.runs], [returns_over_steps(run) for run in base.runs])
     if pair is None:
-        return "left too little behind to compare learning"
+        return "recorded too little to compare learning"
     a, b = pair
     steps = f"{a.x[-1]:,.0f} steps"
     mean = f"mean return of {number(float(a.mean.mean()))} against {number(float(b.mean.mean()))}"
     if a.n < 2 or b.n < 2:
-        return f"had a {mean} over the first {steps} (with one run on a side that may be chance)"
+        return f"had a {mean} over the first {steps} (a side has a single run, so this may be chance)"
     overlap = float(np.mean((a.low <= b.high) & (b.low <= a.high)))
     where = f"{overlap:.0%} of the first {steps}"
     if overlap >= OVERLAP:
@@ -92,11 +92,11 @@ def _learning(other: Side, base: Side) -> str:
 
 
 def _identical(other: Side, base: Side) -> str | None:
-    """Said only where every run of one side has a twin of the same seed on the other."""
-    twins = {run.seed: run for run in base.runs}
-    if None in twins or sorted(twins, key=str) != sorted((run.seed for run in other.runs), key=str):
+    """The text for bit-identical learning; None unless every run equals the run of the same seed on the other side."""
+    by_seed = {run.seed: run for run in base.runs}
+    if None in by_seed or sorted(by_seed, key=str) != sorted((run.seed for run in other.runs), key=str):
         return None
-    pairs = [(run, twins[run.seed]) for run in other.runs]
+    pairs = [(run, by_seed[run.seed]) for run in other.runs]
     if all(a.weights_sha256 and a.weights_sha256 == b.weights_sha256 and a.steps == b.steps for a, b in pairs):
         return f"learned exactly the same (identical weights after {max(a.steps for a, _ in pairs):,} steps)"
     common = [same_course(a, b) for a, b in pairs]

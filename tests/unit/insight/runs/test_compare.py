@@ -50,7 +50,7 @@ def test_the_table_has_every_number(tmp_path: Path) -> None:
     for label in (
         "state", "steps", "episodes", "time", "steps/s", "speed-up", "efficiency per worker", "final evaluation",
         "best evaluation", "time to 20", "steps to 20", "peak memory", "CPU use (100% = a core)",
-        "restarts of workers", "time in env", "time in inference", "time in wait", "time in learn",
+        "worker restarts", "time in env", "time in inference", "time in wait", "time in learn",
     ):  # fmt: skip
         assert label in labels
 

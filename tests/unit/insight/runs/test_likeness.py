@@ -69,8 +69,8 @@ def test_a_side_of_unlike_runs_shows_both_values(run: RunResult) -> None:
 def test_remarks_name_what_is_missing(run: RunResult) -> None:
     blank = replace(run, path=Path("b"), config={}, finished=False, stop_reason="SIGTERM")
     said = remarks(sides(run, blank), ())
-    assert "b is unfinished (SIGTERM): its numbers are of what it did." in said
-    assert "b has no config.yaml that can be read: its settings are not compared." in said
+    assert "b is unfinished (SIGTERM): its numbers cover only the part it has run." in said
+    assert "b has no readable config.yaml: its settings are not compared." in said
     assert "b has no progress.csv: it has no curves." in said
 
 
@@ -82,7 +82,7 @@ def test_of_many_sides_those_that_differ_are_named(run: RunResult) -> None:
 
 def test_remarks_name_seeds_and_workers_that_spoil_a_group(run: RunResult) -> None:
     said = remarks(sides([run, replace(run, path=Path("b"), num_workers=2)], replace(run, path=Path("c"))), ())
-    assert "A has a seed more than once (7, 7): its spread is not that of chance." in said
+    assert "A has a seed more than once (7, 7): its intervals are too narrow." in said
     assert "A has runs with different numbers of workers (0, 2)." in said
 
 

@@ -115,4 +115,4 @@ def test_nothing_to_compare(pair: list[RunResult]) -> None:
     seq, par = pair
     assert "seq took no steps, so there is nothing to compare" in verdict(sides(replace(seq, fps=0.0), par))
     blank: list[Side] = list(sides(replace(seq, progress={}), replace(par, progress={}, phases={})))
-    assert verdict(blank).endswith("left too little behind to compare learning.")
+    assert verdict(blank).endswith("recorded too little to compare learning.")
