@@ -64,7 +64,7 @@ def test_a_run_for_each_seed_and_a_table_over_them(stand_ins: Path, capsys: pyte
         ]  # fmt: skip
     said = capsys.readouterr()
     head, *rows = [line.split("\t") for line in said.out.splitlines()[:5]]
-    assert tuple(head) == train_many.FINAL
+    assert tuple(head) == train_many.TABLE_COLUMNS
     assert [row[:3] for row in rows[:3]] == [[str(n), "finished", f"{100 + n}.0"] for n in (0, 1, 5)]
     assert rows[3] == [
         "mean ± std",
