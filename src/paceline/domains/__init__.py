@@ -1,1 +1,1 @@
-"""Games and network defence, each with its envs, networks, training, scores and commands."""
+"""The built-in domains, two-player games and network defence: their envs, networks, training, scores and commands."""

@@ -1,1 +1,1 @@
-"""Bridges to other libraries. Each is imported only by who asks for it."""
+"""Adapters for other libraries: stable-baselines3, PettingZoo and CybORG. Nothing imports them by default."""

@@ -1,9 +1,9 @@
-"""PettingZoo, both ways: our games as AEC envs for its tools, and its two-player games as a `Game` for ours.
+"""PettingZoo in both directions: Paceline's games as AEC envs, and two-player AEC envs as a `Game` of Paceline.
 
-    aec_env("paceline/Ludo-v0")           a pettingzoo.AECEnv around one board
-    PettingZooGame(connect_four_v3.env, n=8)    n AEC envs, stepped one by one, that any `Player` can play
+    aec_env("paceline/Ludo-v0")                 a pettingzoo.AECEnv with one board
+    PettingZooGame(connect_four_v3.env, n=8)    n AEC envs, stepped one after another, that any `Player` can play
 
-Needs the extra `pettingzoo`; nothing of it is imported before an AEC env is made.
+Needs the extra `pettingzoo`, which is imported only when an AEC env is made.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _AGENTS = ("player_0", "player_1")
 
 
 def aec_env(env_id: str, *, render_mode: str | None = None) -> Any:
-    """One of our games as a PettingZoo AEC env for two agents.
+    """Make a PettingZoo AEC env for two agents from one of Paceline's games.
 
-    Observations are `{"observation": what the agent sees, "action_mask": what it may do}`; the mask is 0 for an agent
+    Observations are dicts with the keys `observation` and `action_mask` (legal actions); the mask is 0 for the agent
     that is not to move. An illegal action raises IllegalMove and changes nothing.
 
     Args:
-        env_id: As registered with Gymnasium, such as `paceline/ConnectFour-v0`.
+        env_id: Gymnasium id, such as `paceline/ConnectFour-v0`.
         render_mode: `ansi` for text.
 
     Raises:
-        ConfigError: The id is not that of a game of ours.
+        ConfigError: The id is not that of a game of Paceline.
         MissingExtra: PettingZoo is not installed.
     """
     engine = game_of(env_id)
@@ -54,7 +54,7 @@ def _aec_class() -> Callable[[Game, str | None], Any]:
         raise MissingExtra("a PettingZoo env", "pettingzoo") from error
 
     class GameAEC(AECEnv):  # type: ignore[misc]
-        """One board for two agents, in PettingZoo's own order of calls."""
+        """One board for two agents, with the interface of PettingZoo's AECEnv."""
 
         def __init__(self, game: Game, render_mode: str | None) -> None:
             super().__init__()
@@ -66,7 +66,7 @@ def _aec_class() -> Callable[[Game, str | None], Any]:
             self._draw = np.random.default_rng()
             mask = spaces.Box(0, 1, (game.actions,), np.int8)
             seen = spaces.Box(0.0, 1.0, (game.obs_size,), np.float32)
-            # One object per agent: each is seeded on its own.
+            # One space object per agent, because each is seeded separately.
             self._seen = {a: spaces.Dict({"observation": seen, MASK_KEY: mask}) for a in _AGENTS}
             self._actions = {a: spaces.Discrete(game.actions) for a in _AGENTS}
 
@@ -122,22 +122,22 @@ def _aec_class() -> Callable[[Game, str | None], Any]:
 
 
 class PettingZooGame:
-    """n AEC envs of a two-player game as a `Game`: any player of ours can play it. Slow: env by env, in Python.
+    """n AEC envs of a two-player game as a `Game`, which any `Player` can play. Slow: steps one env after another.
 
-    A game that an env cuts short (truncation) is over like any other. Who has got more reward in all has won.
-    `state` can be read but not copied: what else there is to a board is known to its env alone.
+    A truncated game counts as over. The agent with the higher total reward wins. Restoring `state` does not restore a
+    board, because the rest of its state is inside the env.
 
     Args:
-        make: Makes a new env each time: two agents with the same Discrete actions, and an action mask in
-            observations or infos.
-        n: How many boards.
+        make: Makes a new env at each call. It must have two agents with equal Discrete action spaces, and an action
+            mask in observations or infos.
+        n: Number of boards.
 
     Raises:
-        ConfigError: The env is not such a game.
+        ConfigError: The env does not meet these conditions.
     """
 
     def __init__(self, make: Callable[[], Any], n: int) -> None:
-        check_range("n", n, "A game needs a board.", at_least=1)
+        check_range("n", n, "Try 1.", at_least=1)
         self._envs = [make() for _ in range(n)]
         self.n = n
         first = self._envs[0]
@@ -158,10 +158,10 @@ class PettingZooGame:
             "mask": self._mask,
             "score": self._score,
         }
-        self._read_mask(0)  # is there one?
+        self._read_mask(0)  # raises ConfigError if there is no action mask
 
     def reset(self, rows: Rows, seeds: NDArray[np.uint64]) -> None:
-        """Begin new games. What the seeds decide is up to the env; it gets 31 bits of them."""
+        """Begin new games. Each env is seeded with the upper 31 bits of its seed."""
         for row, seed in zip(rows.tolist(), seeds.tolist(), strict=True):
             self._envs[row].reset(seed=seed >> 33)
             self._score[row] = 0
@@ -171,7 +171,7 @@ class PettingZooGame:
         """Step the envs of these boards, one after another. See `Game.play`.
 
         Raises:
-            EnvError: An env raised; the boards before it have been played.
+            EnvError: An env raised. The boards before it have already been stepped.
         """
         moves = list(zip(rows.tolist(), actions.tolist(), strict=True))
         for row, action in moves:
@@ -184,13 +184,13 @@ class PettingZooGame:
             except Exception as error:
                 raise EnvError(
                     f"{self.name}, board {row}: raised in step with action {action}: {type(error).__name__}: {error}. "
-                    "Its own action mask allowed it: see whether the env passes pettingzoo.test.api_test."
+                    "Its action mask allows this action. Check the env with pettingzoo.test.api_test."
                 ) from error
             self._score[row] += [env.rewards.get(agent, 0.0) for agent in self._agents]
             self._look(row)
 
     def observe(self, rows: Rows, seats: NDArray[np.int8] | None = None) -> NDArray[np.float32]:
-        """What the envs show, flat. See `Game.observe`."""
+        """Observations of the envs, flattened. See `Game.observe`."""
         seats = self.mover[rows] if seats is None else seats
         seen = np.empty((len(rows), self.obs_size), np.float32)
         for out, row, seat in zip(seen, rows.tolist(), seats.tolist(), strict=True):
@@ -198,18 +198,18 @@ class PettingZooGame:
         return seen
 
     def legal(self, rows: Rows) -> NDArray[np.bool_]:
-        """[k, actions] what the movers may do, a new array; nothing where over."""
+        """[k, actions] legal actions of the players to move, as a new array; all False for a finished game."""
         return self._mask[rows]
 
     def text(self, row: int) -> str:
-        """What the env renders, if it was made with `render_mode="ansi"`; else whose turn it is."""
+        """The env's rendering, if it was made with `render_mode="ansi"`; else the agent to move."""
         env = self._envs[row]
         drawn = env.render() if getattr(env, "render_mode", None) == "ansi" else None
         state = "over" if self.over[row] else f"{self._agents[self.mover[row]]} to move"
         return str(drawn) if drawn else f"{self.name}, {state}"
 
     def move_name(self, row: int, action: int) -> str:
-        """`action 3`: PettingZoo has no names for actions."""
+        """The name of an action, such as `action 3`: PettingZoo has no other names."""
         del row
         return f"action {action}"
 
@@ -224,12 +224,13 @@ class PettingZooGame:
         sides = [env.action_space(agent) for agent in self._agents]
         if not all(isinstance(side, spaces.Discrete) and side.start == 0 for side in sides) or sides[0].n != sides[1].n:
             raise ConfigError(
-                f"{self.name}: agents must have the same Discrete actions from 0 on (got {sides[0]} and {sides[1]})."
+                f"{self.name}: agents must have equal Discrete action spaces that start at 0 "
+                f"(got {sides[0]} and {sides[1]})."
             )
         return int(sides[0].n)
 
     def _look(self, row: int) -> None:
-        """Read from the env whose turn it is and what he may do, or how the game ended."""
+        """Copy the agent to move and its legal actions from the env, or the result of a finished game."""
         env = self._envs[row]
         self.over[row] = any(env.terminations.values()) or any(env.truncations.values())
         if self.over[row]:
@@ -242,8 +243,8 @@ class PettingZooGame:
         self._mask[row] = self._read_mask(row)
         if not self._mask[row].any():
             raise EnvError(
-                f"{self.name}, board {row}: {agent} is to move, but {MASK_KEY} allows nothing. "
-                "End the game instead (terminations), or allow an action that does nothing."
+                f"{self.name}, board {row}: {agent} is to move, but {MASK_KEY} has no legal action. "
+                "Let the env end the game (terminations), or allow an action that does nothing."
             )
 
     def _read_mask(self, row: int) -> NDArray[np.bool_]:
@@ -260,6 +261,6 @@ class PettingZooGame:
 
 
 def _observation(env: Any, agent: Any) -> Any:
-    """What an agent sees, without the mask."""
+    """An agent's observation without the action mask."""
     seen = env.observe(agent)
     return seen["observation"] if isinstance(seen, dict) else seen

@@ -1,9 +1,9 @@
-"""stable-baselines3: our vector env as an SB3 `VecEnv`, so that SB3's own algorithms train on it unchanged.
+"""`make_sb3_vec`: Paceline's parallel vector env as a stable-baselines3 `VecEnv`, for SB3's own algorithms.
 
     from paceline.integrations.sb3 import make_sb3_vec
     model = stable_baselines3.PPO("MlpPolicy", make_sb3_vec("CartPole-v1", 8))
 
-Needs the extra `sb3`; nothing of it is imported before a vector env is made.
+Needs the extra `sb3`, which is imported only when a vector env is made.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ def make_sb3_vec(
     wrappers: Sequence[EnvWrapper] = (),
     **options: Any,
 ) -> Any:
-    """Make an SB3 `VecEnv` whose envs live in worker processes, several in each.
+    """Make an SB3 `VecEnv` whose envs run in worker processes, several envs per process.
 
     Args:
-        env: As for `make_vec`.
-        num_envs: As for `make_vec`.
-        num_workers: As for `make_vec`.
-        start_method: As for `make_vec`.
-        seed: Of the first env, the others count on from it; used by the first reset.
-        monitor: Whether every env is wrapped in SB3's `Monitor`, innermost, which its logs of returns need.
-        wrappers: Applied to every env, innermost first.
-        **options: All else that `make_vec` takes, but for `autoreset_mode` and `copy`.
+        env: See `make_vec`.
+        num_envs: See `make_vec`.
+        num_workers: See `make_vec`.
+        start_method: See `make_vec`.
+        seed: Seed of the first env at the first reset; env i gets `seed + i`.
+        monitor: Whether to wrap every env in SB3's `Monitor` (innermost), which SB3 needs to log returns.
+        wrappers: Wrappers around each env, innermost first.
+        **options: Other arguments of `make_vec`, except `autoreset_mode` and `copy`.
 
     Raises:
         MissingExtra: stable-baselines3 is not installed.
         ConfigError: As `make_vec`.
     """
-    made = _vec_env_class()
+    vec_env_class = _vec_env_class()
     inner = (MONITOR,) if monitor else ()
     vec = make_vec(
         env,
@@ -65,7 +65,7 @@ def make_sb3_vec(
         **options,
     )
     try:
-        wrapped = made(vec)
+        wrapped = vec_env_class(vec)
         if seed is not None:
             wrapped.seed(seed)
     except BaseException:
@@ -82,7 +82,7 @@ def _vec_env_class() -> Callable[[ParallelVectorEnv], Any]:
         raise MissingExtra("a VecEnv of stable-baselines3", "sb3") from error
 
     class ParallelVecEnv(VecEnv):  # type: ignore[misc]
-        """What SB3 calls, by what we have."""
+        """Implements SB3's VecEnv methods with a ParallelVectorEnv."""
 
         def __init__(self, vec: ParallelVectorEnv) -> None:
             self.vec = vec
@@ -90,7 +90,7 @@ def _vec_env_class() -> Callable[[ParallelVectorEnv], Any]:
 
         def reset(self) -> Any:
             obs, infos = self.vec.reset_each(self._seeds, [options or None for options in self._options])
-            self.reset_infos = [told[0] if told else {} for told in infos]
+            self.reset_infos = [env_infos[0] if env_infos else {} for env_infos in infos]
             self._reset_seeds()
             self._reset_options()
             return obs
@@ -99,12 +99,12 @@ def _vec_env_class() -> Callable[[ParallelVectorEnv], Any]:
             self.vec.send(actions)
 
         def step_wait(self) -> tuple[Any, Any, Any, list[dict[str, Any]]]:
-            obs, rewards, terminated, truncated, told = self.vec.recv_each()
+            obs, rewards, terminated, truncated, all_infos = self.vec.recv_each()
             done = terminated | truncated
-            cut = (truncated & ~terminated).tolist()
-            infos = [_step_info(own, limit) for own, limit in zip(told, cut, strict=True)]
+            time_limit = (truncated & ~terminated).tolist()
+            infos = [_step_info(env_infos, cut) for env_infos, cut in zip(all_infos, time_limit, strict=True)]
             for env in np.flatnonzero(done):
-                self.reset_infos[env] = told[env][1]
+                self.reset_infos[env] = all_infos[env][1]
             return obs, rewards.astype(np.float32), done, infos
 
         def close(self) -> None:
@@ -134,12 +134,17 @@ def _vec_env_class() -> Callable[[ParallelVectorEnv], Any]:
     return ParallelVecEnv
 
 
-def _step_info(told: Infos, cut: bool) -> dict[str, Any]:
-    """An env's info as SB3 has it."""
+def _step_info(env_infos: Infos, cut: bool) -> dict[str, Any]:
+    """Convert the infos of one env to SB3's format: the last observation is `terminal_observation`.
+
+    Args:
+        env_infos: Infos of the step, followed at the end of an episode by those of the reset.
+        cut: Whether the episode was truncated.
+    """
     info: dict[str, Any] = {}
-    if told and "final_obs" in told[0]:
-        info = {**told[0]["final_info"], "terminal_observation": told[0]["final_obs"]}
-    elif told:
-        info = dict(told[0])
+    if env_infos and "final_obs" in env_infos[0]:
+        info = {**env_infos[0]["final_info"], "terminal_observation": env_infos[0]["final_obs"]}
+    elif env_infos:
+        info = dict(env_infos[0])
     info["TimeLimit.truncated"] = cut
     return info

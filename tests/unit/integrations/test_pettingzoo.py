@@ -200,7 +200,7 @@ def test_an_env_that_raises_is_named() -> None:
 def test_a_mover_without_a_choice_is_named() -> None:
     game = PettingZooGame(lambda: Tug(stuck=True), 1)
     game.reset(np.array([0]), seeds(1))
-    with pytest.raises(EnvError, match="tug_v0, board 0: side_1 is to move, but action_mask allows nothing"):
+    with pytest.raises(EnvError, match="tug_v0, board 0: side_1 is to move, but action_mask has no legal action"):
         game.play(np.array([0]), np.array([0]))
 
 
@@ -208,7 +208,7 @@ def test_a_mover_without_a_choice_is_named() -> None:
     ("kwargs", "text"),
     [
         ({"agents": 3}, "must have two agents"),
-        ({"actions": 0}, "same Discrete actions"),
+        ({"actions": 0}, "equal Discrete action spaces"),
         ({"actions": 4}, r"needs an action_mask with 4 entries .* \(got \(3,\)\)"),
         ({"masked": False}, "needs an action_mask with 3 entries"),
     ],

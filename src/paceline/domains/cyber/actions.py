@@ -1,7 +1,7 @@
-"""The names of hosts and actions, and what each of the 145 numbers means.
+"""Names of hosts and actions, and the meaning of the 145 action numbers.
 
-0 Sleep, 1 Monitor, then eleven kinds of action with one number per host each: 2-14 Analyse, 15-27 Remove,
-28-131 the eight decoys, 132-144 Restore
+0 is Sleep and 1 is Monitor. Eleven kinds of action follow, with one number per host each: 2-14 Analyse, 15-27 Remove,
+28-131 the eight decoys, 132-144 Restore.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ ACTION_HOST: NDArray[np.int64] = np.concatenate([[-1, -1], np.tile(np.arange(len
 )
 """[145] indices into `HOSTS`; -1 for Sleep and Monitor."""
 IS_FIX: NDArray[np.bool_] = (ACTION_KIND == REMOVE) | (ACTION_KIND == RESTORE)
-"""[145] Remove and Restore: what takes a host back from the attacker."""
+"""[145] Whether the action is a fix (Remove or Restore), which takes a host back from the attacker."""
 
 for _table in (HOST_TYPE, ACTION_KIND, ACTION_HOST, IS_FIX):
     _table.flags.writeable = False
 
 
 def action_name(action: int) -> str:
-    """Such as `Restore Op_Server0`."""
+    """The name of an action, such as `Restore Op_Server0`."""
     kind, host = KINDS[ACTION_KIND[action]], int(ACTION_HOST[action])
     return kind if host < 0 else f"{kind} {HOSTS[host]}"

@@ -1,6 +1,6 @@
-"""The scripted attackers, one script for n games at once. All keep to numbers and bits, no names or addresses.
+"""The scripted attackers B_line, Meander and Sleep, each for n games at once, with hosts as numbers and bits.
 
-Each turn an attacker chooses an act (`REST` to `IMPACT`) and a host, and then learns whether it succeeded.
+Each turn an attacker chooses an act (`REST` to `IMPACT`) and a host, and then gets to know whether it succeeded.
 """
 
 from __future__ import annotations
@@ -37,38 +37,48 @@ class Attacker(Protocol):
     """An attacker in each of n games."""
 
     def begin(self, rows: GameRows, noise: NDArray[np.uint64]) -> None:
-        """Forget these games. `noise` has 32 random bits for each."""
+        """Begin an episode in these games.
+
+        Args:
+            rows: [k] the games.
+            noise: [k] 32 random bits each.
+        """
 
     def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:
-        """What each does, and to which host; a ping names one host of the subnet.
+        """Choose an act and a host [n] in each game; the host of a ping stands for its subnet.
 
         Args:
             noise: [n] 32 random bits each.
         """
 
     def learn(self, success: Flags, reached: Flags) -> None:
-        """How the acts went, and whether their hosts could be reached."""
+        """Take note of the results of the chosen acts.
+
+        Args:
+            success: [n] whether the act succeeded.
+            reached: [n] whether its host could be reached.
+        """
 
 
 class Sleep:
-    """Does nothing."""
+    """Attacker that does nothing."""
 
     def __init__(self, n: int) -> None:
         self._act, self._host = np.full(n, REST), np.full(n, USER0)
 
     def begin(self, rows: GameRows, noise: NDArray[np.uint64]) -> None:
-        """There is nothing to forget."""
+        """Does nothing: this attacker has no state."""
 
     def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:  # noqa: ARG002 - the protocol's
         """Rest."""
         return self._act, self._host
 
     def learn(self, success: Flags, reached: Flags) -> None:
-        """There is nothing to learn."""
+        """Does nothing: this attacker has no state."""
 
 
 _ENTERPRISE = {"User1": "Enterprise1", "User2": "Enterprise1", "User3": "Enterprise0", "User4": "Enterprise0"}
-"""What escalation on a user host reveals."""
+"""The Enterprise host that privilege escalation on a user host reveals."""
 _SCRIPT = (
     (PING, "User0"),
     (SCAN, "user"),
@@ -94,14 +104,14 @@ _TARGETS = np.array(
         for user, enterprise in _ENTERPRISE.items()
     ]
 )
-"""[user, state] hosts: the user host is picked per episode, the enterprise host is what it reveals."""
+"""[user, state] target host. The user host is drawn per episode; it determines the Enterprise host."""
 _AFTER = np.array([[0, 1, 2, 2, 2, 2, 5, 5, 5, 5, 9, 9, 9, 12, 13], [*range(1, _STATES), _STATES - 1]])
 """[success, state] the next state."""
 _EXPLOIT_SERVER = _SCRIPT.index((EXPLOIT, "Op_Server0"))
 
 
 class Bline:
-    """The straight way: a user host, the Enterprise host it reveals, Enterprise2, Op_Server0, and Impact for ever."""
+    """Attacker on the direct path: user host, the Enterprise host it reveals, Enterprise2, Op_Server0, then Impact."""
 
     def __init__(self, n: int) -> None:
         self._targets = np.zeros((n, _STATES), np.int64)
@@ -121,14 +131,14 @@ class Bline:
         """The act of the next state."""
         state = _AFTER.take(self._success * _STATES + self._state)
         serving = state == _EXPLOIT_SERVER
-        # Without an address to exploit it begins again, with the scan that it remembers.
+        # If the last scan showed no port to exploit, it starts again at state 1, the scan of the user host.
         np.copyto(state, 1, where=serving & self._lost)
         self._attacked |= serving & ~self._lost
         self._state = state
         return _ACTS.take(state), self._targets.take(self._base + state)
 
     def learn(self, success: Flags, reached: Flags) -> None:
-        """Remember it for the next choice."""
+        """Store the results for the next choice."""
         self._success = success
         self._lost = ~(reached | self._attacked)
 
@@ -138,7 +148,7 @@ def _bits(*hosts: str) -> int:
 
 
 _USER_NET, _ENTERPRISE_NET, _OPERATIONAL_NET = 1 << _N, 2 << _N, 4 << _N
-"""Subnets are bits above the hosts'."""
+"""Bits of the subnets, above the bits of the hosts."""
 _ADDRESSES = (1 << _N) - 1
 _OPS = _bits("Op_Host0", "Op_Host1", "Op_Host2", "Op_Server0")
 _ENTERPRISES = _bits("Enterprise0", "Enterprise1", "Enterprise2")
@@ -147,7 +157,7 @@ _PING_FINDS = {
     "Enterprise0": _ENTERPRISES | _bits("Defender"),
     "Op_Server0": _OPS,
 }
-"""Subnets by one of their hosts, to which a ping is addressed."""
+"""Hosts that a ping of a subnet finds, by the host that stands for the subnet."""
 _REVEALS = {
     **{user: _bits(enterprise) for user, enterprise in _ENTERPRISE.items()},
     "Enterprise0": _ENTERPRISE_NET,
@@ -160,7 +170,7 @@ _EACH = 1 << np.arange(_N)
 
 
 def _by_act(**tables: Ints) -> Ints:
-    """[acts * hosts] bits for an act on a host, none where nothing is said."""
+    """[acts * hosts] bits for an act on a host; 0 for acts that are not given."""
     acts = {"ping": PING, "scan": SCAN, "exploit": EXPLOIT, "escalate": ESCALATE, "impact": IMPACT}
     table = np.zeros((RED_KINDS, _N), np.int64)
     for act, bits in tables.items():
@@ -182,17 +192,17 @@ _NOT_EXPLOITED = _by_act(exploit=_EACH, escalate=_EACH, impact=_EACH)
 _NOT_ESCALATED = _by_act(escalate=_EACH, impact=_EACH)
 
 _PING_AT = np.array([0, USER0, _HOST["Enterprise0"], 0, OP_SERVER0])
-"""The host to which a subnet's ping is addressed, by the subnet's bit."""
+"""The host that stands for a subnet in a ping, by the subnet's bit."""
 _COUNT = np.array([mask.bit_count() for mask in range(1 << _N)], np.uint64)
 _NTH = np.zeros((1 << _N, _N), np.int64)
-"""[set of hosts, n] its n-th."""
+"""[set of hosts, n] the n-th host of the set."""
 for _host in range(_N):
     _with = np.flatnonzero(np.arange(1 << _N) >> _host & 1)
     _NTH[_with, _COUNT[_with & (1 << _host) - 1].astype(np.int64)] = _host
 
 
 class Meander:
-    """Every host it can find: looks at all of them first, then exploits and escalates them in random order."""
+    """Attacker that takes every host: it scans all known hosts first, then exploits and escalates in random order."""
 
     def __init__(self, n: int) -> None:
         self._known = np.zeros(n, np.int64)  # hosts by address, and subnets
@@ -202,19 +212,19 @@ class Meander:
         self._act = self._done = np.zeros(n, np.int64)
 
     def begin(self, rows: GameRows, noise: NDArray[np.uint64]) -> None:  # noqa: ARG002 - the protocol's
-        """Know only User0 and its subnet."""
+        """Reset its knowledge to User0 and the user subnet."""
         self._known[rows] = 1 << USER0 | _USER_NET
         for array in (self._looked_at, self._exploited, self._escalated):
             array[rows] = 0
 
     def choose(self, noise: NDArray[np.uint64]) -> tuple[Ints, Ints]:
-        """The first thing there is to do: Impact, ping, scan, escalate, exploit."""
+        """Choose the first possible act of Impact, ping, scan, escalate, exploit, on a random host."""
         known, exploited, escalated = self._known, self._exploited, self._escalated
         new = known & ~self._looked_at
         scan = new & _ADDRESSES
         escalate = (exploited | 1 << USER0) & ~escalated  # its own host too, once
         exploit = known & ~exploited & _ADDRESSES
-        # From the last choice to the first.
+        # In reverse order of preference: a later assignment overwrites an earlier one.
         able = escalate != 0
         among, act = np.where(able, escalate, exploit), np.where(able, ESCALATE, EXPLOIT)
         able = scan != 0
@@ -229,7 +239,7 @@ class Meander:
         nth = (noise * _COUNT.take(among) >> _32).view(np.int64)
         host = _NTH.take(among * _N + nth)
         done = act * _N + host
-        # What it tries it believes, until it fails. A subnet is pinged once, whatever came of it.
+        # Acts are assumed to succeed here; `learn` corrects this. A subnet is pinged once, even if the ping fails.
         self._looked_at |= _LOOKED_AT.take(done)
         exploited |= _EXPLOITED.take(done)
         escalated |= _ESCALATED.take(done)
@@ -237,7 +247,10 @@ class Meander:
         return act, host
 
     def learn(self, success: Flags, reached: Flags) -> None:  # noqa: ARG002 - the protocol's
-        """Note what was found; after a failed exploit, doubt the operational hosts, or else the enterprise ones."""
+        """Note found hosts and failures.
+
+        After a failed exploit it assumes that it has lost its operational hosts, or without any, its Enterprise hosts.
+        """
         self._known |= _LEARNT.take(self._done) * success
         failed = ~success
         if not failed.any():
@@ -255,4 +268,4 @@ ATTACKERS: dict[RedAgent, type[Bline] | type[Meander] | type[Sleep]] = {
     "meander": Meander,
     "sleep": Sleep,
 }
-"""By the name of a setting."""
+"""Attacker classes by the value of the setting `red_agent`."""

@@ -1,4 +1,4 @@
-"""`paceline cyber train|search|eval`: a network's defender, the order in which it works, and how well it does."""
+"""`paceline cyber train|search|eval`: train and evaluate network defenders, and search for the best workflow."""
 
 from __future__ import annotations
 
@@ -46,9 +46,11 @@ def run(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         sys.stdout.write(
             "usage: paceline cyber COMMAND [OPTIONS]\n\n"
+            "Train PPO agents that defend a simulated network of 13 hosts against a scripted attacker\n"
+            "(CAGE Challenge 2). A workflow is the order of priority in which a defender takes back types of hosts.\n\n"
             "  train    train a defender of paceline/NetworkDefence-v0, optionally with a workflow\n"
-            "  search   search the 120 workflows for the best one\n"
-            "  eval     mean reward at 30, 50 and 100 steps\n\n"
+            "  search   search the 120 workflows for the one with the highest reward\n"
+            "  eval     evaluate a defender: mean reward after 30, 50 and 100 steps\n\n"
             "`paceline cyber COMMAND --help` lists the options of a command.\n"
         )
         return 0 if argv else 2
@@ -63,7 +65,7 @@ def _config(given: Given[Any], options: CyberOptions) -> TrainConfig:
 
 
 def _begin(config: TrainConfig, title: str) -> None:
-    """Start what takes long first: the process that loads torch for the workers."""
+    """Start the fork server before this process loads torch, so that both load it at the same time."""
     load_torch_for_workers(config)
     from paceline.runtime.worker import set_title
 
@@ -127,7 +129,7 @@ def _search(argv: Sequence[str]) -> int:
     )
     command = ["paceline", "cyber", "search", *argv]
     if run.overwrite and resume:
-        raise ConfigError("resume with overwrite: going on keeps what there is. Give one of the two.")
+        raise ConfigError("resume with overwrite: resuming keeps the earlier trials. Give one of the two.")
     if run.overwrite:
         for name in (CSV, JSON, TEXT, PICTURE):
             (folder / name).unlink(missing_ok=True)
@@ -135,7 +137,7 @@ def _search(argv: Sequence[str]) -> int:
     if search.trials and not resume:
         raise ConfigError(
             f"output_dir {str(folder)!r}: holds a search already ({plural(len(search.trials), 'workflow')}). "
-            "Choose another folder, go on with --resume, or replace it with --overwrite."
+            "Choose another folder, continue with --resume, or replace it with --overwrite."
         )
     _begin(config, "search")
     from paceline.domains.cyber.search_report import report, write_report
@@ -143,11 +145,11 @@ def _search(argv: Sequence[str]) -> int:
 
     console = Console(stderr=True, highlight=False)
 
-    def tell(search: Search) -> None:
+    def report_trial(search: Search) -> None:
         write_report(search)
         console.print(_trial_line(search.trials[-1], search.best), markup=False, soft_wrap=True)
 
-    reason = search.run(WorkflowTrainer(config, command), tell)
+    reason = search.run(WorkflowTrainer(config, command), report_trial)
     if search.trials:
         write_report(search)
     sys.stdout.write(report(search, search.belief()))
@@ -158,15 +160,18 @@ def _search(argv: Sequence[str]) -> int:
 
 
 def _search_config(given: Given[SearchOptions], options: SearchOptions) -> tuple[Path, TrainConfig, bool]:
-    """The folder of the search, the config of its runs (with some workflow, to be replaced), and whether it goes on."""
+    """The folder of the search, the config of its runs, and whether to resume the search.
+
+    The config has a placeholder workflow, which every trial replaces.
+    """
     flags = dict(given.flags)
     if "total_timesteps" in flags:
         raise ConfigError("total_timesteps: a search counts episodes. Use --total-episodes.")
     resume = flags.pop("resume", None)
     if resume not in (None, "true"):
-        raise ConfigError(f"resume={resume!r}: a search goes on in its own folder. Use --output-dir DIR --resume.")
+        raise ConfigError(f"resume={resume!r}: a search resumes in its own folder. Use --output-dir DIR --resume.")
     if resume and "output_dir" not in flags:
-        raise ConfigError("resume: needs the search to go on with. Use --output-dir DIR --resume.")
+        raise ConfigError("resume: needs the folder of the search to resume. Use --output-dir DIR --resume.")
     stamp = f"{datetime.now():%Y%m%d-%H%M%S}"
     folder = Path(flags.pop("output_dir", None) or f"runs/cyber_search__{flags.get('seed', 0)}__{stamp}")
     plain = Given(given.algo, flags, given.path, options)
@@ -176,7 +181,7 @@ def _search_config(given: Given[SearchOptions], options: SearchOptions) -> tuple
 
 
 def _deciding(config: TrainConfig) -> dict[str, Any]:
-    """What two parts of one search have to agree on."""
+    """The settings that a resumed search must share with the earlier one."""
     sections = config.to_dict()
     env = {key: value for key, value in sections["env"].items() if not key.endswith("_timeout_s")}
     env["env_kwargs"] = {key: value for key, value in env["env_kwargs"].items() if key != "workflow"}
@@ -201,7 +206,7 @@ def _eval(argv: Sequence[str]) -> int:
     game = {} if given.rules is None else {"rules": coerce(given.rules, Rules, "rules")}
     game |= {"green": True} if given.green else {}
     seed: int = coerce(given.seed, int, "seed")
-    # Only now: torch takes longer to load than all of the above.
+    # Imported only now, because it loads torch, which takes longer than parsing the command line.
     from paceline.domains.cyber.scores import scores
 
     found = scores(
@@ -225,7 +230,7 @@ def _eval(argv: Sequence[str]) -> int:
     title = f"{found.snapshot}{trained}: {plural(episodes, 'episode')}, {found.rules} rules, {drawn}"
     lines = [[row.red_agent, str(row.steps), f"{row.mean:.2f}", f"{row.error:.2f}"] for row in found.rows]
     if not console.is_terminal:
-        # Tabs, so that other programs can take it apart; rich would make spaces of them.
+        # Separated by tabs for other programs; written without rich, which would expand them to spaces.
         sys.stdout.write("\n".join([title, *("\t".join(line) for line in (SCORES, *lines))]) + "\n")
         return 0
     console.print(title, markup=False, soft_wrap=True)

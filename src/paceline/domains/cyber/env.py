@@ -1,4 +1,4 @@
-"""One game of network defence as a Gymnasium env. See `vector` for many at once."""
+"""`NetworkDefence`: one game of network defence as a Gymnasium env. See `vector` for many at once."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ EXTRAS = {"true_state": Extra(shape=(len(HOSTS),), dtype="int8", read="true_stat
 
 
 def check_render_mode(render_mode: str | None) -> None:
-    """Raise ConfigError if there is no such way to show a game."""
+    """Raise ConfigError if the render mode is not supported."""
     if render_mode not in (None, "ansi"):
         raise ConfigError(f"render_mode={render_mode!r}: must be 'ansi', or None for no rendering.")
 
 
 class NetworkDefence(gym.Env[NDArray[np.float32], np.int64]):
-    """Defend 13 hosts against a scripted attacker: 52 bits to see, 145 actions (see `actions`), costs as reward.
+    """Defend 13 hosts against a scripted attacker.
 
-    The info of an episode's last step has the `true_state`.
+    The observation has 52 bits, there are 145 actions (see `actions`), and rewards are negative costs. The info of an
+    episode's last step has the `true_state`.
 
     Args:
         red_agent: The attacker: `bline`, `meander` or `sleep`.
-        green: Whether users scan hosts now and then.
+        green: Whether benign users scan hosts now and then.
         rules: `leaderboard-2022` or `head`. See `Scenario`.
-        q1: Whether OTService cannot be stopped any more once Op_Server0 was restored.
-        max_steps: Where every episode is truncated.
+        q1: Whether the first Restore of Op_Server0 makes OTService unstoppable for the rest of the episode.
+        max_steps: Steps after which every episode is truncated.
         render_mode: `ansi` for text.
 
     Raises:
-        ConfigError: There is no such setting.
+        ConfigError: An argument has an invalid value.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own attribute)
@@ -68,7 +69,7 @@ class NetworkDefence(gym.Env[NDArray[np.float32], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin an episode: of a new stream of chance with a seed, else the next one of the same."""
+        """Begin an episode. A seed starts a new random stream; without one, the current stream continues."""
         super().reset(seed=seed, options=options)
         if seed is not None:
             self._network.seed(_ROW, np.array([seed % 2**64], np.uint64))
@@ -79,10 +80,10 @@ class NetworkDefence(gym.Env[NDArray[np.float32], np.int64]):
         return self._network.observe()[0], {}
 
     def step(self, action: int | np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Take one of the 145 actions; the attacker follows.
+        """Take one of the 145 actions; then the attacker acts.
 
         Raises:
-            EnvError: There is no such action.
+            EnvError: The action is not between 0 and 144.
             ResetNeeded: The env was never reset.
         """
         if not self._seeded:
@@ -105,5 +106,5 @@ class NetworkDefence(gym.Env[NDArray[np.float32], np.int64]):
         return bool(self._network.ot_stopped()[0])
 
     def render(self) -> str | None:
-        """The hosts as a table: the truth, and what the defender believes."""
+        """A table of the hosts with the true state and the defender's belief; None without `render_mode="ansi"`."""
         return table(self._network, 0) if self.render_mode == "ansi" else None

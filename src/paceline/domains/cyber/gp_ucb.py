@@ -1,8 +1,9 @@
-"""What to try next, among finitely many: a Gaussian process over what was seen, and an upper confidence bound.
+"""GP-UCB: chooses the next of finitely many candidates by a Gaussian process and an upper confidence bound.
 
-    tried, seen -> GP (RBF + white noise) -> mean and deviation of every candidate -> the highest mean + beta deviations
+    tried, seen -> GP (RBF + white noise) -> mean and std of every candidate -> the highest mean + beta * std
 
-Observations are scaled to mean 0 and deviation 1 before the fit, so beta means the same whatever the rewards are.
+Observations are scaled to mean 0 and standard deviation 1 before the fit, so that beta is independent of the scale of
+the rewards.
 """
 
 from __future__ import annotations
@@ -21,34 +22,34 @@ Floats = NDArray[np.float64]
 
 EXTRA = "search"
 FEWEST = 2
-"""Observations from which on a fit says anything."""
+"""Smallest number of observations for a fit."""
 LENGTHS = (0.1, 10.0)
-"""Between which the length scale of the kernel is fitted."""
+"""Bounds of the length scale of the kernel."""
 NOISES = (1e-3, 2.0)
-"""The same for the variance of the noise, of observations with variance 1."""
+"""Bounds of the noise variance, for observations that are scaled to variance 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """What is expected of every candidate."""
+    """Predicted mean of every candidate and the standard deviation of that mean."""
 
     mean: Floats  # [C]
-    std: Floats  # [C] of the mean, without the noise of an observation
+    std: Floats  # [C] without the noise of an observation
 
     def upper(self, beta: float) -> Floats:
-        """[C] the upper confidence bound."""
+        """[C] upper confidence bounds: mean + beta * std."""
         return self.mean + beta * self.std
 
 
 class GaussianProcess(Protocol):
-    """Learns from observations what to expect elsewhere."""
+    """A regression model that predicts a mean and its uncertainty."""
 
     def __call__(self, points: Floats, tried: Floats, seen: Floats) -> Belief:
-        """What is expected of `points` [C, d], where `tried` [N, d] gave `seen` [N]."""
+        """Predict the values at `points` [C, d] from observations `seen` [N] at `tried` [N, d]."""
 
 
 def require_scikit_learn() -> None:
-    """Raise MissingExtra without it."""
+    """Raise MissingExtra if scikit-learn is not installed."""
     try:
         import sklearn.gaussian_process  # noqa: F401
     except ImportError as error:
@@ -56,7 +57,7 @@ def require_scikit_learn() -> None:
 
 
 def gaussian_process(points: Floats, tried: Floats, seen: Floats) -> Belief:
-    """A `GaussianProcess`: RBF and white noise, fitted by the likelihood of what was seen (scikit-learn).
+    """A `GaussianProcess` by scikit-learn: RBF and white-noise kernel, fitted by maximum likelihood.
 
     Raises:
         MissingExtra: scikit-learn is not installed.
@@ -70,18 +71,18 @@ def gaussian_process(points: Floats, tried: Floats, seen: Floats) -> Belief:
     kernel = RBF(1.0, LENGTHS) + WhiteKernel(0.1, NOISES)
     model = GaussianProcessRegressor(kernel, n_restarts_optimizer=2, random_state=0)
     with warnings.catch_warnings():
-        # Few observations often put the best length or noise at the end of its range. That is no news.
+        # With few observations the best length or noise is often at a bound, which is not worth a warning.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(tried, (seen - centre) / scale)
         mean, std = model.predict(points, return_std=True)
-    # scikit-learn's deviation is that of a new observation. What is asked for is that of the mean.
+    # scikit-learn returns the deviation of a new observation; subtract the noise to get that of the mean.
     noise = float(model.kernel_.k2.noise_level)
     std = np.sqrt(np.maximum(std**2 - noise, 0.0))
     return Belief(centre + scale * np.asarray(mean, np.float64), scale * np.asarray(std, np.float64))
 
 
 def choose(belief: Belief, beta: float, taken: Sequence[int]) -> int:
-    """The candidate with the highest upper bound that has not been taken; of equals the first."""
+    """The index of the candidate with the highest upper bound, without those in `taken`; the first in case of a tie."""
     upper = belief.upper(beta)
     upper[list(taken)] = -np.inf
     return int(np.argmax(upper))

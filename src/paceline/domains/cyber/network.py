@@ -1,8 +1,8 @@
-"""n games of network defence, stepped together by looking things up.
+"""`Network`: n games of network defence, stepped together by table look-ups.
 
-    the defender acts -> users scan, if there are any -> the attacker acts -> cost -> what the defender sees
+    the defender acts -> green users scan (optional) -> the attacker acts -> cost -> the defender's observation
 
-Every game draws from its own (seed, episode, step), so it goes the same whatever is played beside it.
+Random numbers of a game depend on its seed, episode and step only, so its course is independent of the other games.
 """
 
 from __future__ import annotations
@@ -66,23 +66,23 @@ _ENTERPRISES = slice(HOSTS.index("Enterprise0"), HOSTS.index("Enterprise2") + 1)
 
 
 class Network:
-    """The hosts of n games, what both sides know, and chance.
+    """The state of n games: hosts, the knowledge of defenders and attackers, and random streams.
 
     Args:
-        n: How many games.
-        scenario: Their settings.
+        n: Number of games.
+        scenario: Settings of all games.
     """
 
     def __init__(self, n: int, scenario: Scenario) -> None:
         self.n = n
         self.scenario = scenario
-        self.steps = np.zeros(n, np.int64)  # in the episode under way
+        self.steps = np.zeros(n, np.int64)  # in the current episode
         self._words = np.zeros((n, _N), np.int64)  # the true state, see `tables`
         self._remembered = np.zeros((n, _N), np.int64)  # the attacker's options from its scans
         self._belief = np.zeros((n, _N), np.int64)
         self._activity = np.zeros((n, _N), np.int64)
         self._ot_stopped = np.zeros(n, np.bool_)
-        self._ot_safe = np.zeros(n, np.bool_)  # nothing stops it any more
+        self._ot_safe = np.zeros(n, np.bool_)  # OTService cannot be stopped for the rest of the episode (q1)
         self._attacker: Attacker = ATTACKERS[scenario.red_agent](n)
         self._defended = defended(breaks=scenario.rules == "leaderboard-2022")
         self._appends = scenario.rules == "leaderboard-2022"
@@ -93,7 +93,7 @@ class Network:
         self._counters = np.arange(1, 3 if not scenario.green else 4)
 
     def seed(self, rows: GameRows, seeds: NDArray[np.uint64]) -> None:
-        """Give games new streams of chance, which begin with their next episode."""
+        """Set the random streams of games. They take effect with the next `begin`."""
         self._seed[rows] = mix(seeds)
         self._episode[rows] = 0
 
@@ -113,15 +113,15 @@ class Network:
         """One step of every game.
 
         Args:
-            actions: [n] the defender's.
+            actions: [n] the defenders' actions.
 
         Returns:
             [n] rewards, and whether the episode is over.
 
         Raises:
-            EnvError: There is no such action. No game has changed then.
+            EnvError: An action is out of range. No game has changed then.
         """
-        if actions.view(np.uint64).max() >= ACTIONS:  # negative ones are huge there
+        if actions.view(np.uint64).max() >= ACTIONS:  # negative numbers are huge as unsigned ones
             wrong = int(np.flatnonzero((actions < 0) | (actions >= ACTIONS))[0])
             raise EnvError(f"action {actions[wrong]} of game {wrong}: must be from 0 to {ACTIONS - 1}.")
         noise = self._noise()
@@ -138,7 +138,7 @@ class Network:
         return -cost / 10.0, self.steps >= self.scenario.max_steps
 
     def observe(self) -> NDArray[np.float32]:
-        """[n, 52] what the defenders see: two bits of activity and two of belief per host."""
+        """[n, 52] observations: two bits of activity and two of belief per host."""
         return BITS.take(self._activity * 4 + self._belief, axis=0).reshape(self.n, OBS_SIZE)
 
     def true_state(self) -> NDArray[np.int8]:
@@ -150,7 +150,7 @@ class Network:
         return self._ot_stopped.copy()
 
     def draw(self, rows: GameRows) -> NDArray[np.uint64]:
-        """[len(rows)] 64 random bits of these games' episodes, for whatever belongs to an episode besides the game."""
+        """[len(rows)] 64 random bits per game that depend on its seed and episode only, e.g. to draw a workflow."""
         return draws(self._key[rows], _BESIDES)
 
     def _noise(self) -> NDArray[np.uint64]:
@@ -158,7 +158,7 @@ class Network:
         return draws(self._key[:, None], (self.steps * _COUNTERS)[:, None] + self._counters)
 
     def _defend(self, actions: Ints, at: Ints) -> tuple[Ints, Flags]:
-        """The defenders' actions: whether they placed a decoy, and whether they found a file."""
+        """Apply the defenders' actions; returns whether each placed a decoy and whether it found a file."""
         words, belief = self._words.ravel(), self._belief.ravel()
         change = actions * WORDS + words.take(at)
         words[at] = self._defended.take(change)
@@ -170,19 +170,19 @@ class Network:
         return DECOY_PLACED.take(change), FINDS.take(change)
 
     def _scan_by_users(self, noise: NDArray[np.uint64]) -> Ints:
-        """Where users scan, as flat indices of hosts; -1 where they do not."""
+        """[n] flat index of the host that a green user scans; -1 in games without a scan in this step."""
         host = _GREEN_HOSTS.take(((noise & _LOW) * _8 >> _32).view(np.int64))
         return np.where(noise >> _32 < _HALF, self._base + host, -1)
 
     def _attack(self, act: Ints, host: Ints, at: Ints, noise: NDArray[np.uint64]) -> tuple[Ints, Flags, Flags]:
-        """The attackers' acts: the traces they leave, whether they succeed and whether they reach their host."""
+        """Apply the attackers' acts; returns their traces, whether they succeed, and whether they reach their host."""
         words, remembered = self._words.ravel(), self._remembered.ravel()
         word, options = words.take(at), remembered.take(at)
-        inside = (self._words[:, _ENTERPRISES] & HELD).any(axis=1)  # from there the operational hosts can be reached
+        inside = (self._words[:, _ENTERPRISES] & HELD).any(axis=1)  # Enterprise hosts give access to operational ones
         reached = inside | ~_OPERATIONAL.take(host)
         setup = host * SETUPS + (word >> SETUP_SHIFT)
 
-        # An exploit, if it is one: which of the options, what it meets, and whether that is seen.
+        # For exploits: the chosen option, its outcome, and whether it raises an alert.
         others = OTHER_OPTIONS.take(options)
         nth = ((noise[:, 1] & _LOW) * others >> _32).view(np.int64)
         first = (noise[:, 1] >> _32 < _FAVOURITE_BELOW) | (others == 0)
@@ -207,7 +207,7 @@ class Network:
     def _look(
         self, blue_at: Ints, green_at: Ints | None, red_at: Ints, host: Ints, trace: Ints, placed: Ints, found: Flags
     ) -> None:
-        """What the defenders see of the step."""
+        """Update activity and belief, which the defenders observe, with the traces of this step."""
         words, belief, activity = self._words.ravel(), self._belief.ravel(), self._activity.ravel()
         activity.fill(0)
         green: Ints | int = 0

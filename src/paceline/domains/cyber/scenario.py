@@ -1,4 +1,4 @@
-"""What a game of network defence may be set to."""
+"""`Scenario`: the settings of a game of network defence."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Scenario:
     """The settings of a game."""
 
     red_agent: RedAgent = "bline"
-    """The attacker: `bline` goes straight for the operational server, `meander` takes every host on its way, `sleep`
-    does nothing."""
+    """The attacker: `bline` takes the shortest path to the operational server, `meander` takes every host on its way,
+    `sleep` does nothing."""
     green: bool = False
-    """Whether users scan hosts now and then, which looks like an attacker's scan."""
+    """Whether benign users scan hosts now and then, which looks like an attacker's scan."""
     rules: RuleSet = "leaderboard-2022"
     """`leaderboard-2022`: a Restore leaves Haraka broken on User3 and User4 until the episode ends, and the attacker
-    remembers every port it ever saw open. `head`: neither."""
+    remembers every port that it has ever seen open. `head`: neither."""
     q1: bool = True
     """Whether the first Restore of Op_Server0 makes OTService unstoppable for the rest of the episode."""
     max_steps: int = 100
-    """Where every episode is truncated; nothing else ends it. 30, 50 and 100 are the usual lengths."""
+    """Steps after which every episode is truncated; nothing else ends it. The usual lengths are 30, 50 and 100."""
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -39,7 +39,5 @@ class Scenario:
             if not isinstance(flag, bool):
                 raise ConfigError(f"{name}={flag!r}: must be True or False.")
         if not isinstance(self.max_steps, int):
-            raise ConfigError(
-                f"max_steps={self.max_steps!r}: must be a whole number. The usual ones are 30, 50 and 100."
-            )
-        check_range("max_steps", self.max_steps, "The usual ones are 30, 50 and 100.", at_least=1)
+            raise ConfigError(f"max_steps={self.max_steps!r}: must be an integer. The usual values are 30, 50 and 100.")
+        check_range("max_steps", self.max_steps, "The usual values are 30, 50 and 100.", at_least=1)

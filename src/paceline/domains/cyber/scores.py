@@ -1,7 +1,7 @@
-"""How well a trained defender does, as the field reports it: mean reward of many episodes at 30, 50 and 100 steps.
+"""Evaluates a trained defender as CAGE Challenge 2 does: mean cumulative reward after 30, 50 and 100 steps.
 
-An attacker does not know how long an episode will be, and neither does the defender: the first 30 steps of a longer
-episode are an episode of 30 steps. So one set of episodes gives all of them, played by vector envs.
+Neither the attacker nor the defender knows the length of the episode, so the first 30 steps of a longer episode are an
+episode of 30 steps. One set of episodes therefore gives all results. Vector envs play the episodes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from paceline.train.recipes import policy_recipe
 
 STEPS = (30, 50, 100)
 AT_ONCE = 100
-"""Episodes that are played side by side."""
+"""Episodes that are played in parallel."""
 _SCORES = 0x5C02_E500
-"""Keeps these episodes apart from those of training and evaluation."""
+"""Mixed into the seed, so that these episodes differ from those of training and evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefenceScore:
-    """Some episodes against one attacker."""
+    """Result against one attacker after one number of steps."""
 
     red_agent: str
     steps: int
@@ -47,7 +47,7 @@ class DefenceScore:
 
 @dataclass(frozen=True, slots=True)
 class DefenceScores:
-    """What a run's weights came to."""
+    """All results of one run."""
 
     snapshot: Path
     trained_steps: int | None
@@ -65,20 +65,20 @@ def scores(
     deterministic: bool = True,
     **game: Any,
 ) -> DefenceScores:
-    """Play episodes with a run's newest weights.
+    """Evaluate the newest weights of a run.
 
     Args:
         path: A run, a checkpoint or a saved model.
-        episodes: Against each attacker.
-        steps: Where episodes are read.
-        red_agents: Attackers; the one that it was trained against, unless given.
-        seed: Chooses the episodes.
-        deterministic: The most probable action; otherwise a sample.
-        **game: Other arguments of the env than the run had.
+        episodes: Number of episodes against each attacker.
+        steps: Numbers of steps after which the cumulative reward is reported.
+        red_agents: Attackers. Default: the one that the run was trained against.
+        seed: Seed of the episodes.
+        deterministic: Whether to take the most probable action instead of a sample.
+        **game: Arguments of the env that replace those of the run.
 
     Raises:
-        CheckpointError: There is nothing to play, or it is damaged.
-        ConfigError: It was trained on something else.
+        CheckpointError: The path has no checkpoint or model, or it is damaged.
+        ConfigError: The run was trained on another env.
     """
     check_range("episodes", episodes, "Try 1000.", at_least=1)
     for at in steps or (0,):
@@ -115,16 +115,16 @@ def play(
     seed: int,
     deterministic: bool = True,
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """[episodes, len(steps)] reward so far, at each of `steps`.
+    """Play episodes; returns the cumulative reward [episodes, len(steps)] after each number of steps.
 
     Args:
         recipe: An env that has a vector implementation.
-        actor: Over one group of `AT_ONCE`.
-        head: Turns its outputs into actions.
-        episodes: How many.
-        steps: Where to read.
-        seed: Chooses the episodes.
-        deterministic: The most probable action; otherwise a sample.
+        actor: The policy, for one group of `AT_ONCE` envs.
+        head: Turns the outputs of the actor into actions.
+        episodes: Number of episodes.
+        steps: Numbers of steps after which the reward is read.
+        seed: Seed of the episodes.
+        deterministic: Whether to take the most probable action instead of a sample.
     """
     envs = recipe.make_vector(AT_ONCE)
     generator = np.random.default_rng([seed, _SCORES])

@@ -1,8 +1,8 @@
 """Search over workflows by Bayesian optimisation: choose a workflow, train with it, evaluate, choose the next.
 
-    trials so far -> GP-UCB -> workflow -> PPO from the last one's weights -> reward -> one more trial
+    earlier trials -> GP-UCB -> workflow -> PPO, from the weights of the last trial -> reward -> one more trial
 
-A workflow is trained until its compliance passes the threshold or its share of the budget is spent. The trainer and the
+A trial trains until the compliance passes the threshold or the budget of the trial is spent. The trainer and the
 surrogate model are arguments; this module starts no process.
 """
 
@@ -25,33 +25,33 @@ from paceline.errors import ConfigError, check_range
 from paceline.measure.folder import to_json
 
 POINTS: Floats = places_of(WORKFLOWS) / (PLACES - 1)
-"""[120, 5] where the types stand, from 0 to 1: two orders are near each other if few types have moved, and not far."""
+"""[120, 5] place of each type in each order, scaled to 0..1. Orders are close if few types differ by few places."""
 ENOUGH = 8
-"""Trials from which on a trend in them can be told from chance."""
+"""Smallest number of trials for which a trend over trials is computed."""
 INDEX = {tuple(order): i for i, order in enumerate(WORKFLOWS.tolist())}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchPlan:
-    """How a search goes about it."""
+    """Settings of a search."""
 
     gp_beta: float = 2.0
-    """How much a doubtful workflow is preferred: by this many deviations."""
+    """Exploration weight (beta) of GP-UCB, in standard deviations."""
     n_workflows: int = len(WORKFLOWS)
-    """Workflows to try at most."""
+    """Largest number of workflows to train."""
     n_initial: int = 4
-    """The first ones, which are drawn at random: there is nothing to expect yet."""
+    """Number of workflows drawn at random before the Gaussian process chooses."""
     total_episodes: int | None = None
-    """Budget of all of them together; None for none."""
+    """Budget of the whole search in episodes; None for no limit."""
     workflow_episodes: int = 10_000
-    """Budget of each."""
+    """Budget of each trial in episodes."""
     duration_s: float | None = None
-    """Seconds of training in all; None for as long as it takes."""
+    """Budget of the whole search in seconds of training; None for no limit."""
     warm_start: bool = True
-    """Whether each begins with the weights of the one before."""
+    """Whether each trial starts with the weights of the previous one."""
     seed: int = 0
     first: tuple[str, ...] = ()
-    """Workflows to begin with, before any is drawn."""
+    """Workflows to try first, before those drawn at random."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -62,12 +62,12 @@ class SearchPlan:
             check_range("total_episodes", self.total_episodes, "Try 100000.", at_least=1)
         check_range("workflow_episodes", self.workflow_episodes, "Try 10000.", at_least=1)
         if len(set(self.first)) < len(self.first):
-            raise ConfigError("workflow: one is named twice. Name each once.")
+            raise ConfigError("workflow: one is given twice. Give each once.")
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What to train with next."""
+    """The workflow to train next, with its prediction; None if the Gaussian process did not choose it."""
 
     order: Order
     expected: float | None = None
@@ -76,17 +76,17 @@ class Proposal:
 
 
 class Trainer(Protocol):
-    """Trains with one workflow."""
+    """Trains an agent with one workflow."""
 
     def __call__(
         self, workflow: str, folder: Path, *, warm: Path | None, episodes: int, seconds: float | None
     ) -> Trained | str:
-        """Train in `folder`, or go on there if it has been begun.
+        """Train in `folder`, or resume the run that is there.
 
         Args:
             workflow: The host types in order of priority.
             folder: The run's folder.
-            warm: The run whose weights to start from.
+            warm: The run whose weights to start with; None for new weights.
             episodes: Most episodes.
             seconds: Time limit; None for no limit.
 
@@ -113,18 +113,18 @@ class Search:
         self.trials = read_trials(folder)
         self._surrogate = surrogate
         self._belief: Belief | None = None
-        self._fitted = 0  # trials that the belief is made of
+        self._fitted = 0  # number of trials in the belief
         # A continued search may change its budgets, but not the settings that decide which workflow is tried.
         budgets = ("total_episodes", "n_workflows", "duration_s")
         fixed = {key: value for key, value in asdict(plan).items() if key not in budgets}
         # Round-trip through JSON, so that it can be compared with the content of a file.
         self._about = json.loads(to_json({**about, "settings": {**about.get("settings", {}), **fixed}}))
         self._under_way: str | None = None
-        self._refuse_another(read_about(folder))
+        self._require_same_settings(read_about(folder))
 
     @property
     def episodes(self) -> int:
-        """Spent so far."""
+        """Episodes of all trials so far."""
         return sum(trial.episodes for trial in self.trials)
 
     @property
@@ -134,9 +134,9 @@ class Search:
 
     @property
     def drift(self) -> float | None:
-        """Rank correlation of reward and number of the trial; None before there are enough to tell.
+        """Rank correlation of reward and trial number; None with fewer than `ENOUGH` trials.
 
-        Near 1, later workflows did better because they came later: warm starts hand training on.
+        If it is near 1, later workflows have higher rewards because warm starts gave them more training.
         """
         if len(self.trials) < ENOUGH:
             return None
@@ -151,7 +151,7 @@ class Search:
         return max(self.trials, key=lambda trial: trial.reward, default=None)
 
     def belief(self) -> Belief | None:
-        """What is expected of all workflows; None before there is enough to go by."""
+        """Predicted reward of all workflows; None with fewer than `FEWEST` trials."""
         if len(self.trials) >= FEWEST and self._fitted != len(self.trials):
             seen = np.array([trial.reward for trial in self.trials], np.float64)
             self._belief = self._surrogate(POINTS, POINTS[self._taken()], seen)
@@ -159,7 +159,7 @@ class Search:
         return self._belief
 
     def propose(self) -> Proposal:
-        """What to train with next: the same for the same trials."""
+        """Choose the next workflow. Deterministic: the same trials give the same choice."""
         taken = self._taken()
         firsts = [INDEX[read_workflow(text)] for text in self.plan.first]
         drawn: NDArray[np.int64] = np.random.default_rng(self.plan.seed).permutation(len(WORKFLOWS))
@@ -172,15 +172,15 @@ class Search:
         mean, std = float(belief.mean[index]), float(belief.std[index])
         return Proposal(tuple(WORKFLOWS[index].tolist()), mean, std, float(belief.upper(self.plan.gp_beta)[index]))
 
-    def run(self, train: Trainer, tell: Callable[[Search], None]) -> str:
-        """Try workflows until a budget is spent or a signal comes.
+    def run(self, train: Trainer, on_trial: Callable[[Search], None]) -> str:
+        """Try workflows until a budget is spent or a signal ends a training.
 
         Args:
-            train: Trains with one.
-            tell: Called after each, with everything written.
+            train: Trains with one workflow.
+            on_trial: Called after each trial, when search.csv and search.json are written.
 
         Returns:
-            Why it ended: `n_workflows`, `total_episodes`, `duration`, or the name of a signal.
+            Why the search ended: `n_workflows`, `total_episodes`, `duration`, or the name of a signal.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         while (reason := self._spent()) is None:
@@ -212,7 +212,7 @@ class Search:
             )
             self._under_way = None
             self.write()
-            tell(self)
+            on_trial(self)
         return reason
 
     def write(self) -> None:
@@ -240,17 +240,22 @@ class Search:
     def _taken(self) -> list[int]:
         return [INDEX[read_workflow(trial.workflow)] for trial in self.trials]
 
-    def _refuse_another(self, there: dict[str, Any]) -> None:
-        theirs, ours = there.get("settings", {}), self._about["settings"]
+    def _require_same_settings(self, earlier: dict[str, Any]) -> None:
+        """Raise ConfigError if the folder holds a search with other settings.
+
+        Args:
+            earlier: Content of search.json; empty if there is none.
+        """
+        settings = earlier.get("settings", {})
         differing = [
-            f"{key} is {theirs.get(key)!r} there and {value!r} here"
-            for key, value in ours.items()
-            if theirs.get(key) != value
+            f"{key} is {settings.get(key)!r} there and {value!r} here"
+            for key, value in self._about["settings"].items()
+            if settings.get(key) != value
         ]
-        if there and differing:
+        if earlier and differing:
             raise ConfigError(
                 f"{self.folder}: holds another search: {'; '.join(differing)}. "
-                "Go on with the same settings, or search in another folder."
+                "Continue with the same settings, or search in another folder."
             )
 
 
@@ -259,7 +264,7 @@ def _left(budget: int | None, spent: int) -> int:
 
 
 def _ranking(belief: Belief, taken: Sequence[int]) -> list[dict[str, Any]]:
-    """All workflows, the most promising first."""
+    """All workflows with their predictions, the highest mean first."""
     return [
         {
             "workflow": workflow_name(WORKFLOWS[i]),

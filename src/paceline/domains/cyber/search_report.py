@@ -1,4 +1,4 @@
-"""A search over workflows as text and as a picture."""
+"""Reports a search over workflows: search.txt (text) and search.png (two plots)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 DRIFTS = 0.6
-"""Rank correlation of reward and trial number from which on the reader is warned."""
+"""Rank correlation of reward and trial number above which the report has a warning."""
 WIDTH, HEIGHT = 12.0, 5.2
 
 
@@ -47,10 +47,10 @@ def report(search: Search, belief: Belief | None) -> str:
     ]
     if (drift := search.drift) is not None and drift > DRIFTS:
         lines[2:2] = [
-            f"careful: rewards grew with the number of the trial (rank correlation {drift:.2f}). Later workflows had "
-            "more training behind them,",
-            "so this says little about which is better. Use --no-warm-start, with --init-from RUN to begin all of them "
-            "alike, or more --workflow-episodes.",
+            f"warning: rewards grow with the trial number (rank correlation {drift:.2f}). Later workflows had "
+            "more training,",
+            "so the rewards hardly show which workflow is better. Use --no-warm-start, with --init-from RUN to give "
+            "all the same initial weights, or more --workflow-episodes.",
         ]
     ranked = sorted(search.trials, key=lambda trial: -trial.reward)
     lines += [_line(trial) for trial in ranked[:SHOWN]]
@@ -78,7 +78,7 @@ def _share(value: float | None) -> str:
 
 
 def picture(search: Search, belief: Belief | None) -> bytes:
-    """Rewards by trial, and what is expected of every workflow, as the bytes of a PNG file."""
+    """Draw rewards by trial, and the predicted reward of every workflow; returns the bytes of a PNG file."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -100,7 +100,10 @@ def picture(search: Search, belief: Belief | None) -> bytes:
 def _draw_trials(axes: Axes, search: Search) -> None:
     trials = search.trials
     plain_panel(
-        axes, "Reward of each workflow tried", "line: the best so far; hollow: the budget was spent first", "workflow"
+        axes,
+        "Reward of each trial",
+        "line: best so far; hollow: budget spent before the threshold was reached",
+        "trial",
     )
     numbers = [trial.number for trial in trials]
     rewards = [trial.reward for trial in trials]
@@ -113,8 +116,8 @@ def _draw_trials(axes: Axes, search: Search) -> None:
 def _draw_belief(axes: Axes, search: Search, belief: Belief | None) -> None:
     plain_panel(
         axes,
-        "Expected reward of all workflows",
-        "from the best to the worst, with one deviation to either side; dots: tried",
+        "Predicted reward of all workflows",
+        "from highest to lowest, with one standard deviation; dots: measured rewards",
         "rank",
     )
     if belief is None:

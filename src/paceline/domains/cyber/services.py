@@ -1,12 +1,12 @@
-"""What runs on the hosts, and what becomes of an exploit: the network's rules as tables.
+"""Services and decoys on the hosts, and the outcome of exploits, as tables.
 
-A host's *setup* is a number below 32: bit 0 says that its Haraka is broken, bits 1 to 4 which of its decoys stand, in
-the order of `DECOYS_OF`. Every table here is indexed by host and setup.
+The *setup* of a host is a number below 32: bit 0 is set if its Haraka is broken, bits 1 to 4 are the decoys that are
+placed there, in the order of `DECOYS_OF`. All tables are indexed by host and setup.
 
-    options     the exploits that a scan of the host offers, as bits in the order of `EXPLOITS`
-    outcome     what an exploit meets
-    ports       how many ports are open, at most 3: more look the same
-    placed      whether a decoy finds its place
+    OPTIONS     the exploits that a scan of the host makes possible, as bits in the order of `EXPLOITS`
+    OUTCOME     the outcome of an exploit
+    PORTS       number of open ports, at most 3 (more make no difference to the defender)
+    PLACED      whether a decoy can be placed
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ EXPLOITS = {
 }
 """The attacker's exploits and their ports, the preferred ones first."""
 FAVOURITE = 0.75
-"""How often the first of several options is taken; else one of the others, each as likely."""
+"""Probability that the attacker takes the first of several options; else one of the others, uniformly."""
 SEEN = 0.95
-"""How often a new reverse shell raises an alert."""
+"""Probability that a new reverse shell raises an alert."""
 
 NOTHING, REFUSED, DECOYED, SSH_REFUSED, SSH_IN, SHELL, ROOT_SHELL = range(7)
-"""Outcomes: no such service; it holds; a decoy; a password that cannot be guessed; three ways in."""
+"""Outcomes of an exploit: no such service; the service resists; a decoy; a password that cannot be guessed; and three
+kinds of access: SSH, a user shell, a root shell."""
 SETUPS = 32
 
 
 class Service(NamedTuple):
-    """An open port and what an exploit of it finds; None for a service that no exploit matches."""
+    """An open port and the outcome of its exploit; None for a service without an exploit."""
 
     port: int
     outcome: int | None
@@ -80,12 +81,12 @@ _DECOY_PORT = {
     "Vsftpd": 80,
 }
 _NEEDS_WINDOWS, _NEEDS_LINUX = {"Femitter", "Smss", "Svchost"}, {"Haraka", "Vsftpd"}
-# Vsftpd opens port 80 but asks for port 21: it finds its place beside another web server, and beside itself.
+# Vsftpd opens port 80 but requires port 21 to be free, so it can be placed beside a web server or a second time.
 _NEEDS_FREE = {**_DECOY_PORT, "Vsftpd": 21}
 
 
 def _suits(decoy: str, host: str) -> bool:
-    """Whether a decoy can stand on a host at all."""
+    """Whether a decoy can be placed on a host without other decoys."""
     barred = _NEEDS_LINUX if host in _WINDOWS else _NEEDS_WINDOWS
     return decoy not in barred and all(_NEEDS_FREE[decoy] != service.port for service in SERVICES[host])
 
@@ -93,7 +94,7 @@ def _suits(decoy: str, host: str) -> bool:
 DECOYS_OF: tuple[tuple[str, ...], ...] = tuple(
     tuple(decoy for decoy in DECOYS if _suits(decoy, host)) for host in HOSTS
 )
-"""[13] the decoys that a host has room for: four at most."""
+"""[13] the decoys that can be placed on each host, at most four."""
 
 
 def _standing(host: int, number: int) -> tuple[str, ...]:
@@ -106,10 +107,10 @@ def _open_ports(host: int, decoys: tuple[str, ...]) -> set[int]:
 
 
 def _offers(ports: set[int]) -> int:
-    """The options that open ports make, as bits."""
+    """The exploits that open ports make possible, as bits."""
     found = {name for name, port in EXPLOITS.items() if port in ports}
     if not ports & {80, 443}:
-        found.discard("SQL")  # it is injected through a web server
+        found.discard("SQL")  # SQL injection needs a web server
     return sum(1 << bit for bit, name in enumerate(EXPLOITS) if name in found)
 
 

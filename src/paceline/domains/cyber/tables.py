@@ -1,7 +1,7 @@
-"""What each side's acts do to one host, as tables over the host's whole state.
+"""Effects of the defender's actions and the attacker's acts on one host, as tables over the state of the host.
 
-A host's state is one *word*: four flags (`REMOVABLE` to `MALWARE`) and above them its setup (see `services`). A word
-and an act give the next word in one look-up, for any number of games.
+The state of a host is one integer, its *word*: four flags (`REMOVABLE` to `MALWARE`) in the low bits and its setup (see
+`services`) above them. One look-up by word and action gives the next word, for any number of games.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ from paceline.domains.cyber.services import (
     SSH_REFUSED,
 )
 
-# Which of several sessions of one kind there are does not matter: Remove ends all removable ones, Restore ends all,
-# and once one is privileged nothing but Restore changes what the attacker can do or what the host costs.
+# The number of sessions of one kind does not matter: Remove ends all removable ones, Restore ends all. Once a session
+# is privileged, only Restore changes what the attacker can do or what the host costs.
 REMOVABLE, OTHER, PRIVILEGED, MALWARE = 1, 2, 4, 8
-"""Flags: an alerted user session, which Remove ends; any other user session; a privileged one; a file to find."""
+"""Flags: a user session with an alert, which Remove ends; another user session; a privileged session; a malware file
+that Analyse finds."""
 HELD = REMOVABLE | OTHER | PRIVILEGED
 SETUP_SHIFT = 4
 WORDS = SETUPS << SETUP_SHIFT
@@ -46,12 +47,12 @@ WORDS = SETUPS << SETUP_SHIFT
 USER0 = HOSTS.index("User0")
 OP_SERVER0 = HOSTS.index("Op_Server0")
 FOOTHOLD: NDArray[np.int64] = np.where(np.arange(len(HOSTS)) == USER0, PRIVILEGED, 0)
-"""[13] the words at the beginning: a privileged session on User0 that nothing removes."""
+"""[13] initial words: a privileged session on User0, which no action removes."""
 LEVEL: NDArray[np.int8] = np.array([2 if flags & PRIVILEGED else int(flags > 0) for flags in range(8)], np.int8)
 """[8] the attacker's level by session flags: 0 none, 1 user, 2 privileged."""
 
 COST: NDArray[np.int64] = np.array([1, 10, 10, 10, 1, 1, 1, 10, 0, 1, 1, 1, 1])
-"""[13] tenths of a point per step that a host costs while the attacker is privileged there."""
+"""[13] cost per step, in tenths of a point, of a host on which the attacker has a privileged session."""
 OT_COST, RESTORE_COST = 100, 10
 
 # --- The defender
@@ -63,7 +64,7 @@ _EVERY_WORD = np.arange(WORDS)
 
 
 def _placing(action: int) -> NDArray[np.int64]:
-    """[words] 1 where an action is a decoy that finds its place."""
+    """[words] 1 for words in which the action places a decoy."""
     kind, host = ACTION_KIND[action], ACTION_HOST[action]
     if not FIRST_DECOY <= kind < RESTORE:
         return np.zeros(WORDS, np.int64)
@@ -77,10 +78,10 @@ DECOY_PLACED: NDArray[np.int64] = np.array([_placing(action) for action in range
 
 @cache
 def defended(*, breaks: bool) -> NDArray[np.int64]:
-    """[145, words] the word of the action's host afterwards.
+    """[145, words] the next word of the action's host.
 
     Args:
-        breaks: Whether Restore leaves Haraka broken.
+        breaks: Whether Restore leaves Haraka broken on User3 and User4.
     """
     table = np.tile(_EVERY_WORD, (ACTIONS, 1))
     for action, (kind, host) in enumerate(zip(ACTION_KIND.tolist(), ACTION_HOST.tolist(), strict=True)):
@@ -99,37 +100,37 @@ _BELIEVED_AFTER = {RESTORE: (NO, NO, NO, NO), REMOVE: (NO, UNKNOWN, UNKNOWN, UNK
 BELIEVED: NDArray[np.int64] = np.array(
     [_BELIEVED_AFTER.get(kind, (NO, UNKNOWN, USER, FULL)) for kind in ACTION_KIND.tolist()]
 )
-"""[145, 4] the belief about the action's host afterwards."""
+"""[145, 4] the next belief about the action's host."""
 FINDS: NDArray[np.bool_] = np.outer(ACTION_KIND == ANALYSE, _EVERY_WORD & MALWARE > 0)
 """[145, words] whether Analyse finds a file."""
 BLUE_HOST: NDArray[np.int64] = np.maximum(ACTION_HOST, 0)
-"""[145] the action's host; Sleep and Monitor change nothing on the first one."""
+"""[145] the action's host. Sleep and Monitor have host 0, on which they change nothing."""
 BLUE_COST: NDArray[np.int64] = np.where(ACTION_KIND == RESTORE, RESTORE_COST, 0)
 RESTORES_OT: NDArray[np.bool_] = (ACTION_KIND == RESTORE) & (ACTION_HOST == OP_SERVER0)
 
 # --- The attacker
 
 REST, PING, SCAN, EXPLOIT, ESCALATE, IMPACT = range(6)
-"""Kinds of acts."""
+"""Kinds of the attacker's acts."""
 RED_KINDS = 6
 
 NO_CHANGE, ADD_OTHER, ADD_REMOVABLE, ADD_HIDDEN, ADD_ROOT, RAISE = range(6)
 QUIET, SCANNED, TOUCHED, TOUCHED_TWICE, HAMMERED, SHELL_SEEN = range(6)
-"""Traces that a step leaves on a host: none; a connection to every port; one; two to one port; ten to port 22;
-one, and a shell calling home."""
+"""Connections that a step leaves on a host: none; one to every port; one to a single port; two to a single port; ten to
+port 22; one to a port and one from a reverse shell."""
 
 CHANGE: NDArray[np.int64] = np.zeros((7, 2), np.int64)
-"""[outcome, seen] what an exploit changes."""
+"""[outcome, seen] the change that an exploit makes to a word."""
 CHANGE[SSH_IN], CHANGE[SHELL], CHANGE[ROOT_SHELL] = ADD_OTHER, (ADD_HIDDEN, ADD_REMOVABLE), ADD_ROOT
 TRACE: NDArray[np.int64] = np.zeros((7, 2), np.int64)
-"""[outcome, seen] what trace it leaves."""
+"""[outcome, seen] the trace that an exploit leaves."""
 TRACE[REFUSED], TRACE[DECOYED], TRACE[[SSH_REFUSED, SSH_IN]] = TOUCHED, TOUCHED_TWICE, HAMMERED
 TRACE[[SHELL, ROOT_SHELL]] = (TOUCHED, SHELL_SEEN)
 
 _ADDED = (0, OTHER, REMOVABLE | MALWARE, OTHER | MALWARE, PRIVILEGED | MALWARE)
 _RAISED = np.where((_EVERY_WORD & HELD > 0) & (_EVERY_WORD & PRIVILEGED == 0), PRIVILEGED | MALWARE, 0)
 ATTACKED: NDArray[np.int64] = np.array([*(_EVERY_WORD | added for added in _ADDED), _EVERY_WORD | _RAISED])
-"""[change, words] the word afterwards."""
+"""[change, words] the next word."""
 
 
 def _succeeds(kind: int, held: int, reached: int, inside: int) -> bool:
@@ -139,26 +140,26 @@ def _succeeds(kind: int, held: int, reached: int, inside: int) -> bool:
 SUCCESS: NDArray[np.bool_] = np.array(
     [[[[_succeeds(k, h, r, i) for i in (0, 1)] for r in (0, 1)] for h in (0, 1)] for k in range(RED_KINDS)]
 )
-"""[kind, held, reached, inside]; a scan of what cannot be reached succeeds and shows nothing. The attackers try Impact
-only after they escalated on the server."""
+"""[kind, held, reached, inside] whether an act succeeds. A scan of an unreachable host succeeds and shows no port.
+Attackers try Impact only after they have escalated on the server."""
 
 _MASKS = 1 << len(EXPLOITS)
 FIRST_OPTION: NDArray[np.int64] = np.array([(mask & -mask).bit_length() - 1 if mask else 0 for mask in range(_MASKS)])
 """[256] the preferred exploit of a set of options."""
 OTHER_OPTIONS: NDArray[np.uint64] = np.array([max(mask.bit_count() - 1, 0) for mask in range(_MASKS)], np.uint64)
-"""[256] how many others there are."""
+"""[256] number of the other exploits in a set of options."""
 NTH_OPTION: NDArray[np.int64] = np.array(
     [([bit for bit in range(8) if mask >> bit & 1][1:] + [0] * 8)[:8] for mask in range(_MASKS)]
 )
-"""[256, 8] the others."""
+"""[256, 8] the other exploits of a set of options, padded with 0."""
 
-# --- What the defender sees
+# --- The defender's observation
 
 NONE, SCANNING, EXPLOITING = range(3)
 
 
 def _activity(ports: int, green: bool, trace: int, decoy: bool) -> int:
-    """How a host's connections of one step are read, with the news of a decoy first among them."""
+    """The activity that the connections of one step show on a host; a new decoy counts as one connection."""
     scans = int(green) + (trace == SCANNED)
     count = scans * ports + (0, 0, 1, 2, 10, 2)[trace] + decoy
     distinct = (ports if scans else int(trace > SCANNED)) + (trace == SHELL_SEEN)
@@ -180,4 +181,4 @@ BITS: NDArray[np.float32] = np.array(
     [[*activity, *belief] for activity in ((0, 0), (1, 0), (1, 1)) for belief in ((0, 0), (1, 0), (0, 1), (1, 1))],
     np.float32,
 )
-"""[activity * 4 + belief, 4]"""
+"""[activity * 4 + belief, 4] the bits of a host in the observation."""

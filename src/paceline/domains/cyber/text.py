@@ -1,4 +1,4 @@
-"""A game of network defence as text."""
+"""Renders a game of network defence as text, for `render_mode="ansi"`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BELIEF = {(0, 0): "", (1, 0): "unknown", (0, 1): "user", (1, 1): "privileged"}
 
 
 def table(network: Network, row: int) -> str:
-    """The hosts of one game: the truth, the step's activity and the defender's belief."""
+    """A table of the hosts of one game: true state, activity of the last step and the defender's belief."""
     levels = network.true_state()[row]
     bits = network.observe()[row].astype(int).reshape(-1, 4).tolist()
     lines = [f"step {network.steps[row]}{', OTService is down' if network.ot_stopped()[row] else ''}"]

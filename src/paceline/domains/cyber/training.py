@@ -1,9 +1,9 @@
-"""From the options of `paceline cyber` to the config of a training: which game and reward, and settings that suit it.
+"""Builds the `TrainConfig` of a `paceline cyber` command: env, reward shaper and defaults tuned for network defence.
 
     no workflow     NetworkDefence, 52 inputs, the env's own reward
     workflows       WorkflowDefence, 52 + 25 inputs, the env's reward and the alignment reward
 
-Free of torch.
+Does not import torch.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ RedAgent = Literal["meander", "bline", "sleep"]
 Rules = Literal["leaderboard-2022", "head"]
 
 NATIVE_GROUP = 16
-"""The smallest group that is worth a vector env."""
+"""Smallest number of envs per group for which the vector env is faster than single envs."""
 BATCH_SIZE = 2000
-"""The largest minibatch."""
+"""Largest default minibatch size."""
 
 SETTINGS: dict[str, Any] = {
     "n_envs": 100,
@@ -41,35 +41,37 @@ SETTINGS: dict[str, Any] = {
     "n_eval_episodes": 20,
     "save_freq": 1_000_000,
 }
-"""What holds unless flags or a config file say otherwise; configs/network_defence.yaml says the same."""
+"""Defaults of training settings, tuned for this env. configs/network_defence.yaml has the same values."""
 GAME: dict[str, Any] = {"red_agent": "meander", "max_steps": 100, "rules": "leaderboard-2022"}
-"""The same for the env."""
+"""Defaults of the env's arguments."""
 EPISODES = 100_000
-"""The budget where none is given."""
+"""Default budget in episodes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CyberOptions:
-    """The game, and the workflow to keep to. What is not given is taken from a resumed run, else from the defaults."""
+    """Env and workflow. An option that is not given comes from the resumed run, or else from the defaults."""
 
     red_agent: RedAgent | None = None
-    """Who attacks; meander where nothing is said."""
+    """Attacker. bline takes the shortest path to the operational server, meander attacks every host, sleep does
+    nothing. Default: meander."""
     max_steps: int | None = None
-    """Steps of an episode; 100 where nothing is said."""
+    """Steps per episode. Default: 100."""
     rules: Rules | None = None
-    """Which of the two published rule sets; leaderboard-2022 where nothing is said."""
+    """Rule set of CAGE Challenge 2: that of the 2022 leaderboard or the newest one (head). Default:
+    leaderboard-2022."""
     green: bool | None = None
-    """Whether a user is at work, whose scans look like the attacker's."""
+    """Add the green agent: a benign user whose scans look like the attacker's. Default: false."""
     workflow: tuple[str, ...] | None = None
-    """Host types, the most urgent first, as in op_server,enterprise,op_host,defender,user. The policy is shown it, and
-    paid for keeping to it. Of several, each episode draws one."""
+    """Order of priority of the host types, e.g. op_server,enterprise,op_host,defender,user. It is part of the
+    observation, and fixing hosts in this order is rewarded. Of several, each episode draws one."""
     alignment_lambda: float | None = None
-    """What a compliance of 1 is worth in an episode; 30 where nothing is said."""
+    """Reward of an episode whose fixes all comply with the workflow (lambda). Default: 30."""
     compliance: Definition | None = None
-    """Which fixes are compliant: those with every more urgent type fixed before in the episode (ordered), or those of
-    the most urgent type that the attacker holds (state). Ordered where nothing is said."""
+    """When a fix complies. ordered: every type of higher priority was fixed earlier in the episode. state: its type has
+    the highest priority of those that the attacker holds. Default: ordered."""
     compliance_threshold: float | None = None
-    """With a workflow, stop once the last 100 episodes have this mean compliance; 0.95 where nothing is said."""
+    """With a workflow: stop when the mean compliance of the last 100 episodes reaches this. Default: 0.95."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -82,28 +84,28 @@ class CyberOptions:
 
     @property
     def workflows(self) -> list[str]:
-        """The workflows that are named, each as it is written."""
+        """The given workflows, each as a comma-separated text."""
         names = self.workflow or ()
         return [workflow_name(read_workflow(names[i : i + PLACES])) for i in range(0, len(names), PLACES)]
 
     @property
     def game(self) -> dict[str, Any]:
-        """Arguments of the env that were given."""
+        """The given arguments of the env."""
         given = {"red_agent": self.red_agent, "max_steps": self.max_steps, "rules": self.rules, "green": self.green}
         return {name: value for name, value in given.items() if value is not None}
 
     @property
     def shaping(self) -> dict[str, Any]:
-        """Arguments of the shaper that were given."""
+        """The given arguments of the reward shaper."""
         given = {"alignment_lambda": self.alignment_lambda, "compliance": self.compliance}
         return {name: value for name, value in given.items() if value is not None}
 
 
 def beneath(named: Set[str]) -> dict[str, Any]:
-    """The settings that hold where nothing else says them.
+    """Defaults for settings that are not given.
 
     Args:
-        named: The settings that flags or a config file name.
+        named: Names of the settings given by flags, by a config file or by a resumed run.
     """
     settings = {"env": PLAIN_ENV, **SETTINGS}
     if not {"total_episodes", "total_timesteps", "duration"} & named:
@@ -114,15 +116,15 @@ def beneath(named: Set[str]) -> dict[str, Any]:
 
 
 def suited(config: TrainConfig, options: CyberOptions, named: Set[str]) -> TrainConfig:
-    """The same with the options' game and reward, and sizes that suit the number of envs.
+    """Apply the options to a config: env, reward shaper, group size and minibatch size.
 
     Args:
-        config: Of everything else.
-        options: What was asked for.
-        named: The settings given by flags, by a config file or by a resumed run.
+        config: All other settings.
+        options: The command's own options.
+        named: Names of the settings given by flags, by a config file or by a resumed run.
 
     Raises:
-        ConfigError: The env is another, or options need a workflow and there is none.
+        ConfigError: The config has another env, or an option needs a workflow and none is given.
     """
     if config.env.env not in (PLAIN_ENV, WORKFLOW_ENV):
         raise ConfigError(
@@ -141,8 +143,8 @@ def suited(config: TrainConfig, options: CyberOptions, named: Set[str]) -> Train
         }
     elif options.shaping or options.compliance_threshold is not None:
         raise ConfigError(
-            "alignment_lambda, compliance, compliance_threshold: are of a workflow (none given). "
-            "Use --workflow op_server,enterprise,op_host,defender,user, say."
+            "alignment_lambda, compliance, compliance_threshold: need a workflow (none given). "
+            "Use --workflow op_server,enterprise,op_host,defender,user, for example."
         )
     if "group_size" not in named:
         changes["group_size"] = group_size(config.n_envs)
@@ -152,7 +154,7 @@ def suited(config: TrainConfig, options: CyberOptions, named: Set[str]) -> Train
 
 
 def group_size(n_envs: int) -> int | None:
-    """Envs per group: two groups of vector envs where that is possible, one where it is not; None for few envs."""
+    """Envs per group of vector envs: two groups or more if they divide `n_envs`, else one; None for few envs."""
     for groups in range(2, n_envs // NATIVE_GROUP + 1):
         if n_envs % groups == 0:
             return n_envs // groups

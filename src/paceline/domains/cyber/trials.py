@@ -1,6 +1,6 @@
-"""What a search over workflows has tried, on disk: search.csv is its memory, search.json says what it was asked.
+"""Reads and writes the trials of a search over workflows: search.csv (one row per trial) and search.json (settings).
 
-Both are replaced as a whole after every workflow, so that a search can be ended at any moment and go on from there.
+Both files are replaced atomically after every trial, so that a search can be stopped and resumed at any time.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CSV, JSON, TEXT, PICTURE = "search.csv", "search.json", "search.txt", "search.pn
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trained:
-    """What training with one workflow came to."""
+    """Results of training with one workflow."""
 
     reward: float
-    """The env's own, mean of the evaluation episodes: what the search is after."""
+    """Mean return of the evaluation episodes, without the alignment reward: the objective of the search."""
     compliance: float | None
-    """Mean of the last 100 training episodes."""
+    """Mean compliance of the last 100 training episodes."""
     fixes: float | None
-    """The same."""
+    """Mean number of fixes in the last 100 training episodes."""
     episodes: int
     steps: int
     wall_s: float
@@ -42,19 +42,20 @@ class Trial(Trained):
     """One workflow with its predicted and measured results."""
 
     number: int
-    """Counts from 1."""
+    """Trial number, from 1."""
     workflow: str
     expected: float | None
-    """Mean that the Gaussian process gave it before; None before there was one."""
+    """Mean that the Gaussian process predicted before the trial; None for initial trials."""
     deviation: float | None
+    """Standard deviation of that mean."""
     upper: float | None
-    """The bound that it was chosen by."""
+    """Upper confidence bound by which the workflow was chosen."""
     folder: str
-    """Of its run, inside the search's."""
+    """Run folder, relative to the folder of the search."""
 
     @property
     def complied(self) -> bool:
-        """Whether the threshold was passed, and not the budget spent."""
+        """Whether training ended because compliance passed the threshold, before the budget was spent."""
         return self.stop_reason.startswith("callback")
 
 
@@ -77,10 +78,10 @@ def write_trials(folder: Path, trials: Sequence[Trial], about: Mapping[str, Any]
 
 
 def read_trials(folder: Path) -> list[Trial]:
-    """What search.csv tells, in order; nothing where there is none.
+    """Read the trials of search.csv in order; an empty list if the file does not exist.
 
     Raises:
-        ConfigError: It is damaged.
+        ConfigError: The file is damaged.
     """
     path, hints = folder / CSV, get_type_hints(Trial)
     if not path.is_file():
@@ -97,10 +98,10 @@ def read_trials(folder: Path) -> list[Trial]:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What search.json says; nothing where there is none.
+    """Read search.json; empty if the file does not exist.
 
     Raises:
-        ConfigError: It is damaged.
+        ConfigError: The file is damaged.
     """
     path = folder / JSON
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Many games of network defence at once, as Gymnasium's vector env."""
+"""`NetworkDefenceVector`: many games of network defence as a Gymnasium vector env."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
     """`num_envs` games, each the same as a `NetworkDefence` with the same seed.
 
     Args:
-        num_envs: How many.
-        red_agent: As for the single env; so are the next four.
-        green: See there.
-        rules: See there.
-        q1: See there.
-        max_steps: See there.
-        autoreset_mode: One of Gymnasium's: when an episode ends, the same step begins the next (`SameStep`; the last
-            observation and `true_state` are in the infos), the next step does (`NextStep`), or you do (`Disabled`).
+        num_envs: Number of games.
+        red_agent: See `NetworkDefence`.
+        green: See `NetworkDefence`.
+        rules: See `NetworkDefence`.
+        q1: See `NetworkDefence`.
+        max_steps: See `NetworkDefence`.
+        autoreset_mode: Gymnasium's autoreset mode. When an episode ends, the next one begins in the same step
+            (`SameStep`; infos have the last observation and `true_state`), in the next step (`NextStep`), or when the
+            caller resets the env (`Disabled`).
         render_mode: `ansi` for text.
 
     Raises:
-        ConfigError: There is no such setting.
+        ConfigError: An argument has an invalid value.
     """
 
     metadata = {  # noqa: RUF012 (Gymnasium's own attribute)
@@ -111,8 +112,8 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
         """One step of every env.
 
         Raises:
-            EnvError: There is no such action.
-            ResetNeeded: An env was never reset, or its episode is over and resetting it is up to you.
+            EnvError: An action is not between 0 and 144.
+            ResetNeeded: An env was never reset, or with autoreset disabled, its episode is over.
         """
         if not self._seeded.all():
             raise gym.error.ResetNeeded("NetworkDefence: step before the first reset. Call reset.")
@@ -137,13 +138,13 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
                 infos = self._final(obs, truncated, last)
                 rows = np.flatnonzero(truncated)
                 self._network.begin(rows)
-                obs[rows] = 0.0  # nothing has been seen yet
+                obs[rows] = 0.0  # the first observation of an episode
         if self.autoreset_mode is not AutoresetMode.SAME_STEP:
             self._ended = truncated.copy()
         return obs, reward, np.zeros(self.num_envs, np.bool_), truncated, infos
 
     def true_state(self) -> NDArray[np.int8]:
-        """[num_envs, 13] the attacker's level on every host; User0's foothold included. See `NetworkDefence`."""
+        """[num_envs, 13] the attacker's level on every host, including its foothold on User0. See `NetworkDefence`."""
         return self._network.true_state()
 
     def ot_stopped(self) -> NDArray[np.bool_]:
@@ -151,13 +152,13 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
         return self._network.ot_stopped()
 
     def render(self) -> tuple[str, ...] | None:
-        """Every env's hosts as a table."""
+        """A table of the hosts of every env; None without `render_mode="ansi"`."""
         if self.render_mode != "ansi":
             return None
         return tuple(table(self._network, row) for row in range(self.num_envs))
 
     def _final(self, obs: NDArray[np.float32], ended: NDArray[np.bool_], last: dict[str, Any]) -> dict[str, Any]:
-        """Last observations and infos, laid out as Gymnasium's own vector envs do."""
+        """Last observations and infos in the layout of Gymnasium's vector envs."""
         finals = np.full(self.num_envs, None, object)
         for row in np.flatnonzero(ended):
             finals[row] = obs[row].copy()
@@ -170,7 +171,7 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
             super().reset(seed=int(seed))
             return [int(seed) + i for i in range(self.num_envs)]
         if len(seed) != self.num_envs:
-            raise ConfigError(f"seed: must be one number, or one per env ({len(seed)} for {self.num_envs} envs).")
+            raise ConfigError(f"seed: must be one number, or one per env (got {len(seed)} for {self.num_envs} envs).")
         return list(seed)
 
     def _reset_mask(self, options: dict[str, Any] | None) -> NDArray[np.bool_]:

@@ -1,16 +1,15 @@
-"""Workflows: in which order a defender takes hosts back, how well it kept to that, and what this is worth to it.
+"""Workflows: orders of priority in which a defender takes hosts back, their compliance, and the alignment reward.
 
-    workflow    an order of the five host types, the most urgent first: op_server,enterprise,op_host,defender,user
-    fix         a Remove or a Restore, of whatever host
-    compliance  compliant fixes / fixes, in one episode; nothing fixed is 0
+    workflow    an order of the five host types, highest priority first: op_server,enterprise,op_host,defender,user
+    fix         a Remove or Restore action on any host
+    compliance  compliant fixes / fixes in one episode; 0 for an episode without a fix
 
-A fix is compliant in the sense of
+There are two definitions of a compliant fix:
 
-    ordered     if every more urgent type has been fixed before, in this episode
-    state       if no more urgent type is held by the attacker, and its own is, or if the attacker holds nothing
+    ordered     every type of higher priority has been fixed earlier in the episode
+    state       the attacker holds a host of this type and none of a higher priority, or holds no host at all
 
-What the attacker holds is the true state before the step: what the action answers to. User0 does not count, where the
-attacker has a foothold for ever.
+"Holds" refers to the true state before the step. User0 is left out, because the attacker's foothold there is permanent.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from paceline.spec import PLAIN
 
 Definition: TypeAlias = Literal["ordered", "state"]
 Order: TypeAlias = tuple[int, ...]
-"""Indices into `TYPES`, the most urgent first."""
+"""Indices into `TYPES`, highest priority first."""
 
 PLACES = len(TYPES)
 ORDER_SIZE = PLACES * PLACES
-"""Numbers that an order adds to an observation."""
+"""Length of the one-hot code of an order, which is appended to observations."""
 WITHOUT_A_FIX = 0.2
-"""What an episode without a fix costs, as a share of lambda."""
+"""Penalty of an episode without a fix, as a fraction of lambda."""
 FOOTHOLD = HOSTS.index("User0")
 
-_NOBODY = PLACES
+_NO_PRIORITY = PLACES
 """Priority of a host that needs no fix: ranks after every host type."""
-_ACTION_TYPE = np.where(ACTION_HOST < 0, 0, HOST_TYPE[ACTION_HOST])  # [145]; of Sleep and Monitor: any
+_ACTION_TYPE = np.where(ACTION_HOST < 0, 0, HOST_TYPE[ACTION_HOST])  # [145]; unused for Sleep and Monitor
 
 WORKFLOWS: NDArray[np.int64] = np.array(list(permutations(range(PLACES))), np.int64)
 """[120, 5] all orders."""
@@ -48,10 +47,10 @@ WORKFLOWS.flags.writeable = False
 
 
 def read_workflow(text: str | Sequence[str]) -> Order:
-    """The order that `op_server,enterprise,op_host,defender,user` names.
+    """Parse a workflow such as `op_server,enterprise,op_host,defender,user`.
 
     Raises:
-        ConfigError: A name is unknown, or a type is missing or named twice.
+        ConfigError: A name is unknown, or a type is missing or given twice.
     """
     names = [name.strip() for name in text.split(",")] if isinstance(text, str) else list(text)
     for name in names:
@@ -60,38 +59,38 @@ def read_workflow(text: str | Sequence[str]) -> Order:
     if sorted(names) != sorted(TYPES):
         raise ConfigError(
             f"workflow={','.join(names)!r}: must name each of the {PLACES} types once ({', '.join(TYPES)}). "
-            "The most urgent comes first."
+            "The type with the highest priority comes first."
         )
     return tuple(TYPES.index(name) for name in names)
 
 
 def workflow_name(order: Sequence[int] | NDArray[np.int64]) -> str:
-    """An order as it is written."""
+    """An order as comma-separated text, the inverse of `read_workflow`."""
     return ",".join(TYPES[int(kind)] for kind in order)
 
 
 def places_of(orders: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[n, 5] the place of each type in each of the orders [n, 5]; 0 is the most urgent."""
+    """[n, 5] the place of each type in each of the orders [n, 5]; 0 is the highest priority."""
     return np.argsort(orders, axis=-1)
 
 
 def one_hot(orders: NDArray[np.int64]) -> NDArray[np.float32]:
-    """[n, 25] of the orders [n, 5]: for each place, which type has it."""
+    """[n, 25] one-hot code of the orders [n, 5]: for each place, the type at it."""
     return np.eye(PLACES, dtype=np.float32)[orders].reshape(*orders.shape[:-1], ORDER_SIZE)
 
 
 def orders_of(encoded: NDArray[Any]) -> NDArray[np.int64]:
-    """[n, 5] the orders that `one_hot` wrote as [n, 25]."""
+    """[n, 5] the orders of codes [n, 25], the inverse of `one_hot`."""
     orders: NDArray[np.int64] = encoded.reshape(*encoded.shape[:-1], PLACES, PLACES).argmax(-1)
     return orders
 
 
 class Compliance:
-    """Counts fixes, and compliant ones, of n envs in their episodes.
+    """Counts fixes and compliant fixes in the current episodes of n envs.
 
     Args:
-        n: Envs.
-        definition: Which fixes are compliant.
+        n: Number of envs.
+        definition: Definition of a compliant fix.
     """
 
     def __init__(self, n: int, definition: Definition = "ordered") -> None:
@@ -101,30 +100,30 @@ class Compliance:
         self.fixes = np.zeros(n, np.int64)
         self.compliant = np.zeros(n, np.int64)
         self._places = np.zeros((n, PLACES), np.uint8)
-        self._host_places = np.full((n, len(HOSTS)), _NOBODY, np.uint8)
+        self._host_places = np.full((n, len(HOSTS)), _NO_PRIORITY, np.uint8)
         self._fixed = np.zeros(n, np.uint8)  # bit p: the type at place p has been fixed
 
     def begin(self, envs: NDArray[np.int64]) -> None:
-        """These envs begin an episode."""
+        """Reset the counts of envs that begin an episode."""
         self.fixes[envs] = 0
         self.compliant[envs] = 0
         self._fixed[envs] = 0
 
     def follow(self, envs: NDArray[np.int64], orders: NDArray[np.int64]) -> None:
-        """These envs are to keep to these orders [len(envs), 5]."""
+        """Set the orders [len(envs), 5] of these envs."""
         places = places_of(orders)
         self._places[envs] = places
         places = places[:, HOST_TYPE]
-        places[:, FOOTHOLD] = _NOBODY
+        places[:, FOOTHOLD] = _NO_PRIORITY
         self._host_places[envs] = places
 
     def step(self, action: NDArray[Any], held: NDArray[Any] | None, valid: NDArray[np.bool_]) -> None:
-        """Take in what was done.
+        """Count the fixes of one step.
 
         Args:
-            action: [n]
-            held: [n, 13] what the attacker held before, not zero where it did. Of no matter to `ordered`.
-            valid: [n] False: nothing was done.
+            action: [n] actions of the step.
+            held: [n, 13] nonzero for hosts that the attacker held before the step. Ignored by `ordered`.
+            valid: [n] False for envs that took no step.
         """
         rows = np.flatnonzero(IS_FIX[action] & valid)
         if not len(rows):
@@ -137,29 +136,30 @@ class Compliance:
             self._fixed[rows] |= bit
         else:
             if held is None:
-                raise ConfigError("compliance='state': needs what the attacker holds (nothing given). Use 'ordered'.")
-            most_urgent = np.where(held[rows] != 0, self._host_places[rows], np.uint8(_NOBODY)).min(1)
-            good = (most_urgent == _NOBODY) | (most_urgent == place)
+                raise ConfigError("compliance='state': needs the env's extra true_state (none given). Use 'ordered'.")
+            highest = np.where(held[rows] != 0, self._host_places[rows], np.uint8(_NO_PRIORITY)).min(1)
+            good = (highest == _NO_PRIORITY) | (highest == place)
         self.fixes[rows] += 1
         self.compliant[rows] += good
 
     def share(self) -> NDArray[np.float32]:
-        """[n] compliance of the episodes so far."""
+        """[n] compliance of the current episodes so far."""
         return (self.compliant / np.maximum(self.fixes, 1)).astype(np.float32)
 
 
 class Alignment:
-    """A `RewardShaper` that pays for keeping to a workflow.
+    """Reward shaper that rewards compliance with a workflow.
 
-    The score is lambda x compliance, and each step earns its change. An episode without a fix costs 0.2 lambda at its
-    end, or else it would be best to do nothing. So an episode's bonus is lambda x its compliance, or -0.2 lambda.
+    Each step is rewarded with the change of lambda * compliance. An episode without a fix is penalised with
+    0.2 * lambda at its end, because doing nothing would be optimal otherwise. The total of an episode is therefore
+    lambda * compliance, or -0.2 * lambda.
 
     Args:
-        n: Envs.
-        workflow: The order to keep to; where it is left out, the last 25 numbers of an observation say it.
-        compliance: Which fixes are compliant.
-        alignment_lambda: What a compliance of 1 is worth.
-        held: The extra that says what the attacker holds, [13], not zero where it does.
+        n: Number of envs.
+        workflow: The order of priority. Default: each env's own, from the last 25 numbers of its observation.
+        compliance: Definition of a compliant fix.
+        alignment_lambda: Reward of a compliance of 1 (lambda).
+        held: Name of the env's extra [13] that is nonzero for hosts that the attacker holds.
     """
 
     parts = ("alignment",)
@@ -179,19 +179,19 @@ class Alignment:
         self._lambda, self._held = np.float32(alignment_lambda), held
         self._share = np.zeros(n, np.float32)
         self._score = np.zeros(n, np.float32)
-        self._told = workflow is None
+        self._from_obs = workflow is None
         self._new = np.zeros(n, np.bool_)  # envs whose order has not been read yet
         if workflow is not None:
             self._counts.follow(np.arange(n), np.tile(read_workflow(workflow), (n, 1)))
 
     def begin(self, envs: NDArray[np.int64], extras: Mapping[str, NDArray[Any]]) -> None:  # noqa: ARG002
-        """Episodes begin."""
+        """Reset envs that begin an episode."""
         self._counts.begin(envs)
         self._score[envs] = 0.0
-        self._new[envs] = self._told
+        self._new[envs] = self._from_obs
 
     def __call__(self, step: Transition) -> Mapping[str, NDArray[np.float32]]:
-        """What this step earned."""
+        """The alignment reward [n] of one step."""
         if self._new.any():
             rows = np.flatnonzero(self._new & step.valid)
             self._counts.follow(rows, orders_of(step.obs[PLAIN][rows, -ORDER_SIZE:]))
@@ -208,5 +208,5 @@ class Alignment:
         return {"alignment": bonus}
 
     def measure(self) -> Mapping[str, NDArray[np.float32]]:
-        """Compliance and fixes of the episodes, as they stood after the last step."""
+        """Compliance and fixes of the current episodes, after the last step."""
         return {"compliance": self._share, "fixes": self._counts.fixes.astype(np.float32)}

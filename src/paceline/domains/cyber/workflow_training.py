@@ -1,4 +1,4 @@
-"""Trains with one workflow of a search, in a run of its own."""
+"""`WorkflowTrainer`: trains one trial of a search over workflows, as an ordinary run in a folder of its own."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SIGNALS = ("SIGINT", "SIGTERM")
 
 
 class WorkflowTrainer:
-    """A `Trainer` by `train` itself, in this process and its workers.
+    """A `Trainer` that trains in this process and its workers.
 
     Args:
-        config: Of every run, but for workflow, folder and budget.
-        argv: The command, for `command.txt`.
+        config: Config of every run, except workflow, folder and budget.
+        argv: The command line, for `command.txt`.
 
     Raises:
-        ConfigError: There would be no reward to go by.
+        ConfigError: The config disables evaluation, so that trials would have no reward.
     """
 
     def __init__(self, config: TrainConfig, argv: list[str]) -> None:
@@ -37,7 +37,7 @@ class WorkflowTrainer:
     def __call__(
         self, workflow: str, folder: Path, *, warm: Path | None, episodes: int, seconds: float | None
     ) -> Trained | str:
-        """Train, or go on. See `Trainer`."""
+        """Train or resume one trial. See `Trainer`."""
         config = self._config
         checkpoints = config.run.checkpoint_dir and config.run.checkpoint_dir / folder.name
         begun = (folder / COMMAND).is_file() and bool(checkpoint.steps(checkpoints or folder / CHECKPOINTS))
@@ -56,7 +56,9 @@ class WorkflowTrainer:
         if summary.stop_reason in SIGNALS:
             return summary.stop_reason
         if summary.final_eval is None:
-            raise LearnerError(f"{folder}: ended without an evaluation ({summary.stop_reason}). Search again to go on.")
+            raise LearnerError(
+                f"{folder}: ended without an evaluation ({summary.stop_reason}). Continue the search with --resume."
+            )
         return Trained(
             reward=summary.final_eval.mean_reward,
             compliance=last.reward_parts.get("compliance"),
@@ -69,7 +71,7 @@ class WorkflowTrainer:
 
 
 class _Last:
-    """Keeps the reward parts of the last episodes."""
+    """Callback that keeps the mean reward parts of the last episodes."""
 
     def __init__(self) -> None:
         self.reward_parts: Mapping[str, float] = {}

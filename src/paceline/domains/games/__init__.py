@@ -1,15 +1,16 @@
-"""Two-player games: engines that play thousands of boards at once, players, matches, and an env against a player.
+"""Two-player games: engines that play thousands of boards at once, players, matches, and a Gymnasium env.
 
-In the order in which to read them:
+Modules in reading order (the interfaces `Game` and `Player` are in `paceline.envs.game`):
 
-    protocol.py    what a game and a player are
-    chance.py      all dice and choices, from keys and counters
-    boards.py      what the engines share
-    stones.py      what Connect Four and Tic-tac-toe share: connect_four.py, tic_tac_toe.py
-    ludo.py        with ludo_words.py, its arithmetic
-    players.py     opponents that need no training
-    match.py       one player against another
-    env.py         a Gymnasium env against one of them
+    boards.py       base class of all engines
+    stones.py       base class of Connect Four and Tic-tac-toe: connect_four.py, tic_tac_toe.py
+    ludo.py         Ludo; ludo_words.py has its bit arithmetic, ludo_net.py a network for it
+    players.py      opponents that need no training
+    net_player.py   a trained agent as a player
+    match.py        matches between two players
+    env.py          a Gymnasium env: a learner against a player
+    ratings.py, arena.py    `paceline arena`: round robin and Elo ratings
+    session.py, play.py     `paceline play`: a person against a player
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _ENTRY_POINT = "paceline.domains.games.env:GameEnv"
 
 
 def game_of(env_id: str) -> Engine | None:
-    """The engine behind a registered id such as `paceline/Ludo-v0`; None if it is no game of ours."""
+    """The engine behind a registered id such as `paceline/Ludo-v0`; None if it is not one of these games."""
     registered = gym.registry.get(env_id)
     if registered is None or registered.entry_point != _ENTRY_POINT:
         return None

@@ -39,10 +39,10 @@ def run(argv: Sequence[str]) -> int:
     games: int = coerce(given.games, int, "games")
     seed: int = coerce(given.seed, int, "seed")
     check_range("seed", seed, "Try 0.", at_least=0, at_most=2**63 - 1)
-    asked: int | None = None if given.opening is None else coerce(given.opening, int, "opening")
-    if asked is not None:
-        check_range("opening", asked, "Use 0 for none.", at_least=0)
-    # Only now: torch takes longer to load than all of the above.
+    random_moves: int | None = None if given.opening is None else coerce(given.opening, int, "opening")
+    if random_moves is not None:
+        check_range("opening", random_moves, "Use 0 for no random moves.", at_least=0)
+    # Imported only now, because it loads torch, which takes longer than parsing the command line.
     from paceline.domains.games import GAMES
     from paceline.domains.games.match import MatchResult, play_match
     from paceline.domains.games.net_player import RandomOpening, game_named, load_players, opening_for
@@ -50,14 +50,14 @@ def run(argv: Sequence[str]) -> int:
 
     named = None if given.game is None else game_named(given.game)
     game, players = load_players(given.players, named, sample=given.stochastic)
-    opening = opening_for(game, players, asked)
-    seated = [RandomOpening(player, opening) for player in players] if opening else players
+    opening = opening_for(game, players, random_moves)
+    playing = [RandomOpening(player, opening) for player in players] if opening else players
     engine = GAMES[game]
     with Console(stderr=True).status("") as status:
 
         def match(i: int, j: int) -> MatchResult:
             status.update(Text(f"{given.players[i]} against {given.players[j]}"))
-            return play_match(engine, seated[i], seated[j], games, seed)
+            return play_match(engine, playing[i], playing[j], games, seed)
 
         pairings = round_robin(given.players, match)
     ratings = rate(pairings, anchor=ANCHOR)
@@ -88,8 +88,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--opening",
         metavar="N",
-        help="random moves that every game begins with, where there are no dice (default: 4 in Connect Four and 2 in "
-        "Tic-tac-toe if two agents would repeat one game otherwise, else 0)",
+        help="random moves at the start of every game, for games without dice (default: 4 in Connect Four and 2 in "
+        "Tic-tac-toe if two players would otherwise repeat the same game, else 0)",
     )
     parser.add_argument(
         "--stochastic", action="store_true", help="agents sample their moves (default: the most probable move)"
@@ -100,20 +100,20 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         raise ConfigError(f"arena {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], FLAGS)}")
     if len(given.players) < 2:
         raise ConfigError(
-            f"arena: needs at least two players, not {len(given.players)}. Write `paceline arena runs/A {ANCHOR}`, say."
+            f"arena: needs at least two players, not {len(given.players)}. Example: `paceline arena runs/A {ANCHOR}`."
         )
     if len(set(given.players)) < len(given.players):
-        raise ConfigError("arena: a player is named twice. Name each once.")
+        raise ConfigError("arena: a player is given twice. Give each once.")
     return given
 
 
 def _show(game: str, opening: int, games: int, pairings: Sequence[Pairing], ratings: Sequence[Rating]) -> None:
-    begun = f", each begun with {opening} random moves" if opening else ""
-    title = f"{game}: {plural(games, 'game')} a match{begun}"
+    start = f", each starting with {opening} random moves" if opening else ""
+    title = f"{game}: {plural(games, 'game')} per match{start}"
     tables = ((PAIRS, [_pair_cells(one) for one in pairings]), (RATINGS, [_rating_cells(one) for one in ratings]))
     console = Console(highlight=False)
     if not console.is_terminal:
-        # Tabs, so that other programs can take it apart; rich would make spaces of them.
+        # Separated by tabs for other programs; written without rich, which would expand them to spaces.
         blocks = ["\n".join("\t".join(line) for line in (head, *lines)) for head, lines in tables]
         sys.stdout.write("\n\n".join([title, *blocks]) + "\n")
         return

@@ -1,4 +1,4 @@
-"""What the engines share: boards in arrays, legal moves as bits, and the refusal of illegal ones."""
+"""`Boards`: base class of the game engines, with n boards in arrays and legal moves as bits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _ALL = slice(None)
 
 
 class Boards(Game):
-    """n boards, all of them still to be begun.
+    """n boards of a game. No game has begun before `reset`.
 
-    An engine keeps its arrays in `state` and only ever writes into them. Bit a of `_moves` says that action a is legal;
-    it is 0 where the game is over.
+    An engine keeps its arrays in `state` and changes them in place only. Bit a of `_moves` is set if action a is legal;
+    no bit is set when the game is over.
 
     Args:
-        n: How many boards.
+        n: Number of boards.
     """
 
     def __init__(self, n: int) -> None:
@@ -41,17 +41,17 @@ class Boards(Game):
         self._masks = _masks(self.actions)
 
     def legal(self, rows: Rows) -> NDArray[np.bool_]:
-        """[k, actions] what the movers may do, a new array; nothing where over."""
+        """[k, actions] legal actions of the players to move, as a new array; all False for a finished game."""
         return self._masks.take(self._moves[self._at(rows)], axis=0)
 
     def _at(self, rows: Rows) -> Rows | slice:
-        """An index for these boards. A slice, if they are all in order: numpy then copies nothing."""
+        """An index for these boards: a slice if they are all boards in order, so that numpy copies nothing."""
         return _ALL if len(rows) == self.n and rows.tobytes() == self._every else rows
 
     def _require_legal(self, rows: Rows, moves: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
-        """Refuse if any of these actions is not among the moves of its board.
+        """Raise IllegalMove if an action is not among the legal moves of its board.
 
-        Shifting by more bits than there are, or by a negative number, gives 0 in numpy: no such action is legal either.
+        Actions out of range are illegal too: numpy returns 0 for a shift by a negative or a too large number.
         """
         allowed = (moves >> actions) & 1
         if not allowed.all():
@@ -61,6 +61,6 @@ class Boards(Game):
 
 @cache
 def _masks(actions: int) -> NDArray[np.bool_]:
-    """[2**actions, actions] the mask that each set of bits stands for. Shared by all boards: only to be read."""
+    """[2**actions, actions] the mask of each set of bits. Cached and shared by all boards: do not write to it."""
     bits = np.arange(1 << actions)[:, None] >> np.arange(actions)
     return (bits & 1).astype(np.bool_)

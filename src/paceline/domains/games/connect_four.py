@@ -1,7 +1,7 @@
-"""Connect Four: stones fall to the bottom of seven columns of six; four in a line win.
+"""Connect Four as a bitboard: seven columns of six cells, four stones in a line win.
 
-Bit 7c + r is row r, from the bottom, of column c. Bit 6 of every column stays empty: a line cannot run from the top of
-one column into the next.
+Bit 7c + r is row r (from the bottom) of column c. Bit 6 of every column is always 0, so that no line continues from
+the top of one column into the next.
 
      5 12 19 26 33 40 47
      4 11 18 25 32 39 46
@@ -20,16 +20,16 @@ from paceline.domains.games.stones import Stones
 
 _WIDTH, _HEIGHT = 7, 6
 _BOTTOM: NDArray[np.int64] = np.left_shift(1, 7 * np.arange(_WIDTH))  # [7] the lowest cell of each column
-_COLUMN: NDArray[np.int64] = _BOTTOM * ((1 << _HEIGHT) - 1)  # [7] all its cells
+_COLUMN: NDArray[np.int64] = _BOTTOM * ((1 << _HEIGHT) - 1)  # [7] all cells of each column
 _TOPS = int((_BOTTOM << (_HEIGHT - 1)).sum())
 _DIRECTIONS = np.array([1, 7, 6, 8])  # up, right, and the diagonals down and up
 
 
 class ConnectFour(Stones):
-    """n boards. Action c drops a stone into column c, counted from the left; 84 numbers are seen.
+    """n boards of Connect Four. Action c drops a stone into column c from the left; observations have 84 numbers.
 
     Args:
-        n: How many boards.
+        n: Number of boards.
     """
 
     name = "connect_four"
@@ -38,18 +38,18 @@ class ConnectFour(Stones):
     cells = np.arange(_HEIGHT)[::-1, None] + 7 * np.arange(_WIDTH)
 
     def text(self, row: int) -> str:
-        """The board under the columns' numbers."""
+        """The board, with the numbers of the columns above it."""
         marks = self._marks(row, np.full((_HEIGHT, _WIDTH), "."))
         lines = [np.arange(_WIDTH).astype(str), *marks]
         return "\n".join([f"Connect Four, {self._status(row)}", *(f" {' '.join(line)}" for line in lines)])
 
     def move_name(self, row: int, action: int) -> str:
-        """`column 3`."""
+        """The name of an action, such as `column 3`."""
         del row
         return f"column {action}"
 
     def _stone(self, taken: NDArray[np.int64], actions: NDArray[np.int64]) -> NDArray[np.int64]:
-        # Adding 1 to a column that is filled from below carries to its first free cell.
+        # The stones of a column are its lowest bits, so adding 1 to it carries into its first free cell.
         return (taken + _BOTTOM.take(actions)) & _COLUMN.take(actions)
 
     def _filled(self, stone: NDArray[np.int64], actions: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""A board game against a fixed opponent as a single-agent Gymnasium env.
+"""`GameEnv`: a two-player game against a fixed opponent as a single-agent Gymnasium env.
 
     reset ---> the opponent moves until it is the learner's turn ---> observation, action_mask
     step ---> the learner's move, then the opponent's, until it is the learner's turn again or the game is over
@@ -79,10 +79,10 @@ class GameEnv(gym.Env[NDArray[np.float32], np.int64]):
             self._answer()
             if not self.game.over[0]:
                 return self._look()
-            # Who never rolls a six in Ludo may lose without a move. There was nothing to decide: deal again.
+            # In Ludo a player without a six may lose before its first move. Such a game has no decision: start another.
 
     def step(self, action: int | np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Play the learner's move and what follows it.
+        """Play the learner's move, then the opponent's moves until it is the learner's turn or the game is over.
 
         Raises:
             IllegalMove: The action is not legal, or the game is over. Nothing has changed then.
@@ -114,11 +114,11 @@ class GameEnv(gym.Env[NDArray[np.float32], np.int64]):
             game.play(_ROW, self._opponent.choose(game, _ROW, noise))
 
     def _look(self) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """What the learner sees, through his own eyes also when the opponent moved last."""
+        """Observation and info from the learner's side, also if the opponent made the last move of the game."""
         mask = self.game.legal(_ROW)[0]
         if self.game.over[0]:
             obs = self.game.observe(_ROW, self._seat)[0]
-            mask[:] = True  # nothing is chosen any more, but a mask without a legal action is refused everywhere
+            mask[:] = True  # not used, but a mask without a legal action would be refused
         else:
             obs = self.game.observe(_ROW)[0]
         return obs, {MASK_KEY: mask, "seat": int(self._seat[0])}

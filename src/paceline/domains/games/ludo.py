@@ -1,6 +1,7 @@
-"""Ludo for two: four pieces each, hands of dice, captures and a race home.
+"""Ludo for two players with four pieces each, as a vectorised engine.
 
-`ludo_words.py` says how boards and hands are kept, and does the arithmetic on them.
+A turn begins with a roll of one to three dice (the hand). `ludo_words.py` describes how boards and hands are encoded as
+integers and has the arithmetic on them.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ from paceline.envs.game import Rows, illegal
 from paceline.ops.random_bits import mix
 
 _MOST_TURNS = 32
-"""How many turns are looked at in one go for a mover who waits for his 6."""
+"""Largest number of turns that are computed in one call, to find the next turn that has a move."""
 _MANY = 512
-"""Boards times turns up to which a numpy call costs little more than the call itself."""
+"""Boards times turns below which a numpy call costs little more than its fixed overhead."""
 _TURNS = np.arange(_MOST_TURNS)[:, None]
 _CHUNK = 512
-"""Boards observed at a time: the arrays in between then stay small enough to be kept in the cache and used again."""
+"""Boards observed at a time, so that the intermediate arrays fit into the CPU cache."""
 
 
-# Twenty squares of a board are looked at together: those of my four pieces and of the other's, and those where each of
-# my twelve actions would put a piece. How far to shift, for each, the board to find the piece, the hand to find the die
-# that it moves by (60: there is none), and the board to find the word of who may capture it.
+# Twenty squares of a board are handled together: those of the mover's four pieces, those of the opponent's, and those
+# where each of the twelve actions would put a piece. The arrays below give, for each square, how far to shift the board
+# to get the piece, the hand to get the die of the move (60: no die), and the board to get the word of the side that may
+# capture there.
 _NOW, _AFTER = slice(0, 8), slice(8, 20)
 _PIECE_BITS = 8 * np.r_[np.arange(8), np.tile(np.arange(4), 3)]
 _MOVED_BITS = np.r_[np.full(8, 60), np.repeat(DIE_BITS, 4)]
@@ -50,10 +52,11 @@ _AGAINST_BITS = np.r_[np.full(4, 32), np.full(4, 0), np.full(12, 32)]
 
 
 def _feature_tables() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The numbers that `Ludo.observe` shows of a piece and of an action.
+    """Tables of the features of a piece and of an action in the observation.
 
     Returns:
-        [bytes * 5, 5] by 5 * byte + chasers, and [bytes * 10, 7] by 10 * landing + 5 if it captures + chasers then.
+        Pieces [bytes * 5, 5], indexed by 5 * byte + chasers; and actions [bytes * 10, 7], indexed by
+        10 * landing byte + 5 * captures + chasers after the move.
     """
     piece, action = np.zeros((SIZE, 5, 5), np.float32), np.zeros((SIZE, 2, 5, 7), np.float32)
     chased = np.arange(5) / 4
@@ -75,31 +78,32 @@ _SIXTHS = np.arange(8, dtype=np.float32) / 6
 
 
 class Outcomes(NamedTuple):
-    """What each of the twelve actions would do. The other arrays say nothing where an action is not legal."""
+    """The outcome of each of the twelve actions. Values of illegal actions are undefined."""
 
     legal: NDArray[np.bool_]  # [k, 12]
-    start: NDArray[np.int64]  # [k, 12]      byte of the piece now
-    landing: NDArray[np.int64]  # [k, 12]    and after the move
+    start: NDArray[np.int64]  # [k, 12]      byte of the piece before the move
+    landing: NDArray[np.int64]  # [k, 12]    byte of the piece after the move
     captures: NDArray[np.bool_]  # [k, 12]
 
 
 class Ludo(Boards):
-    """n boards. Action 4d + p moves piece p by the d-th die on offer.
+    """n boards of Ludo. Action 4d + p moves piece p by the d-th of the three dice on offer.
 
-    The mover sees 128 numbers between 0 and 1. Counts are each owner's own, and who is not to move sees no dice.
+    The observation has 128 numbers between 0 and 1. Squares are counted from each owner's start. The player who is not
+    to move sees no dice.
 
     | from | for each | numbers |
     |---|---|---|
-    | 0 | piece, mine first: 8 x 5 | way gone, (count + 1) / 57; in the yard; safe and not home; home; chasers / 4 |
-    | 40 | action: 12 x 7 | legal; captures; chasers then / 4; leaves the yard; lands safe; gets home; way to go / 56 |
-    | 124 | die on offer: 3 | / 6; 0 for none |
-    | 127 | hand | its dice / 6, at most 1 |
+    | 0 | piece, own first: 8 x 5 | progress, (count + 1) / 57; in the yard; safe but not home; home; chasers / 4 |
+    | 40 | action: 12 x 7 | legal; captures; chasers after it / 4; leaves the yard; lands safe; gets home; left / 56 |
+    | 124 | die on offer: 3 | die / 6; 0 for no die |
+    | 127 | hand | number of dice / 6, at most 1 |
 
-    Chasers are the opponent's pieces 1 to 6 behind a piece on a square where it can be captured. An action that is not
-    legal has seven zeros.
+    Chasers are the opponent's pieces 1 to 6 squares behind a piece that can be captured. "left" is the distance to home
+    after the action. An illegal action has seven zeros.
 
     Args:
-        n: How many boards.
+        n: Number of boards.
     """
 
     name = "ludo"
@@ -111,7 +115,7 @@ class Ludo(Boards):
         self._board = np.zeros(n, np.int64)
         self._hand = np.zeros(n, np.int64)
         self._key = np.zeros(n, np.uint64)
-        self._rolls = np.zeros(n, np.int64)  # how often dice were rolled: the counter of the board's chance
+        self._rolls = np.zeros(n, np.int64)  # number of rolls so far: the counter of the board's random numbers
         self.state |= {"board": self._board, "hand": self._hand, "key": self._key, "rolls": self._rolls}
 
     def reset(self, rows: Rows, seeds: NDArray[np.uint64]) -> None:
@@ -121,25 +125,25 @@ class Ludo(Boards):
         self._key[at] = mix(np.asarray(seeds, np.uint64))
         self.over[at] = False
         self.winner[at] = -1
-        # As if player 1 had ended his turn: passing it on has player 0 roll.
+        # Player 1 has the turn and no dice, so `_settle` passes the turn on and player 0 rolls.
         self._settle(at, nothing, nothing, np.ones(len(rows), np.int8), nothing)
 
     def play(self, rows: Rows, actions: NDArray[np.int64]) -> None:
-        """Play a die for each of these movers. See `Game.play`."""
+        """Play one die on each of these boards. See `Game.play`."""
         at = self._at(rows)
         self._require_legal(rows, self._moves[at], actions)
         board, hand, mover, rolls = self._board[at], self._hand[at], self.mover[at], self._rolls[at]
-        die, byte = 3 * (actions >> 2), (actions & 3) << 3  # how far to shift for the die, and for the piece
+        die, byte = 3 * (actions >> 2), (actions & 3) << 3  # shifts to the bits of the die and of the piece
         board = board + (((hand >> die) & 7) << byte)
         landing = (board >> byte) & 127
-        hand = hand ^ ((hand ^ (hand >> 3)) & np.left_shift(-1, die))  # those behind it move up
+        hand = hand ^ ((hand ^ (hand >> 3)) & np.left_shift(-1, die))  # removes the die; later dice move up
         caught = pieces_on(landing, board >> 32)
         again = np.flatnonzero(caught | (landing == HOME))
         won = again
         if again.size:
             first = caught[again]
             first &= -first  # one piece per landing: the one with the lowest number
-            whole = (first << 1) - (first >> 7)  # its byte full of ones
+            whole = (first << 1) - (first >> 7)  # a byte of ones at the captured piece
             board[again] &= ~(whole << 32)
             hand[again] |= roll(self._key[at][again], rolls[again]) << 3 * count_dice(hand[again])
             rolls = rolls.copy()
@@ -165,7 +169,7 @@ class Ludo(Boards):
         return out
 
     def outcomes(self, rows: Rows) -> Outcomes:
-        """What each action of these movers would do."""
+        """The outcome of each action on these boards."""
         at = self._at(rows)
         board, moves = self._board[at], self._moves[at]
         squares, against = self._squares(board, self._hand[at], moves)
@@ -178,17 +182,17 @@ class Ludo(Boards):
         )
 
     def counts(self, row: int) -> list[list[int]]:
-        """Where the pieces of players 0 and 1 are, in their owners' counts; -1 is the yard."""
+        """Squares of the pieces of players 0 and 1, each counted from its owner's start; -1 is the yard."""
         pieces = ((self._board[row] >> _PIECE_BITS[_NOW]) & 127).tolist()
         sides = [[byte - START if byte else -1 for byte in side] for side in (pieces[:4], pieces[4:])]
         return sides[::-1] if self.mover[row] else sides
 
     def hand(self, row: int) -> list[int]:
-        """The mover's dice. The first three are on offer."""
+        """Dice of the player to move. The first three are on offer."""
         return [int(die) for die in (self._hand[row] >> 3 * np.arange(21)) & 7 if die]
 
     def text(self, row: int) -> str:
-        """The ring in player 0's count, then what is not on it; A12 are pieces 1 and 2 of player 0."""
+        """The ring, counted from player 0's start, then a list of all pieces; A12 are pieces 1 and 2 of player 0."""
         counts = self.counts(row)
         squares = [""] * 52
         for player, letter in enumerate("AB"):
@@ -196,7 +200,7 @@ class Ludo(Boards):
                 here = "".join(str(piece + 1) for piece in range(4) if counts[player][piece] == square)
                 squares[(square + player * HALF_LAP) % 52] += f"{letter}{here}" if here else ""
         marks = [pieces or ("*" if SAFE[START + square] else ".") for square, pieces in enumerate(squares)]
-        marks[51] = squares[51] or "*"  # player 1's 25
+        marks[51] = squares[51] or "*"  # square 25 in player 1's count, which is safe
         lines = [f"Ludo, {self._status(row)}"]
         for first in range(0, 52, 13):
             lines.append("".join(f"{square:>6}" for square in range(first, first + 13)))
@@ -207,7 +211,7 @@ class Ludo(Boards):
         return "\n".join(lines)
 
     def move_name(self, row: int, action: int) -> str:
-        """`die 5: piece 2 from 12 to 17`."""
+        """The name of an action, such as `die 5: piece 2 from 12 to 17`."""
         after = self.outcomes(np.array([row]))
         if not after.legal[0, action]:
             raise illegal(self, row, action)
@@ -234,7 +238,7 @@ class Ludo(Boards):
         moves: NDArray[np.int64],
         out: NDArray[np.float32],
     ) -> None:
-        """Write what the movers of some boards see."""
+        """Write the observations of boards [k] into `out` [k, 128]."""
         k = len(board)
         squares, against = self._squares(board, hand, moves)
         chasers = chasers_of(squares, against)
@@ -249,10 +253,10 @@ class Ludo(Boards):
     def _squares(
         self, board: NDArray[np.int64], hand: NDArray[np.int64], moves: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The twenty squares as bytes, the yard for what is not legal; and the word of who may capture there.
+        """The twenty squares as bytes (the yard for an illegal action) and the words of the sides that may capture.
 
         Returns:
-            Both [k, 20]; see `_NOW` and `_AFTER`.
+            Squares and words, both [k, 20]; see `_NOW` and `_AFTER`.
         """
         column = board[:, None]
         squares = ((column >> _PIECE_BITS) & 127) + ((hand[:, None] >> _MOVED_BITS) & 7)
@@ -267,10 +271,10 @@ class Ludo(Boards):
         mover: NDArray[np.int8],
         rolls: NDArray[np.int64],
     ) -> None:
-        """Pass turns on until every mover has a legal move, and keep the boards.
+        """Pass turns on until the player to move has a legal move on every board, and store the boards.
 
-        Turns without a move leave the pieces where they are. So the next few turns are looked at together, though
-        they follow one another, and each board stops at the first that has a move.
+        A turn without a legal move does not change the pieces. Therefore several successive turns can be computed at
+        once; each board takes the first that has a move.
         """
         key = self._key[at]
         found = _first_move(board, hand, mover, key, rolls)
@@ -284,7 +288,7 @@ class Ludo(Boards):
         self._board[at], self._hand[at], self.mover[at], self._rolls[at], self._moves[at] = found
 
     def _end(self, rows: Rows, board: NDArray[np.int64], winners: NDArray[np.int8]) -> None:
-        """Leave finished boards as the last move left them."""
+        """Store finished boards as the last move left them."""
         self._board[rows] = board
         self._hand[rows] = self._moves[rows] = 0
         self.mover[rows] = self.winner[rows] = winners
@@ -292,7 +296,7 @@ class Ludo(Boards):
 
 
 class _Turn(NamedTuple):
-    """Where boards are at the beginning of a decision; all [k]."""
+    """State of boards at the start of a decision; all [k]."""
 
     board: NDArray[np.int64]
     hand: NDArray[np.int64]
@@ -308,7 +312,7 @@ def _first_move(
     key: NDArray[np.uint64],
     rolls: NDArray[np.int64],
 ) -> _Turn:
-    """The first of the next turns, this one included, in which there is a move; the last looked at if there is none."""
+    """The first turn from the current one on that has a legal move; the last computed turn if none has."""
     k = len(board)
     turns = min(max(_MANY // max(k, 1), 2), _MOST_TURNS)
     boards, hands = np.empty((2, turns, k), np.int64)
@@ -326,7 +330,7 @@ def _first_move(
 
 
 def _place(count: int) -> str:
-    """Where a piece is, off the ring or on it, in words."""
+    """Describe the place of a piece: in the yard, on a square, n from home, or home."""
     if count < 0:
         return "in the yard"
     if count > 50:

@@ -1,4 +1,4 @@
-"""Two players, many games: who is stronger, and by how much."""
+"""`play_match`: plays many games between two players and counts wins, draws and losses."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from paceline.errors import ConfigError, check_range
 from paceline.ops.random_bits import draws, mix
 
 _CHOICES = np.uint64(0xA0761D6478BD642F)
-"""Keeps the players' noise apart from the chance of the game."""
+"""Mixed into the seeds, so that the players' random numbers are independent of those of the game."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchResult:
-    """How a match went for the first player."""
+    """Result of a match, from the side of the first player."""
 
     wins: int
     draws: int
     losses: int
     mean_length: float
-    """Decisions a game, of both players together."""
+    """Mean number of decisions per game, of both players together."""
 
     @property
     def games(self) -> int:
-        """How many were played."""
+        """Number of games."""
         return self.wins + self.draws + self.losses
 
     @property
     def win_rate(self) -> float:
-        """Share of games won; draws count for nothing."""
+        """Share of games won; a draw is not a win."""
         return self.wins / self.games
 
 
@@ -43,21 +43,21 @@ def play_match(
 
     Args:
         game_factory: Makes a game with the given number of boards, e.g. the class `Ludo`.
-        player_a: Whose result it is.
-        player_b: The other.
-        games: How many, an even number.
-        seed: Decides all chance of all games, and the noise of all choices.
-        boards: How many games are played side by side. It does not change the result.
+        player_a: The player whose wins and losses are counted.
+        player_b: The opponent.
+        games: Number of games, which must be even.
+        seed: Seed of all games and of all players' choices.
+        boards: Number of games played at the same time. It does not change the result.
     """
-    check_range("games", games, "A match needs games.", at_least=2)
-    check_range("boards", boards, "A match needs boards.", at_least=1)
+    check_range("games", games, "Try 1000.", at_least=2)
+    check_range("boards", boards, "Try 256.", at_least=1)
     if games % 2:
         raise ConfigError(f"games={games}: must be even: each player begins half of them. Try {games + 1}.")
-    # Game i has the same chance and the same noise, wherever and beside whatever it is played.
+    # The random numbers of game i depend on its number only, not on its board or the other games.
     seeds = draws(mix(np.array([seed % 2**64], np.uint64)), np.arange(games))  # [games]
     game = game_factory(min(boards, games))
     rows = np.arange(game.n)
-    number = rows.copy()  # [n] which game of the match is on each board; in the odd ones a is player 1
+    number = rows.copy()  # [n] number of the game on each board; player_a is player 1 in odd games
     length = np.zeros(game.n, np.int64)
     game.reset(rows, seeds[number])
     begun, wins, drawn, decisions = game.n, 0, 0, 0

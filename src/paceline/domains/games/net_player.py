@@ -1,8 +1,8 @@
-"""A trained agent as a player: it sits wherever a fixed player does, in matches and against people.
+"""`NetPlayer`: a trained agent as a player, for matches and for games against people.
 
-    run, checkpoint or saved model -> weights, statistics -> one forward for `ROWS` boards -> legal moves
+    run, checkpoint or saved model -> weights, statistics -> one forward pass for `ROWS` boards -> legal moves
 
-Also finds players of either kind by what a user wrote, and the game that they have in common.
+`load_players` finds scripted and trained players by name or path, and the game that they have in common.
 """
 
 from __future__ import annotations
@@ -31,42 +31,42 @@ from paceline.train.checkpoint import Snapshot
 from paceline.train.recipes import policy_recipe
 
 ROWS = 64
-"""Boards of one forward: an actor is made for a fixed number. Fewer are padded, more come one after another."""
+"""Boards per forward pass, which is fixed for an actor. Fewer boards are padded, more take several passes."""
 
 OPENINGS = {"connect_four": 4, "tic_tac_toe": 2}
-"""Random moves that games without dice begin with where players would repeat themselves otherwise. Enough for many
-different games (about 1,000 and 72 boards), and few enough for the rest of the game to decide it."""
+"""Random moves at the start of games without dice, if the players would otherwise repeat the same game. They give about
+1,000 and 72 different boards, and the rest of the game still decides who wins."""
 
 Outputs = Literal["policy", "values", "dueling values"]
-"""What a network says of the moves: logits, what each is worth, or what each is better than the mean."""
+"""Meaning of a network's first output: policy logits, action values, or advantages over the mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a network makes of one board, for its mover."""
+    """A network's evaluation of one board, from the side of the player to move."""
 
     moves: NDArray[np.float64]  # [actions]  NaN where illegal
     are_values: bool
-    """Whether `moves` is what each move is worth; else how likely the policy is to draw it."""
+    """Whether `moves` are action values; else they are probabilities of the policy."""
     position: float
-    """What the board is worth: 1 is won, -1 is lost, discounted."""
+    """Value of the board: 1 is won, -1 is lost, discounted."""
 
 
 class NetPlayer:
-    """Plays as a network does. Made by `load_net`; serves any number of boards, single-threaded.
+    """A player that moves as a network says. Made by `load_net`. Plays any number of boards; not thread-safe.
 
     Args:
-        actor: The forward, for `ROWS` rows.
-        game_name: The `Game.name` that it has learned.
-        outputs: What the forward's first result means.
-        sample: Draw moves from the policy, rather than take the most probable one. A network of action values has
-            nothing to draw from and plays the best.
+        actor: The forward pass, for `ROWS` rows.
+        game_name: The `Game.name` that the network was trained on.
+        outputs: Meaning of the first output of the forward pass.
+        sample: Whether to sample moves from the policy instead of taking the most probable one. Networks with action
+            values always play the best move.
     """
 
     def __init__(self, actor: Actor, game_name: str, *, outputs: Outputs = "policy", sample: bool = False) -> None:
         self.game_name = game_name
         self.varies = sample and outputs == "policy"
-        """Whether it may play differently on equal boards."""
+        """Whether its moves on equal boards may differ."""
         self._actor, self._outputs = actor, outputs
         self._pick = sampled_move if self.varies else best_move
 
@@ -74,7 +74,7 @@ class NetPlayer:
         """See `Player.choose`.
 
         Raises:
-            ConfigError: The game is not the one that it has learned.
+            ConfigError: The network was trained on another game.
         """
         moves = np.empty(len(rows), np.int64)
         for first in range(0, len(rows), ROWS):
@@ -84,21 +84,21 @@ class NetPlayer:
         return moves
 
     def opinion(self, game: Game, row: int) -> Opinion:
-        """What it makes of a board that is not over."""
+        """Evaluate a board whose game is not over."""
         rows = np.array([row])
         params, value = (array[0].astype(np.float64) for array in self._look(game, rows))
         legal = game.legal(rows)[0]
         if self._outputs == "policy":
-            chances = np.exp(params - params[legal].max()) * legal
-            return Opinion(np.where(legal, chances / chances.sum(), np.nan), False, float(value))
+            weights = np.exp(params - params[legal].max()) * legal
+            return Opinion(np.where(legal, weights / weights.sum(), np.nan), False, float(value))
         values = params + (value - params.mean() if self._outputs == "dueling values" else 0.0)
         return Opinion(np.where(legal, values, np.nan), True, float(values[legal].max()))
 
     def _look(self, game: Game, rows: Rows) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The forward on at most `ROWS` boards; the next call overwrites the results."""
+        """Forward pass on at most `ROWS` boards. The next call overwrites the returned arrays."""
         if game.name != self.game_name:
             raise _other_game("this network", self.game_name, game.name)
-        # Always as many rows: the last bits of a product depend on their number.
+        # Always `ROWS` rows: floating-point results of a matrix product depend on the number of rows.
         seen = np.zeros((ROWS, game.obs_size), np.float32)
         seen[: len(rows)] = game.observe(rows)
         params, value = self._actor({PLAIN: seen})
@@ -106,13 +106,13 @@ class NetPlayer:
 
 
 class RandomOpening:
-    """A player whose first moves of a game are random: two who never vary would play the same game over and over.
+    """A player whose first moves are random, because two deterministic players would repeat the same game.
 
-    For games of stones, whose boards show how many moves were made.
+    Only for games whose number of stones is the number of moves so far (Connect Four, Tic-tac-toe).
 
     Args:
-        player: Who plays from then on.
-        moves: Of both players together.
+        player: The player that makes all later moves.
+        moves: Number of random moves, of both players together.
     """
 
     def __init__(self, player: Player, moves: int) -> None:
@@ -129,35 +129,35 @@ class RandomOpening:
         return moves
 
 
-def opening_for(game_name: str, players: Sequence[Player], asked: int | None = None) -> int:
-    """Random moves that every game between these players begins with.
+def opening_for(game_name: str, players: Sequence[Player], moves: int | None = None) -> int:
+    """Number of random moves at the start of every game between these players.
 
     Args:
-        game_name: What they play.
-        players: Who may meet.
-        asked: As many as the user wants; None takes as many as it needs for no two of them to repeat one game.
+        game_name: The game.
+        players: All players of the tournament.
+        moves: The user's choice. None: 0, or `OPENINGS` if two of the players are deterministic.
 
     Raises:
-        ConfigError: Some are asked for in a game with dice.
+        ConfigError: The user wants random moves in a game with dice.
     """
-    if asked and game_name not in OPENINGS:
-        raise ConfigError(f"opening={asked}: dice make every game of {game_name} another one already. Leave it out.")
-    if asked is not None:
-        return asked
-    rigid = [one for one in players if isinstance(one, NetPlayer) and not one.varies]
-    return OPENINGS.get(game_name, 0) if len(rigid) > 1 else 0
+    if moves and game_name not in OPENINGS:
+        raise ConfigError(f"opening={moves}: {game_name} has dice, so its games differ anyway. Leave it out.")
+    if moves is not None:
+        return moves
+    deterministic = [one for one in players if isinstance(one, NetPlayer) and not one.varies]
+    return OPENINGS.get(game_name, 0) if len(deterministic) > 1 else 0
 
 
 def load_net(path: Path, *, sample: bool = False) -> NetPlayer:
-    """The player that a run's newest checkpoint, a checkpoint or a saved model stands for.
+    """Load a trained player.
 
     Args:
-        path: What a run or `save` wrote.
-        sample: Draw moves from the policy, rather than take the most probable one.
+        path: A run (its newest checkpoint is loaded), a checkpoint, or a saved model.
+        sample: Whether to sample moves from the policy instead of taking the most probable one.
 
     Raises:
-        CheckpointError: There is nothing to load, or it is damaged.
-        ConfigError: It has not learned a game of two.
+        CheckpointError: The path has no checkpoint or model, or it is damaged.
+        ConfigError: The agent was not trained on a two-player game.
     """
     snapshot = checkpoint.load(checkpoint.find(path))
     config, engine = _config(snapshot)
@@ -169,16 +169,16 @@ def load_net(path: Path, *, sample: bool = False) -> NetPlayer:
 
 
 def load_player(text: str, game_name: str, *, sample: bool = False) -> Player:
-    """A player by name, or from a run, a checkpoint or a saved model. Names win: write ./random for a folder.
+    """Load a player by name, or from a run, a checkpoint or a saved model.
 
     Args:
-        text: What the user wrote.
-        game_name: The `Game.name` that is to be played.
-        sample: For a trained one: draw moves from the policy.
+        text: A name in `PLAYERS` or a path. Names have precedence: write ./random for a folder of that name.
+        game_name: The `Game.name` to play.
+        sample: Whether a trained player samples its moves from the policy.
 
     Raises:
-        ConfigError: There is no such player, or it does not know the game.
-        CheckpointError: There is nothing to load, or it is damaged.
+        ConfigError: There is no such player, or it cannot play the game.
+        CheckpointError: The path has no checkpoint or model, or it is damaged.
     """
     return load_players([text], game_name, sample=sample)[1][0]
 
@@ -186,15 +186,20 @@ def load_player(text: str, game_name: str, *, sample: bool = False) -> Player:
 def load_players(
     texts: Sequence[str], game_name: str | None = None, *, sample: bool = False
 ) -> tuple[str, list[Player]]:
-    """Several players, and the game that they play: the one given, or else the one that the trained have learned.
+    """Load several players; returns the name of their game and the players.
+
+    Args:
+        texts: Names or paths, see `load_player`.
+        game_name: The `Game.name` to play. Default: the game of the trained players.
+        sample: Whether trained players sample their moves from the policy.
 
     Raises:
-        ConfigError: As `load_player`, and where nobody says which game it is.
+        ConfigError: As `load_player`, or no game is given and no player is trained.
         CheckpointError: As `load_player`.
     """
     for text in texts:
         if text not in PLAYERS and "/" not in text and not Path(text).exists():
-            raise ConfigError(f"player {text!r}: neither a folder nor a fixed player. {nearest(text, PLAYERS)}")
+            raise ConfigError(f"player {text!r}: neither a path nor the name of a player. {nearest(text, PLAYERS)}")
     nets = {text: load_net(Path(text), sample=sample) for text in texts if text not in PLAYERS}
     for text, net in nets.items():
         game_name = game_name or net.game_name
@@ -202,13 +207,14 @@ def load_players(
             raise _other_game(text, net.game_name, game_name)
     if game_name is None:
         raise ConfigError(
-            f"game: must be named where nobody was trained for one ({', '.join(texts)}). Use --game {_game_ids()[0]}."
+            f"game: required, because none of these players is trained ({', '.join(texts)}). "
+            f"Use --game {_game_ids()[0]}."
         )
     return game_name, [nets[text] if text in nets else player(text, game_name) for text in texts]
 
 
 def game_named(text: str) -> str:
-    """The `Game.name` that an env's id such as `paceline/Ludo-v0` stands for, or that is named itself.
+    """The `Game.name` for an env id such as `paceline/Ludo-v0`, or for the name of a game.
 
     Raises:
         ConfigError: There is no such game.
@@ -220,19 +226,19 @@ def game_named(text: str) -> str:
 
 
 def _config(snapshot: Snapshot) -> tuple[TrainConfig, Engine]:
-    """How a snapshot was trained, and the game that it has learned."""
+    """The config of a snapshot and the engine of its game."""
     saved = model.saved_settings(snapshot)
     engine = game_of(saved["env"]) if isinstance(saved["env"], str) else None
     if engine is None:
         raise ConfigError(
-            f"{snapshot.path}: has learned {saved['env']}, which is no game of two. "
-            f"Name a run of one: {', '.join(_game_ids())}."
+            f"{snapshot.path}: was trained on {saved['env']}, which is not a two-player game. "
+            f"Give a run of one of these: {', '.join(_game_ids())}."
         )
     config = TrainConfig.from_flat(**saved)
     if config.env.wrappers or config.env.frame_stack > 1:
         raise ConfigError(
-            f"{snapshot.path}: has learned {saved['env']} through wrappers and would not know a bare board. "
-            "Name a run without --wrappers and --frame-stack."
+            f"{snapshot.path}: was trained on {saved['env']} with wrappers, and this command shows it the bare board. "
+            "Give a run without --wrappers and --frame-stack."
         )
     return config, engine
 
@@ -241,5 +247,5 @@ def _game_ids() -> list[str]:
     return [name for name in gym.registry if game_of(name) is not None]
 
 
-def _other_game(who: str, learned: str, asked: str) -> ConfigError:
-    return ConfigError(f"{who}: has learned {learned} and does not know {asked}. All players must know one game.")
+def _other_game(player: str, trained_on: str, game: str) -> ConfigError:
+    return ConfigError(f"{player}: was trained on {trained_on} and cannot play {game}. All players need the same game.")

@@ -1,4 +1,4 @@
-"""`paceline play RUN_OR_PLAYER`: a game against it in the terminal."""
+"""`paceline play RUN_OR_PLAYER`: play board games against a trained agent or a scripted player in the terminal."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ if TYPE_CHECKING:
 
 FLAGS = ("--game", "--first", "--second", "--seed", "--stochastic", "--no-color", "--help")
 MARKS = (r"\bX\b|A[1-4]+|(?<=\()A(?=\))", r"\bO\b|B[1-4]+|(?<=\()B(?=\))")
-"""What belongs to players 0 and 1 in the text of a board: stones, pieces, or who is to move."""
+"""Regular expressions for the marks of players 0 and 1 in the text of a board: stones, pieces, the player to move."""
 NAMES = {"ludo": ("A", "B")}
-"""What the two are called where it is not X and O."""
+"""Names of the two players in games that do not use X and O."""
 COLOURS = ("bold red", "bold yellow")
 ENDINGS = {"won": ("You have won!", "bold green"), "lost": ("You have lost.", "bold"), "drawn": ("A draw.", "bold")}
 KEYS = "h hint, u undo, q quit"
 
 Ask = Callable[[str], str]
-"""Shows a prompt and returns a line, as `input` does: raises EOFError where there are no more."""
+"""Shows a prompt and returns a line, as `input` does; raises EOFError at the end of the input."""
 
 
 def run(argv: Sequence[str]) -> int:
-    """Play until the person has had enough."""
+    """Play games until the person quits."""
     parser = argparse.ArgumentParser(
         prog="paceline play",
-        description="Play Connect Four, Ludo or Tic-tac-toe against a trained agent or a fixed player.",
+        description="Play Connect Four, Ludo or Tic-tac-toe in the terminal against a trained agent or a scripted "
+        "player. Needs --game if the player is not trained.",
         allow_abbrev=False,
     )
     parser.add_argument(
         "player",
         metavar="RUN_OR_PLAYER",
         help="run folder, checkpoint, saved model, or a player that needs no training: random, heuristic (Ludo), "
-        "greedy (the other two), minimax (Tic-tac-toe)",
+        "greedy (Connect Four, Tic-tac-toe), minimax (Tic-tac-toe)",
     )
     parser.add_argument("--game", metavar="ID", help="env of the game, such as paceline/Ludo-v0 (default: the run's)")
     seat = parser.add_mutually_exclusive_group()
@@ -50,7 +51,7 @@ def run(argv: Sequence[str]) -> int:
         "--first", action="store_true", help="you move first in every game (default: alternate, you first)"
     )
     seat.add_argument("--second", action="store_true", help="the opponent moves first in every game")
-    parser.add_argument("--seed", metavar="N", help="seed of dice and of a random opponent (default: random)")
+    parser.add_argument("--seed", metavar="N", help="seed of dice and of a random player (default: random)")
     parser.add_argument(
         "--stochastic", action="store_true", help="the agent samples its moves (default: the most probable move)"
     )
@@ -60,12 +61,12 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError(f"play {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], FLAGS)}")
     seed: int = secrets.randbelow(2**31) if given.seed is None else coerce(given.seed, int, "seed")
     check_range("seed", seed, "Try 0.", at_least=0, at_most=2**63 - 1)
-    # Only now: torch takes longer to load than all of the above.
+    # Imported only now, because it loads torch, which takes longer than parsing the command line.
     from paceline.domains.games.net_player import game_named, load_players
     from paceline.domains.games.session import Session
 
-    asked = None if given.game is None else game_named(given.game)
-    game, (player,) = load_players([given.player], asked, sample=given.stochastic)
+    named = None if given.game is None else game_named(given.game)
+    game, (player,) = load_players([given.player], named, sample=given.stochastic)
     console = Console(highlight=False, no_color=given.no_color or None)
     console.print(f"against {given.player}, seed {seed}", style="dim", markup=False, soft_wrap=True)
 
@@ -76,17 +77,17 @@ def run(argv: Sequence[str]) -> int:
     try:
         play_games(begin, console.input, console)
     except EOFError:
-        console.print()  # Ctrl-D leaves the cursor behind the prompt
+        console.print()  # Ctrl-D leaves the cursor after the prompt
     return 0
 
 
 def play_games(begin: Callable[[int], Session], ask: Ask, console: Console) -> None:
-    """Play one game after another until the person has had enough.
+    """Play one game after another until the person quits.
 
     Args:
-        begin: Makes the game of a number, counted from 0.
-        ask: Where answers come from.
-        console: Where boards are shown.
+        begin: Makes the session of a game by its number, counted from 0.
+        ask: Reads an answer of the person.
+        console: Output.
     """
     for number in itertools.count():
         if not play_game(begin(number), ask, console):
@@ -120,34 +121,37 @@ def play_game(session: Session, ask: Ask, console: Console) -> bool:
 
 
 def chosen(word: str, session: Session) -> int | None:
-    """The legal action that a word names; where there is only one, no word at all will do. None if it names none."""
+    """The legal action that the person typed, or None. An empty line selects the only legal action, if there is one."""
     actions = [move.action for move in session.moves()]
     if word == "" and len(actions) == 1:
         return actions[0]
-    # Not isdigit: that is true of digits which int() does not read.
+    # Not isdigit, which accepts digits that int() cannot parse, such as superscripts.
     return int(word) if word.isdecimal() and int(word) in actions else None
 
 
 def introduction(session: Session) -> list[Text]:
-    """Who is who."""
+    """Lines at the start of a game that say which side is the person's."""
     names = NAMES.get(session.game.name, ("X", "O"))
     text = Text("You are ")
     text.append(names[session.seat], style=COLOURS[session.seat])
-    text.append(", it is ")
+    text.append(", the opponent is ")
     text.append(names[1 - session.seat], style=COLOURS[1 - session.seat])
     text.append(".")
     lines = [text]
     if session.game.name == "ludo":
         lines.append(
-            Text("Squares are counted from each player's own start; the ring is drawn in A's count. B's 0 is A's 26.")
+            Text(
+                "Squares are counted from each player's own start; the ring is drawn with A's numbers. "
+                "Square 0 of B is square 26 of A."
+            )
         )
     return lines
 
 
 def show_position(session: Session, console: Console) -> None:
-    """What it has answered, the board, and what can be done or how it ended."""
+    """Print the opponent's moves, the board, and the legal moves or the result."""
     for reply in session.replies:
-        console.print(f"it plays {reply}", style="dim", markup=False)
+        console.print(f"opponent plays {reply}", style="dim", markup=False)
     console.print()
     console.print(coloured(session.board()), soft_wrap=True)
     console.print()
@@ -158,11 +162,11 @@ def show_position(session: Session, console: Console) -> None:
     moves = session.moves()
     console.print(Columns([Text(f"{move.action:>2}  {move.name}") for move in moves], padding=(0, 3)))
     if len(moves) == 1:
-        console.print("The only move: Enter plays it.", style="dim")
+        console.print("This is the only move: Enter plays it.", style="dim")
 
 
 def coloured(board: str) -> Text:
-    """The text of a board with the two sides told apart."""
+    """The text of a board with the two sides in different colours."""
     text = Text(board)
     for pattern, colour in zip(MARKS, COLOURS, strict=True):
         text.highlight_regex(pattern, colour)
@@ -170,13 +174,13 @@ def coloured(board: str) -> Text:
 
 
 def hint_lines(hint: Hint, session: Session) -> list[str]:
-    """What it would play here, and what it makes of every move, the best first."""
-    lines = [f"it would play {hint.move.action}: {hint.move.name}"]
+    """The move that the opponent would play in the person's place, and its evaluation of all moves, the best first."""
+    lines = [f"the agent would play {hint.move.action}: {hint.move.name}"]
     if (opinion := hint.opinion) is not None:
-        lines.append(f"it takes the position to be worth {opinion.position:+.2f} for you (+1 is won, -1 lost)")
+        lines.append(f"its value of the position for you: {opinion.position:+.2f} (+1 is won, -1 is lost)")
         for move in sorted(session.moves(), key=lambda move: -opinion.moves[move.action]):
-            worth = opinion.moves[move.action]
-            lines.append(f"  {f'{worth:+.2f}' if opinion.are_values else f'{worth:4.0%}'}  {move.name}")
+            value = opinion.moves[move.action]
+            lines.append(f"  {f'{value:+.2f}' if opinion.are_values else f'{value:4.0%}'}  {move.name}")
     return lines
 
 

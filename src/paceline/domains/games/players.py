@@ -1,6 +1,6 @@
-"""Players that need no training: opponents to learn from and to be measured against.
+"""Scripted players: opponents for training and evaluation that need no training themselves.
 
-One player serves any number of boards at once and keeps nothing between choices.
+A player has no state and chooses moves on any number of boards at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from paceline.ops.random_bits import pick
 
 
 class RandomPlayer:
-    """Any legal move, each as likely as the others. Plays every game."""
+    """Plays a random legal move, uniformly. Can play every game."""
 
     def choose(self, game: Game, rows: Rows, noise: NDArray[np.uint64]) -> NDArray[np.int64]:
         """See `Player.choose`."""
@@ -29,9 +29,9 @@ class RandomPlayer:
 
 
 class GreedyPlayer:
-    """Looks one move ahead: wins if it can, else blocks a line that the opponent could complete, else plays at random.
+    """Looks one move ahead: wins if it can, else blocks a line that the opponent could complete, else moves at random.
 
-    For Connect Four and Tic-tac-toe.
+    Can play Connect Four and Tic-tac-toe.
     """
 
     def choose(self, game: Game, rows: Rows, noise: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -39,14 +39,17 @@ class GreedyPlayer:
         if not isinstance(game, Stones):
             raise _cannot("greedy", game.name)
         good = game.legal(rows)
-        # The more urgent is applied last, where there is any.
+        # Winning moves are applied last, so that they have precedence over blocking moves.
         for urgent in (game.lines(rows, other=True), game.lines(rows)):
             good = np.where(urgent.any(axis=1, keepdims=True), urgent, good)
         return pick(good, noise)
 
 
 class LudoHeuristic:
-    """Captures, else gets home, else leaves the yard, else seeks a safe square, else moves the foremost piece."""
+    """Ludo player by fixed rules.
+
+    It prefers captures, then moves home, then leaving the yard, then safe squares, then moves of the foremost piece.
+    """
 
     def choose(self, game: Game, rows: Rows, noise: NDArray[np.uint64]) -> NDArray[np.int64]:
         """See `Player.choose`. Equal scores go to the first die and the piece with the lowest number."""
@@ -54,7 +57,7 @@ class LudoHeuristic:
         if not isinstance(game, Ludo):
             raise _cannot("heuristic", game.name)
         legal, start, landing, captures = game.outcomes(rows)
-        score = start / (HOME + 1)  # below 1, the least of the bonuses
+        score = start / (HOME + 1)  # below 1, the smallest bonus
         score += 8 * captures + 4 * (landing == HOME) + 2 * (start == YARD) + SAFE.take(landing)
         best: NDArray[np.int64] = np.where(legal, score, -1).argmax(axis=1)
         return best
@@ -83,7 +86,7 @@ _PLAYS = {
     "greedy": {"connect_four", "tic_tac_toe"},
     "minimax": {"tic_tac_toe"},
 }
-"""Which games a player knows; those not named play all."""
+"""Games that a player can play; players that are not listed can play all."""
 
 
 def player(name: str, game_name: str) -> Player:
@@ -91,7 +94,7 @@ def player(name: str, game_name: str) -> Player:
 
     Args:
         name: One of `PLAYERS`.
-        game_name: The `Game.name` that it is to play.
+        game_name: The `Game.name` to play.
 
     Raises:
         ConfigError: No player has that name, or it cannot play the game.
@@ -104,23 +107,23 @@ def player(name: str, game_name: str) -> Player:
 
 
 def players_of(game_name: str) -> list[str]:
-    """The names of those who know a game."""
+    """Names of the scripted players that can play a game."""
     return [name for name in PLAYERS if game_name in _PLAYS.get(name, {game_name})]
 
 
 def _cannot(name: str, game_name: str) -> ConfigError:
-    return ConfigError(f"player {name!r}: does not know {game_name}. Those who do: {', '.join(players_of(game_name))}.")
+    return ConfigError(f"player {name!r}: cannot play {game_name}. Choose one of {', '.join(players_of(game_name))}.")
 
 
 @cache
 def _best_moves() -> NDArray[np.int64]:
     """[2**18] the best moves of Tic-tac-toe as bits, by the mover's stones << 9 | the other's.
 
-    Built from full boards backwards: with s stones on the board, everything with s + 1 is known.
+    Computed backwards from full boards: the values of boards with s stones follow from those with s + 1.
     """
     value = np.zeros(
         1 << 18, np.int64
-    )  # for the mover: 10 - s if he can win at the s-th stone, negative if he must lose
+    )  # for the player to move: 10 - s for a forced win with the s-th stone, negative for a forced loss
     best = np.zeros(1 << 18, np.int64)
     stones = np.arange(512)
     size = sum((stones >> bit) & 1 for bit in range(9))

@@ -1,8 +1,8 @@
-"""How strong players are: everybody against everybody, intervals of win rates, and ratings fitted to all of it at once.
+"""Round robins, Wilson intervals of win rates, and Elo ratings fitted to all results at once.
 
-A rating says that whoever is 400 points ahead scores ten times as many points as the other; a draw is half a point to
-each. Ratings are the most likely ones for all results together (Bradley & Terry 1952), so their order of play does not
-matter, as it does where Elo is updated game by game.
+A player that is rated 400 points higher than another is expected to score ten times as many points against it; a draw
+is half a point for each. The ratings are the maximum-likelihood fit to all results (Bradley & Terry 1952). Unlike Elo
+ratings that are updated after every game, they do not depend on the order of the games.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 from paceline.domains.games.match import MatchResult
 
 ELO = 400.0 / math.log(10.0)
-"""Points of a rating for one unit of log-odds."""
+"""Rating points per unit of log-odds."""
 Z95 = 1.959964
-"""Standard deviations on either side of a mean that hold 95 % of a normal distribution."""
+"""97.5 % quantile of the normal distribution, for two-sided 95 % intervals."""
 PRIOR_GAMES = 1.0
-"""Draws that are added to every match: who has won all games is very strong, but not infinitely."""
+"""Draws added to every match, so that a player that has won all games gets a finite rating."""
 CLOSE = 1e-10
+"""Largest change in log-odds at which the fit has converged."""
 LONGEST_STEP = 2.0
-"""In log-odds. Where all is won or lost the likelihood is nearly flat, and a whole step would go far too far."""
+"""Largest Newton step in log-odds. If all games are won or lost, the likelihood is nearly flat and a full step would
+overshoot."""
 MOST_STEPS = 1000
 
 Floats = NDArray[np.float64]
@@ -33,7 +35,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """How a match went, for the first of the two."""
+    """Result of a match between two players, from the side of the first."""
 
     first: str
     second: str
@@ -41,38 +43,38 @@ class Pairing:
 
     @property
     def win_rate(self) -> tuple[float, float, float]:
-        """Share of games that the first has won, and the ends of its 95 % interval."""
+        """Share of games that the first player has won, and the ends of its 95 % interval."""
         return self.result.win_rate, *wilson(self.result.wins, self.result.games)
 
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """How strong a player is."""
+    """Elo rating of a player."""
 
     name: str
     elo: float
     margin: float
-    """Half the width of its 95 % interval; 0 for whom the others are measured from."""
+    """Half the width of its 95 % interval; 0 for the anchor."""
     score: float
-    """Share of all points that it could have made."""
+    """Points as a share of the largest possible number of points."""
 
 
 def round_robin(names: Sequence[str], match: Callable[[int, int], MatchResult]) -> list[Pairing]:
-    """Everybody against everybody.
+    """Play a match between every pair of players.
 
     Args:
-        names: At least two, all different.
-        match: Has the players of these two numbers play; the result is the first one's.
+        names: Names of the players: at least two, all different.
+        match: Plays a match between the players with these two indices; the result is that of the first.
     """
     return [Pairing(names[i], names[j], match(i, j)) for i, j in combinations(range(len(names)), 2)]
 
 
 def rate(pairings: Sequence[Pairing], *, anchor: str | None = None) -> list[Rating]:
-    """Everybody's rating, the strongest first.
+    """Rate all players, the strongest first.
 
     Args:
-        pairings: All results. Whoever is rated must have met all others, if only by way of third ones.
-        anchor: Whose rating is 0, if among the players; else the mean is.
+        pairings: All results. Matches must connect all players, directly or through other players.
+        anchor: Name of the player with rating 0. If it is None or not among the players, the mean rating is 0.
     """
     names = list(dict.fromkeys(name for one in pairings for name in (one.first, one.second)))
     points = np.zeros((len(names), len(names)))
@@ -87,16 +89,16 @@ def rate(pairings: Sequence[Pairing], *, anchor: str | None = None) -> list[Rati
 
 
 def fit(points: Floats, *, anchor: int | None = None, prior: float = PRIOR_GAMES) -> tuple[Floats, Floats]:
-    """The ratings that make these results most likely.
+    """Fit ratings by maximum likelihood, with Newton's method.
 
     Args:
-        points: [n, n] what each row's player took from each column's; with the transposed one, the number of games.
-        anchor: Whose rating is 0; without one the mean is.
+        points: [n, n] points of the row's player against the column's. Added to its transpose, the number of games.
+        anchor: Index of the player with rating 0; without one, the mean rating is 0.
         prior: Draws that are added to every match.
 
     Returns:
-        Ratings [n] and half the widths of their 95 % intervals [n], by the curvature of the likelihood (Fisher's
-        information), which takes a draw for as uncertain as any game: where there are many it is a little too wide.
+        Ratings [n] and half the widths of their 95 % intervals [n], from the Fisher information. It treats a draw as
+        a game with an uncertain result, so the intervals are slightly too wide if there are many draws.
     """
     met = (points + points.T) > 0
     points = points + prior / 2 * met
@@ -121,11 +123,11 @@ def fit(points: Floats, *, anchor: int | None = None, prior: float = PRIOR_GAMES
 
 
 def _covariance(games: Floats, expected: Floats) -> Floats:
-    """[n, n] of the strengths about their mean: Fisher's information inverted, but for what all have in common."""
+    """[n, n] covariance of the strengths around their mean: the pseudo-inverse of the Fisher information."""
     each = games * expected * (1.0 - expected)
     information = np.diag(each.sum(1)) - each
-    # Adding to all strengths alike changes nothing, so the matrix has no inverse: fill that one direction, then empty
-    # it again.
+    # Adding a constant to all strengths changes nothing, so the matrix is singular in that direction. Add a term for
+    # it before the inversion and subtract it afterwards.
     common = np.full_like(information, 1.0 / len(information))
     scale = float(information.diagonal().max())
     inverse: Floats = np.linalg.inv(information + scale * common) - common / scale
@@ -133,12 +135,12 @@ def _covariance(games: Floats, expected: Floats) -> Floats:
 
 
 def wilson(wins: int, games: int) -> tuple[float, float]:
-    """The 95 % interval of a probability, from how often it came true (Wilson 1927). Holds near 0 and 1, too."""
+    """The 95 % interval of a win probability (Wilson 1927), which is accurate near 0 and 1 too."""
     if games == 0:
         return 0.0, 1.0
     share, z2 = wins / games, Z95**2 / games
     middle = (share + z2 / 2) / (1 + z2)
     half = Z95 * math.sqrt(share * (1 - share) / games + z2 / games / 4) / (1 + z2)
-    # At the ends the two are equal but for rounding.
+    # Exactly 0 or 1 in these cases, apart from rounding.
     low = 0.0 if wins == 0 else middle - half
     return low, 1.0 if wins == games else middle + half

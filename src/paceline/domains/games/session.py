@@ -1,9 +1,9 @@
-"""A person against a player, move by move, without a terminal: whoever draws boards and reads keys is elsewhere.
+"""`Session`: the state of a game between a person and a player. `play` has the terminal input and output.
 
-    play(action) -> the player answers until it is the person's turn again, or over
+    play(action) -> the player answers until it is the person's turn again or the game is over
     undo()       -> back to the person's previous decision
 
-All chance comes from the seed and from counters that are part of what is gone back to: undoing rolls no other dice.
+All random numbers come from the seed and from counters that `undo` restores, so that the same dice follow.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from paceline.ops.random_bits import draws, mix
 
 _ROW = np.zeros(1, np.intp)
 _HINTS = np.uint64(0x4117_4117)
-"""Keeps the noise of hints apart from that of answers: asking must not change what is played."""
+"""Mixed into the key, so that hints use other random numbers than the player's moves and do not change them."""
 
 Result = Literal["won", "lost", "drawn"]
-"""How a game ended for the person."""
+"""Result of a game for the person."""
 
 
 class Move(NamedTuple):
-    """Something that the person can do."""
+    """A legal move and its name."""
 
     action: int
     name: str
@@ -36,15 +36,15 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What the player would do in the person's place."""
+    """The move that the player would make in the person's place."""
 
     move: Move
     opinion: Opinion | None
-    """What it makes of all moves; None if it is no network."""
+    """Its evaluation of all moves; None if the player is not a network."""
 
 
-class _Moment(NamedTuple):
-    """All that a decision of the person can be gone back to with."""
+class _SavedState(NamedTuple):
+    """State at a decision of the person, for `undo`."""
 
     board: dict[str, NDArray[Any]]
     choices: int
@@ -52,22 +52,22 @@ class _Moment(NamedTuple):
 
 
 class Session:
-    """One game. The seed decides all dice and all that is drawn for the player.
+    """One game between a person and a player.
 
     Args:
-        game_name: One of `GAMES`.
-        player: Who is played against.
-        seat: The person's, 0 or 1; 0 begins.
-        seed: Equal seeds and equal moves are equal games.
+        game_name: A name in `GAMES`.
+        player: The person's opponent.
+        seat: Player number of the person, 0 or 1. Player 0 begins.
+        seed: Seed of dice and of the player's choices. The same seed and moves give the same game.
     """
 
     def __init__(self, game_name: str, player: Player, *, seat: int, seed: int) -> None:
         self.game, self.seat = GAMES[game_name](1), seat
         self.replies: tuple[str, ...] = ()
-        """What the player has done since the person's last move, in words."""
+        """Names of the player's moves since the person's last move."""
         self._player = player
-        self._past: list[_Moment] = []
-        self._choices = 0  # of the player: the counter of its noise
+        self._past: list[_SavedState] = []
+        self._choices = 0  # number of choices of the player: the counter of its random numbers
         keys = draws(mix(np.array([seed % 2**64], np.uint64)), np.arange(2))
         self._key = keys[1:]
         self.game.reset(_ROW, keys[:1])
@@ -80,7 +80,7 @@ class Session:
 
     @property
     def result(self) -> Result | None:
-        """How it ended; None while it goes on."""
+        """The result; None before the game is over."""
         if not self.over:
             return None
         winner = int(self.game.winner[0])
@@ -91,32 +91,32 @@ class Session:
         return self.game.text(0)
 
     def moves(self) -> list[Move]:
-        """What the person can do; nothing where the game is over."""
+        """The person's legal moves; empty when the game is over."""
         return [self._named(int(action)) for action in np.flatnonzero(self.game.legal(_ROW)[0])]
 
     def play(self, action: int) -> None:
-        """Move, and have the player answer.
+        """Make a move for the person, then the player's moves until it is the person's turn again.
 
         Raises:
             IllegalMove: The action is not legal, or the game is over. Nothing has changed then.
         """
-        before = self._moment()
+        before = self._saved_state()
         self.game.play(_ROW, np.array([action], np.int64))
         self._past.append(before)
         self._answer()
 
     def undo(self) -> bool:
-        """Go back to the person's previous decision, with the same dice to come; False if there is none."""
+        """Go back to the person's previous decision; False if there is none. The same dice follow."""
         if not self._past:
             return False
-        moment = self._past.pop()
+        saved = self._past.pop()
         for name, array in self.game.state.items():
-            array[:] = moment.board[name]
-        self._choices, self.replies = moment.choices, moment.replies
+            array[:] = saved.board[name]
+        self._choices, self.replies = saved.choices, saved.replies
         return True
 
     def hint(self) -> Hint:
-        """What the player would do here. Asking changes nothing, and asking twice gives the same answer.
+        """The move that the player would make in the person's place. Does not change the game; repeatable.
 
         Raises:
             IllegalMove: The game is over.
@@ -129,7 +129,7 @@ class Session:
         return Hint(self._named(action), opinion)
 
     def _answer(self) -> None:
-        """Have the player move until it is the person's turn."""
+        """Make the player's moves until it is the person's turn or the game is over."""
         replies = []
         while not self.over and self.game.mover[0] != self.seat:
             noise = draws(self._key, np.array([self._choices]))
@@ -142,6 +142,6 @@ class Session:
     def _named(self, action: int) -> Move:
         return Move(action, self.game.move_name(0, action))
 
-    def _moment(self) -> _Moment:
+    def _saved_state(self) -> _SavedState:
         board = {name: array.copy() for name, array in self.game.state.items()}
-        return _Moment(board, self._choices, self.replies)
+        return _SavedState(board, self._choices, self.replies)

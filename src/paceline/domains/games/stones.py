@@ -1,6 +1,6 @@
-"""Base class of games in which players place stones until one has a line: Connect Four and Tic-tac-toe.
+"""`Stones`: base class of Connect Four and Tic-tac-toe, in which players place stones until one has a line.
 
-The subclasses add the geometry. A player's stones are the bits of one int64 (a bitboard), so a move on a thousand
+Subclasses add the geometry. The stones of a player are the bits of one int64 (a bitboard), so that a move on a thousand
 boards takes a few numpy calls.
 """
 
@@ -15,20 +15,20 @@ from paceline.domains.games.boards import Boards
 from paceline.envs.game import Rows
 
 MARKS = "XO"
-"""How the stones of players 0 and 1 are drawn."""
+"""Characters for the stones of players 0 and 1."""
 
 
 class Stones(Boards):
-    """n boards, kept from the view of who is to move: his stones and the other's change places at every turn.
+    """n boards, stored from the side of the player to move: own and opponent's stones are swapped after every move.
 
-    The observation is two planes of 0 and 1, the mover's stones and the other's, each cell by cell as drawn.
+    The observation has two planes of 0 and 1, own stones and opponent's stones, with cells in the order of `cells`.
 
     Args:
-        n: How many boards.
+        n: Number of boards.
     """
 
     cells: NDArray[np.intp]
-    """[height, width] the bit of each cell, as drawn."""
+    """[height, width] the bit of each cell, from the top left as displayed."""
 
     def __init__(self, n: int) -> None:
         super().__init__(n)
@@ -39,18 +39,18 @@ class Stones(Boards):
 
     @abstractmethod
     def _stone(self, taken: NDArray[np.int64], actions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The bit that each action lays, given all stones on the board. Only called for legal actions."""
+        """The bit of the stone that each (legal) action places, given all stones on the board."""
 
     @abstractmethod
     def _filled(self, stone: NDArray[np.int64], actions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The bit of each action if it is no longer legal once its stone lies there, else 0."""
+        """The bit of each action that becomes illegal when its stone is placed, else 0."""
 
     @abstractmethod
     def _lines(self, stones: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether these stones of one player have a line."""
+        """Whether the stones of one player contain a line."""
 
     def reset(self, rows: Rows, seeds: NDArray[np.uint64]) -> None:
-        """Begin new games on these boards, player 0 first. There is no chance in them."""
+        """Begin new games on these boards; player 0 moves first. Ignores the seeds, because there are no dice."""
         del seeds
         at = self._at(rows)
         self._mine[at] = self._other[at] = 0
@@ -60,7 +60,7 @@ class Stones(Boards):
         self.winner[at] = -1
 
     def play(self, rows: Rows, actions: NDArray[np.int64]) -> None:
-        """Lay the movers' stones. See `Game.play`."""
+        """Place a stone on each of these boards. See `Game.play`."""
         at = self._at(rows)
         moves, other, mover = self._moves[at], self._other[at], self.mover[at]
         self._require_legal(rows, moves, actions)
@@ -91,7 +91,7 @@ class Stones(Boards):
 
         Args:
             rows: [k]
-            other: For the opponent, if it were his turn, instead of the mover: the moves to block.
+            other: Whether to return the moves with which the opponent would win if it were its turn.
 
         Returns:
             [k, actions]
@@ -102,7 +102,7 @@ class Stones(Boards):
         return self._lines((theirs if other else mine) | stone) & self.legal(rows)
 
     def _marks(self, row: int, empty: NDArray[np.str_]) -> NDArray[np.str_]:
-        """[height, width] a character for each cell, taken from `empty` where there is no stone."""
+        """[height, width] a character per cell; that of `empty` for cells without a stone."""
         first, second = (self._mine, self._other)[:: -1 if self.mover[row] else 1]
         marks = empty.copy()
         for stones, mark in zip((first, second), MARKS, strict=True):
@@ -110,7 +110,7 @@ class Stones(Boards):
         return marks
 
     def _status(self, row: int) -> str:
-        """Whose turn it is, or how it ended."""
+        """The player to move, or the result."""
         if not self.over[row]:
             return f"{MARKS[self.mover[row]]} to move"
         return f"{MARKS[self.winner[row]]} has won" if self.winner[row] >= 0 else "a draw"

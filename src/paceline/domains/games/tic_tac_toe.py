@@ -1,4 +1,4 @@
-"""Tic-tac-toe: three in a row on nine cells."""
+"""Tic-tac-toe as a bitboard: nine cells, three stones in a line win."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LINED: NDArray[np.bool_] = np.logical_or.reduce([_ALL_STONES & line == line for 
 
 
 class TicTacToe(Stones):
-    """n boards. Action a lays a stone on cell a, counted from the top left; 18 numbers are seen.
+    """n boards of Tic-tac-toe. Action a places a stone on cell a from the top left; observations have 18 numbers.
 
     Args:
-        n: How many boards.
+        n: Number of boards.
     """
 
     name = "tic_tac_toe"
@@ -34,7 +34,7 @@ class TicTacToe(Stones):
         return "\n".join([f"Tic-tac-toe, {self._status(row)}", "\n---+---+---\n".join(lines)])
 
     def move_name(self, row: int, action: int) -> str:
-        """`cell 4`."""
+        """The name of an action, such as `cell 4`."""
         del row
         return f"cell {action}"
 

@@ -1,8 +1,8 @@
-"""CybORG (CAGE Challenge 2, Scenario2), the user's own installation of it, as a Gymnasium env.
+"""The CybORG simulator (CAGE Challenge 2, Scenario2), installed by the user, as a Gymnasium env.
 
     paceline train ppo --env paceline.integrations.cyborg:CybORGEnv --env-kwargs red_agent=meander
 
-CybORG is not on the package registry; nothing of it is imported before an env is made.
+CybORG is not on the package registry. It is imported only when an env is made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One random generator per env, for a simulator that draws from Python's global generator.
+"""Gives each CybORG env its own random generator, although CybORG draws from Python's global one.
 
     CybORG's modules --- choice(...), random.shuffle(...) ---> the generator of the env that is being stepped
-                                                         `---> Python's global one, when no env is stepped
+                                                         `---> Python's global generator, if no env is being stepped
 
 The functions of `random` are patched in CybORG's modules, once per process. Envs then do not affect each other's random
 streams, an episode equals that of the stock simulator after `random.seed(seed)`, and a step has no overhead: saving and
@@ -18,30 +18,31 @@ from types import BuiltinMethodType, MethodType
 from typing import Any
 
 _GLOBAL: random.Random = random.choice.__self__  # type: ignore[attr-defined]
-"""Whose methods are the functions of the module `random`."""
+"""Python's global generator: the functions of the module `random` are its bound methods."""
 _drawn_from = _GLOBAL
-_turn = threading.Lock()
+"""The generator that CybORG draws from now."""
+_lock = threading.Lock()
 
 
 class Chance:
-    """One env's generator. `with chance:` CybORG draws from it; other threads' envs wait meanwhile."""
+    """The random generator of one env. Inside `with chance:` CybORG draws from it, and other threads' envs block."""
 
     def __init__(self) -> None:
         self.generator = random.Random()
 
     def __enter__(self) -> None:
         global _drawn_from
-        _turn.acquire()
+        _lock.acquire()
         _drawn_from = self.generator
 
     def __exit__(self, *_: object) -> None:
         global _drawn_from
         _drawn_from = _GLOBAL
-        _turn.release()
+        _lock.release()
 
 
 class _Module:
-    """In the place of the module `random`."""
+    """Replacement of the module `random` in CybORG's modules; draws from the current env's generator."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(random, name)

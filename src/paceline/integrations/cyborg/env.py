@@ -1,4 +1,4 @@
-"""`CybORGEnv`: the defender's side of Scenario2."""
+"""`CybORGEnv`: CybORG's Scenario2 as a Gymnasium env, from the defender's side."""
 
 from __future__ import annotations
 
@@ -26,32 +26,31 @@ BITS = 4 * len(HOSTS)
 HOST_INDEX = {name: index for index, name in enumerate(HOSTS)}
 PRIVILEGED = frozenset(("root", "SYSTEM"))
 Q1 = (
-    "CybORG's quirk Q1: once Op_Server0 has been restored, Impact costs nothing more until the next reset. For that "
-    "reason episodes end at max_steps=%d; an env that is stepped on without resets drifts to cheap rewards, and a "
-    "policy that learns nothing seems to learn."
+    "CybORG's quirk Q1: after a Restore of Op_Server0, Impact costs nothing until the next reset. Episodes therefore "
+    "end at max_steps=%d. Without resets the rewards would rise even if the policy learns nothing."
 )
-_told = False
+_logged = False
 
 
 class CybORGEnv(gym.Env[NDArray[np.float32], np.int64]):
-    """The user's own CybORG: 52 bits seen, 145 actions, truncated after `max_steps`.
+    """A game of the CybORG installation of the user: observations of 52 bits, 145 actions, `max_steps` per episode.
 
     The info of an episode's last step has the `true_state`.
 
-    An episode follows from the seed of its reset alone, and is the one that the stock simulator plays after
-    `random.seed(seed)`. Envs of one process do not disturb each other; those in different threads take turns.
+    An episode depends only on the seed of its reset, and equals that of the unmodified simulator after
+    `random.seed(seed)`. Envs in one process are independent; those in different threads are stepped one at a time.
 
     Args:
         red_agent: The attacker: `bline`, `meander` or `sleep`.
-        max_steps: Steps until the episode is truncated. The game itself never ends.
-        green: Whether users scan hosts now and then; not so in official evaluations.
-        fast: Whether to spare the simulator needless work; the games are the same bit for bit. Or the names of the
-            accelerations to use, separated by commas: reward, actions, table, addresses, reset.
-        render_mode: `ansi` has `render` give the true table.
+        max_steps: Steps after which the episode is truncated. The game itself never ends.
+        green: Whether benign users scan hosts now and then. Official evaluations do not use it.
+        fast: Whether to skip work of the simulator that does not affect the game; results are bit-identical. Or the
+            names of the accelerations to use, separated by commas: reward, actions, table, addresses, reset.
+        render_mode: With `ansi`, `render` returns the table of the true state.
 
     Raises:
-        MissingExtra: CybORG is not there.
-        ConfigError: An argument is wrong, or the simulator's actions are not those of Scenario2.
+        MissingExtra: CybORG is not installed.
+        ConfigError: An argument has an invalid value, or the simulator's actions are not those of Scenario2.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium declares it so)
@@ -81,13 +80,13 @@ class CybORGEnv(gym.Env[NDArray[np.float32], np.int64]):
         _require_actions(self._parts.enumerated.possible_actions)
         self._play = self._parts.enumerated.step
         self._state = self._parts.controller.state
-        self._taken = max_steps  # Until the first reset there is nothing to step.
-        _tell(self.simulator, max_steps)
+        self._taken = max_steps  # as if an episode had ended, so that `step` requires a reset
+        _log_once(self.simulator, max_steps)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin the seed's episode; without a seed, the next one."""
+        """Begin an episode. A seed determines it; without one, the random stream continues."""
         super().reset(seed=seed)
         del options
         with self._chance:
@@ -98,7 +97,7 @@ class CybORGEnv(gym.Env[NDArray[np.float32], np.int64]):
         return np.asarray(seen, np.float32), {}
 
     def step(self, action: np.int64 | int) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Defend, then have the attacker act.
+        """Take the defender's action; then the attacker acts.
 
         Raises:
             ResetNeeded: The episode is over, or none has begun.
@@ -116,7 +115,7 @@ class CybORGEnv(gym.Env[NDArray[np.float32], np.int64]):
         return seen, float(result.reward), bool(result.done), truncated, info
 
     def true_state(self) -> NDArray[np.int8]:
-        """[13] what the attacker has on each host: 0 nothing, 1 a user's session, 2 a privileged one."""
+        """[13] the attacker's level on each host: 0 none, 1 user, 2 privileged."""
         held = bytearray(len(HOSTS))
         for session in self._state.sessions[RED].values():
             level = 2 if session.username in PRIVILEGED else 1
@@ -126,7 +125,7 @@ class CybORGEnv(gym.Env[NDArray[np.float32], np.int64]):
         return np.frombuffer(held, np.int8)
 
     def render(self) -> str | None:
-        """CybORG's own table of the true state, with `render_mode="ansi"`."""
+        """CybORG's table of the true state, with `render_mode="ansi"`; else None."""
         return str(self._parts.true_table.get_table()) if self.render_mode == "ansi" else None
 
 
@@ -137,7 +136,7 @@ def _names(fast: bool | str) -> list[str]:
 
 
 def _require_actions(made: list[Any]) -> None:
-    """Refuse a simulator whose actions have other numbers: a policy would press the wrong buttons."""
+    """Raise ConfigError if the actions have other numbers than `paceline.domains.cyber.actions` says."""
     if len(made) != ACTIONS:
         raise ConfigError(
             f"CybORG: Scenario2 must give the defender {ACTIONS} actions (got {len(made)}). "
@@ -145,7 +144,7 @@ def _require_actions(made: list[Any]) -> None:
         )
     for number, action in enumerate(made):
         kind, host = KINDS[ACTION_KIND[number]], int(ACTION_HOST[number])
-        # CybORG's name of one decoy is longer than ours.
+        # startswith, because CybORG's name of one decoy is longer than the one in KINDS.
         fits = type(action).__name__.startswith(kind) and (host < 0 or action.hostname == HOSTS[host])
         if not fits:
             wanted = kind if host < 0 else f"{kind} {HOSTS[host]}"
@@ -154,10 +153,10 @@ def _require_actions(made: list[Any]) -> None:
             )
 
 
-def _tell(found: Simulator, max_steps: int) -> None:
-    """Say once, in the process that has started the workers, what is being trained on."""
-    global _told
-    if _told or multiprocessing.parent_process() is not None:
+def _log_once(found: Simulator, max_steps: int) -> None:
+    """Log the CybORG version and quirk Q1, once and not in workers."""
+    global _logged
+    if _logged or multiprocessing.parent_process() is not None:
         return
-    _told = True
+    _logged = True
     _log.warning("%s. " + Q1, found, max_steps)

@@ -1,7 +1,7 @@
-"""What CybORG need not do at every step, and is spared: the same games, bit for bit, in a fraction of the time.
+"""Accelerates CybORG steps by skipping work that does not affect the game. Results are bit-identical.
 
-Each acceleration changes methods of one game's objects. Other games in the process stay as they are, and what is asked
-outside a step (a true table, an agent's state) is answered in full.
+Each acceleration replaces methods of the objects of one game, so other games in the process are not affected. Calls
+outside a step (the true table, the state of an agent) still get complete results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CALCULATORS = {
     "HybridImpactPwnRewardCalculator",
     "EmptyRewardCalculator",
 }
-"""Reward calculators that are known to look at Red's sessions, operating systems and OTService only."""
+"""Reward calculators that read only Red's sessions, operating systems and OTService from the true state."""
 
 ACTIVITY_BITS = {"None": (0, 0), "Scan": (1, 0), "Exploit": (1, 1)}
 BELIEF_BITS = {"No": (0, 0), "Unknown": (1, 0), "User": (0, 1), "Privileged": (1, 1)}
@@ -34,17 +34,17 @@ ROW_BITS = {(a, b): (*bits, *more) for a, bits in ACTIVITY_BITS.items() for b, m
 
 
 def reward(parts: Parts) -> None:
-    """Show the reward calculators what they look at, and do not build the rest of the true state for them.
+    """Build only the part of the true state that reward calculators read.
 
     Raises:
-        ConfigError: There is a reward calculator that is not known.
+        ConfigError: The game has a reward calculator that is not in `CALCULATORS`.
     """
     controller = parts.controller
     for interface in controller.agent_interfaces.values():
         name = type(interface.reward_calculator).__name__
         if name not in CALCULATORS:
             raise ConfigError(
-                f"fast: reward calculator {name!r} is not known, and may look at more of the true state than "
+                f"fast: reward calculator {name!r} is not known, and may read more of the true state than "
                 f"{RED}'s sessions. Use fast=false, or name the accelerations without 'reward'."
             )
     stock_step, stock_state = controller.step, controller.get_true_state
@@ -53,7 +53,7 @@ def reward(parts: Parts) -> None:
 
     def step(agent: str | None = None, *args: Any, **kwargs: Any) -> Any:
         nonlocal stepping
-        stepping = agent is not None  # Without an agent the true state is what the caller gets.
+        stepping = agent is not None  # without an agent, `step` returns the true state, which must be complete
         try:
             return stock_step(agent, *args, **kwargs)
         finally:
@@ -66,7 +66,7 @@ def reward(parts: Parts) -> None:
 
 
 class _RewardView:
-    """As much of the true state as rewards are made of, in the true state's own words."""
+    """The part of the true state that rewards depend on, in the same format as the true state."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
@@ -90,7 +90,7 @@ class _RewardView:
         return _Shown(data)
 
     def _begin(self) -> None:
-        """A reset has made new hosts."""
+        """Read the hosts again after a reset, which creates new ones."""
         self._hosts = hosts = self._state.hosts
         self._static = [
             (name, host, {"Hostname": host.hostname, "OSType": host.os_type}) for name, host in hosts.items()
@@ -103,13 +103,13 @@ class _RewardView:
             if process.name == OT_SERVICE and self._visible(process):
                 self._ot_hosts.add(name)
                 return [{"Process Name": OT_SERVICE}]
-        # A host that has lost it counts as disrupted only while other processes are seen there.
+        # A host that has lost OTService counts as disrupted only while other processes are visible there.
         if name in self._ot_hosts and any(map(self._visible, host.processes)):
             return [{"Process Name": ""}]
         return []
 
     def _visible(self, process: Any) -> bool:
-        """Whether the true state has it: connections from or to addresses outside the network hide a process."""
+        """Whether the true state shows a process: connections to addresses outside the network hide it."""
         return all(
             connection[end] in self._addresses
             for connection in process.connections
@@ -119,7 +119,7 @@ class _RewardView:
 
 
 class _Shown:
-    """A true state whose addresses need no filtering: it has none."""
+    """A true state without addresses, so that there is nothing to filter."""
 
     __slots__ = ("data",)
 
@@ -131,23 +131,23 @@ class _Shown:
 
 
 def actions(parts: Parts) -> None:
-    """Cache the defender's actions: rebuild them only when their inputs have changed, not at every step."""
+    """Cache the list of the defender's actions and rebuild it only if its inputs have changed."""
     wrapper = parts.enumerated
     stock = wrapper.action_space_change
-    asked: dict[tuple[Any, ...], list[str]] = {}
+    parameters: dict[tuple[Any, ...], list[str]] = {}
     made_of: tuple[Any, ...] = ()
     made: list[Any] = []
 
     def action_space_change(space: dict[str, Any]) -> int:
         nonlocal made_of, made
         classes = tuple(space["action"])
-        names = asked.get(classes)
+        names = parameters.get(classes)
         key = () if names is None else (classes, *(tuple(space[name]) for name in names))
         if names is None or key != made_of:
             stock(space)
             made = wrapper.possible_actions
             names = sorted({name for kind in classes for name in wrapper.action_signature[kind]} - {"priority"})
-            asked[classes] = names
+            parameters[classes] = names
             made_of = (classes, *(tuple(space[name]) for name in names))
         wrapper.possible_actions = made
         return len(made)
@@ -156,7 +156,7 @@ def actions(parts: Parts) -> None:
 
 
 def table(parts: Parts) -> None:
-    """Read the 52 bits from the defender's table without deep copies of what is only read, or drawing the table."""
+    """Compute the 52 bits from the defender's table without rendering it and without unneeded deep copies."""
     blue, true = parts.blue_table, parts.true_table
 
     def vector(success: Any) -> NDArray[np.int64]:
@@ -170,7 +170,7 @@ def table(parts: Parts) -> None:
 
 
 def addresses(parts: Parts) -> None:
-    """Write the network's addresses as text once an episode, not five times a step."""
+    """Convert the addresses of the network to text once per episode instead of five times per step."""
     controller = parts.controller
     ip_map = cidr_map = None
     ips: list[str] = []
@@ -182,7 +182,7 @@ def addresses(parts: Parts) -> None:
             ip_map, cidr_map = controller.hostname_ip_map, controller.subnet_cidr_map
             ips = [str(address) for address in ip_map.values()]
             cidrs.clear()
-        if len(obs.data) > 1:  # Beside `success` there are hosts.
+        if len(obs.data) > 1:  # it has hosts, not only the key `success`
             if agent_name not in cidrs:
                 scenario = controller.scenario
                 names = cidr_map if agent_name is None else scenario.get_agent_info(agent_name).allowed_subnets
@@ -200,23 +200,23 @@ ACCELERATIONS: dict[str, Callable[[Parts], None]] = {
     "addresses": addresses,
     "reset": reset,
 }
-"""By the names that the env's `fast` takes."""
+"""Accelerations by the names that the argument `fast` of the env accepts."""
 
 
 def build_fast(red_agent: str, *, green: bool, names: Collection[str]) -> Parts:
-    """Make a game with these accelerations.
+    """Make a game with the named accelerations.
 
     Raises:
-        ConfigError: A name is unknown, or this CybORG is not as expected.
+        ConfigError: A name is unknown, or an acceleration does not support this version of CybORG.
     """
     for name in names:
         if name not in ACCELERATIONS:
             raise ConfigError(f"fast={name!r}: no such acceleration. {nearest(name, ACCELERATIONS)}")
     with scenario_read_once() if "reset" in names else nullcontext():
         parts = build(red_agent, green=green)
-    for name, put in ACCELERATIONS.items():
+    for name, accelerate in ACCELERATIONS.items():
         if name in names:
-            put(parts)
+            accelerate(parts)
     return parts
 
 

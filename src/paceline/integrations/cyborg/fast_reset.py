@@ -1,4 +1,4 @@
-"""What CybORG need not do at every reset, and for every env."""
+"""Accelerates CybORG resets and the construction of games by caching and by skipping redundant copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.integrations.cyborg.rebind import with_names
 
 
 def reset(parts: Parts) -> None:
-    """List the networks to draw subnets from once, and back up new hosts once instead of once per agent and before."""
+    """Cache the list of subnets to draw from, and back up each new host once instead of once per agent."""
     state = parts.controller.state
     make = with_names(state._initialise_state, IPv4Network=_Network, Host=_host_class())
 
@@ -29,7 +29,7 @@ def reset(parts: Parts) -> None:
 
 
 class _Network:
-    """An IPv4Network that knows its subnets by heart."""
+    """Replacement of IPv4Network with cached subnets."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -48,7 +48,7 @@ def _host_class() -> type[Any]:
     stock: Any = importlib.import_module(f"{PACKAGE}.Simulator.Host").Host
 
     class Host(stock):  # type: ignore[misc]
-        """Waits with its backup until it is complete: the last one replaces all before it."""
+        """Skips backups until the host is complete, because each backup replaces the one before."""
 
         complete = False
 
@@ -56,14 +56,14 @@ def _host_class() -> type[Any]:
             if self.complete:
                 super().create_backup()
 
-    # What is copied in the constructor is the first backup.
+    # The constructor deep-copies only for the first backup, which is not needed.
     Host.__init__ = with_names(stock.__init__, deepcopy=lambda original: original)  # type: ignore[method-assign]
     return Host
 
 
 @contextmanager
 def scenario_read_once() -> Iterator[None]:
-    """While it lasts, CybORG gets copies of the YAML files that it has read before. Reading takes 100 ms and more."""
+    """Inside the block, CybORG gets copies of YAML files that were parsed before. Parsing takes 100 ms and more."""
     readers = ("Shared.EnvironmentController", "Simulator.SimulationController")
     modules: dict[Any, Any] = {
         module: module.yaml for module in (importlib.import_module(f"{PACKAGE}.{name}") for name in readers)
@@ -78,7 +78,7 @@ def scenario_read_once() -> Iterator[None]:
 
 
 class _Yaml:
-    """In the place of the module `yaml`."""
+    """Replacement of the module `yaml` in CybORG's modules; parses each text once."""
 
     def __init__(self, stock: Any) -> None:
         self._stock = stock
@@ -95,3 +95,4 @@ class _Yaml:
 
 
 _read: dict[tuple[Any, ...], bytes] = {}
+"""Pickled results of `yaml.load`, by text and options."""

@@ -1,6 +1,6 @@
-"""Finds the CybORG that is installed here, and says which one it is.
+"""Imports the user's CybORG and identifies its version, commit and rule set; builds games of it.
 
-It calls itself version 2.1 whether or not two fixes of its rules are in, so that its commit is worth more.
+CybORG reports version 2.1 with and without two later fixes of its rules, so the version does not identify the rules.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ RED_AGENTS = {"bline": "B_lineAgent", "meander": "RedMeanderAgent", "sleep": "Sl
 
 @dataclass(frozen=True, slots=True)
 class Simulator:
-    """Which CybORG it is."""
+    """Version and place of the imported CybORG."""
 
     version: str
-    """What it calls itself."""
+    """Version that the package reports."""
     commit: str | None
-    """Of the checkout it is imported from; None if that is none."""
+    """Commit of the checkout that it is imported from; None if it is not in a checkout."""
     rules: str
-    """`head`, `leaderboard-2022`, or `unknown` where only one of the two fixes is in."""
+    """`head`, `leaderboard-2022`, or `unknown` if only one of the two fixes is there."""
     folder: Path
     """The imported package."""
 
@@ -51,26 +51,26 @@ class Parts:
     true_table: Any
     blue_table: Any
     enumerated: Any
-    """The outermost: takes numbers for actions and gives 52 bits."""
+    """The outermost wrapper: takes action numbers and returns 52 bits."""
 
     @property
     def controller(self) -> Any:
-        """Who runs a step."""
+        """CybORG's environment controller, which runs a step."""
         return self.cyborg.environment_controller
 
 
 @cache
 def simulator() -> Simulator:
-    """Import CybORG and look at it. From `CYBORG_PATH` if that is set, else as installed.
+    """Import CybORG from `CYBORG_PATH` if that is set, else as installed, and identify it.
 
     Raises:
-        MissingExtra: There is no CybORG, or a package that it needs is not there.
-        ConfigError: `CYBORG_PATH` is no checkout of it, or another one has been imported before.
+        MissingExtra: CybORG or a package that it needs is not installed.
+        ConfigError: `CYBORG_PATH` is not a checkout of CybORG, or another one has been imported before.
     """
     path = os.environ.get(PATH_VARIABLE)
     if path:
         _prefer(Path(path).expanduser())
-    # Only for CybORG's sake: that gym is unmaintained need not be said by every worker.
+    # CybORG imports gym, which prints to stderr that it is unmaintained. Import it first, without that output.
     with suppress(ImportError), redirect_stderr(StringIO()):
         importlib.import_module("gym")
     package = _import(PACKAGE)
@@ -78,7 +78,7 @@ def simulator() -> Simulator:
     if path and not folder.is_relative_to(Path(path).expanduser().resolve()):
         raise ConfigError(
             f"{PATH_VARIABLE}={path!r}: this process has already imported CybORG from {str(folder)!r}. "
-            "Set one of them only, before the first import."
+            "Set the variable before the first import of CybORG, or do not set it."
         )
     _import(f"{PACKAGE}.Agents.Wrappers")
     redirect(PACKAGE)
@@ -86,11 +86,11 @@ def simulator() -> Simulator:
 
 
 def build(red_agent: str, *, green: bool = False) -> Parts:
-    """Make a game of Scenario2 with the wrappers of the challenge, from the defender's side.
+    """Make a game of Scenario2 with the challenge's wrappers for the defender.
 
     Args:
-        red_agent: One of `RED_AGENTS`.
-        green: Whether users scan hosts now and then.
+        red_agent: A name in `RED_AGENTS`.
+        green: Whether benign users scan hosts now and then.
     """
     folder = simulator().folder
     agents, wrappers = _import(f"{PACKAGE}.Agents"), _import(f"{PACKAGE}.Agents.Wrappers")
@@ -104,13 +104,13 @@ def build(red_agent: str, *, green: bool = False) -> Parts:
 
 
 def commit_of(package: Path) -> str | None:
-    """The commit that a package's checkout is at, from git's own files; None if it is in no checkout.
+    """The commit of a package's checkout, read from git's files; None if the package is not in a checkout.
 
     Searches only two folders above the package: a repository higher up may be an unrelated one.
     """
     for root in package.parents[:2]:
         git = root / ".git"
-        if git.is_file():  # A worktree or a submodule: the file says where its folder is.
+        if git.is_file():  # a worktree or a submodule: the file has the path of the git folder
             git = root / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
         if (git / "HEAD").is_file():
             return _head(git)
@@ -137,7 +137,7 @@ def _head(git: Path) -> str | None:
 
 
 def _rules() -> str:
-    """Which of the two later fixes are in: rescans forget old ports, and Haraka survives a Restore."""
+    """The rule set, by testing for the two later fixes: rescans forget old ports, and Haraka survives a Restore."""
     ports = hasattr(_import(f"{PACKAGE}.Simulator.Session").RedAbstractSession, "clearports")
     haraka = _import(f"{PACKAGE}.Shared.Enums").ProcessVersion.parse_string("another version") == "another version"
     if ports != haraka:
@@ -164,6 +164,6 @@ def _import(name: str) -> Any:
             raise MissingExtra(f"CybORG's own import of {error.name!r}", "cyborg") from error
         raise MissingExtra(
             f"CybORG is not on the package registry: git clone {SOURCE} && pip install -e cage-challenge-2/CybORG, "
-            f"or set {PATH_VARIABLE}=cage-challenge-2 and have only what it imports, which",
+            f"or set {PATH_VARIABLE}=cage-challenge-2 and install the packages that it imports, which",
             "cyborg",
         ) from error

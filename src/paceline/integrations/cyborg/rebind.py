@@ -1,4 +1,4 @@
-"""The same code with other names."""
+"""`with_names`: copies a function with some global names replaced, to patch CybORG without changing its modules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Any
 
 
 def with_names(original: Any, **names: Any) -> Any:
-    """A function or method that is the original but for what some of its module's names mean to it."""
+    """A copy of a function or bound method in which the given global names have other values.
+
+    Args:
+        original: The function or method. It is not changed.
+        **names: Values of global names inside the copy.
+    """
     function = getattr(original, "__func__", original)
     other = FunctionType(
         function.__code__,

@@ -21,7 +21,7 @@ from paceline.errors import MissingExtra
 from paceline.measure.record import Summary
 from paceline.train import run as running
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 WORKFLOW = "op_server,enterprise,op_host,defender,user"
 OTHER = "user,op_host,op_server,enterprise,defender"
 SMALL = (
@@ -122,12 +122,12 @@ def test_groups_are_large_enough_for_vector_envs_and_two_if_possible(n_envs: int
         ("train --workflow op_server,enterprise,op_host,defender,usr", "Did you mean 'user'?"),
         ("train --workflow op_server,user", "must name each of the 5 types once"),
         ("train --alignment-lamda 3", "no such flag. Did you mean '--alignment-lambda'?"),
-        ("train --alignment-lambda 3", "are of a workflow (none given)"),
+        ("train --alignment-lambda 3", "need a workflow (none given)"),
         ("train --compliance order", "Did you mean 'ordered'?"),
         ("train --env CartPole-v1", "trains paceline/NetworkDefence-v0"),
         ("search --total-timesteps 100", "a search counts episodes"),
         ("search --resume --overwrite --output-dir s", "Give one of the two"),
-        ("search --resume", "needs the search to go on with"),
+        ("search --resume", "needs the folder of the search to resume"),
         ("search --n-workflows 121", "must be at least 1 and at most 120"),
         ("eval nowhere --red-agent blin", "Did you mean 'bline'?"),
         ("eval nowhere --episode 3", "Did you mean '--episodes'?"),

@@ -121,7 +121,7 @@ def test_last_true_states_survive_the_reset() -> None:
         ({"red_agent": "blin"}, "red_agent='blin': unknown. Did you mean 'bline'?"),
         ({"rules": "leaderbord"}, "Did you mean 'leaderboard-2022'?"),
         ({"max_steps": 0}, "max_steps=0: must be at least 1"),
-        ({"max_steps": 2.5}, "max_steps=2.5: must be a whole number"),
+        ({"max_steps": 2.5}, "max_steps=2.5: must be an integer"),
         ({"green": "no"}, "green='no': must be True or False"),
         ({"q1": 1}, "q1=1: must be True or False"),
         ({"read_agent": "bline"}, "unknown argument 'read_agent'. Did you mean 'red_agent'?"),

@@ -173,7 +173,7 @@ def test_a_report_warns_where_whoever_came_later_did_better(tmp_path: Path) -> N
     grown, steady = make(tmp_path / "grown", n_workflows=10), make(tmp_path / "steady", n_workflows=10)
     grown.run(Later(), no_word)
     assert grown.drift == pytest.approx(1.0)
-    assert "rewards grew with the number of the trial (rank correlation 1.00)" in report(grown, grown.belief())
+    assert "rewards grow with the trial number (rank correlation 1.00)" in report(grown, grown.belief())
     assert json.loads((tmp_path / "grown" / JSON).read_text())["drift"] == pytest.approx(1.0)
     steady.trials = [replace(trial, reward=-5.0) for trial in grown.trials]
     assert steady.drift == 0.0

@@ -143,7 +143,7 @@ def test_what_is_no_fix_does_not_count() -> None:
 
 
 def test_state_without_what_is_held_is_refused() -> None:
-    with pytest.raises(ConfigError, match="needs what the attacker holds"):
+    with pytest.raises(ConfigError, match="extra true_state"):
         Compliance(1, "state").step(np.array([ACTION["Remove User1"]]), None, np.ones(1, np.bool_))
 
 

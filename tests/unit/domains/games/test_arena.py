@@ -29,7 +29,7 @@ def test_fixed_players_need_the_game_and_are_rated_from_random(
     title, pairs, ratings = [
         [line.split("\t") for line in block.splitlines()] for block in capsys.readouterr().out.split("\n\n")
     ]
-    assert title == [["tic_tac_toe: 200 games a match"]]
+    assert title == [["tic_tac_toe: 200 games per match"]]
     assert pairs[0] == list(arena.PAIRS)
     assert [row[:2] for row in pairs[1:]] == [["random", "minimax"], ["random", "greedy"], ["minimax", "greedy"]]
     assert all(sum(map(int, row[2:5])) == 200 for row in pairs[1:])
@@ -57,7 +57,7 @@ def test_the_game_comes_from_the_runs_and_agents_do_not_repeat_one_game(
 ) -> None:
     first, second = saved(tmp_path / "a"), saved(tmp_path / "b", seed=1)
     assert cli.main(["arena", first, second, "--games", "100"]) == 0
-    assert "tic_tac_toe: 100 games a match, each begun with 2 random moves" in capsys.readouterr().out
+    assert "tic_tac_toe: 100 games per match, each starting with 2 random moves" in capsys.readouterr().out
     assert cli.main(["arena", first, second, "--games", "100", "--opening", "0"]) == 0
     said = capsys.readouterr().out
     assert "begun with" not in said
@@ -88,18 +88,18 @@ def test_a_terminal_gets_tables() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "arena: needs at least two players, not 0. Write `paceline arena runs/A random`"),
+        ([], "arena: needs at least two players, not 0. Example: `paceline arena runs/A random`"),
         (["random"], "arena: needs at least two players, not 1."),
-        (["random", "random"], "arena: a player is named twice"),
-        (["random", "greedy"], "game: must be named"),
-        (["random", "gredy", "--game", TIC_TAC_TOE], "player 'gredy': neither a folder nor a fixed player"),
-        (["random", "heuristic", "--game", TIC_TAC_TOE], "player 'heuristic': does not know tic_tac_toe"),
+        (["random", "random"], "arena: a player is given twice"),
+        (["random", "greedy"], "game: required"),
+        (["random", "gredy", "--game", TIC_TAC_TOE], "player 'gredy': neither a path nor the name of a player"),
+        (["random", "heuristic", "--game", TIC_TAC_TOE], "player 'heuristic': cannot play tic_tac_toe"),
         (["random", "greedy", "--game", "paceline/Chess-v0"], "game 'paceline/Chess-v0': unknown."),
         (["random", "greedy", "--game", TIC_TAC_TOE, "--games", "7"], "games=7: must be even"),
         (["random", "greedy", "--game", TIC_TAC_TOE, "--games", "0"], "games=0: must be at least 2"),
         (["random", "greedy", "--games", "some"], "games='some': must be an integer"),
         (["random", "greedy", "--seed", "-1"], "seed=-1: must be at least 0"),
-        (["random", "heuristic", "--game", "ludo", "--opening", "2"], "opening=2: dice make every game"),
+        (["random", "heuristic", "--game", "ludo", "--opening", "2"], "opening=2: ludo has dice"),
         (["random", "greedy", "--opening", "-1"], "opening=-1: must be at least 0"),
         (["random", "greedy", "--gmae", "x"], "arena --gmae: not expected. Did you mean '--game'?"),
     ],
@@ -112,7 +112,7 @@ def test_bad_words_exit_with_2(words: list[str], said: str, capsys: pytest.Captu
 def test_a_run_of_another_game_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(tmp_path / "a")
     assert cli.main(["arena", path, "random", "--game", "paceline/Ludo-v0"]) == 2
-    assert f"{path}: has learned tic_tac_toe and does not know ludo" in capsys.readouterr().err
+    assert f"{path}: was trained on tic_tac_toe and cannot play ludo" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,7 +123,7 @@ def test_drawn_if_asked() -> None:
 @pytest.mark.parametrize(
     ("kwargs", "text"),
     [
-        ({"opponent": "minimax"}, "player 'minimax': does not know ludo. Those who do: random, heuristic"),
+        ({"opponent": "minimax"}, "player 'minimax': cannot play ludo. Choose one of random, heuristic"),
         ({"oponent": "random"}, "unknown argument 'oponent'. Did you mean 'opponent'?"),
         ({"game": "chess"}, "game 'chess': unknown. Known: connect_four, ludo, tic_tac_toe."),
     ],

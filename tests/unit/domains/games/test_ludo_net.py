@@ -110,5 +110,7 @@ def test_boards_are_judged_by_the_value_and_the_policy_gradient_only_sharpens() 
 def test_it_sees_ludo_alone() -> None:
     env = GameEnv("tic_tac_toe")
     spec = EnvSpec.of(env.observation_space, env.action_space)
-    with pytest.raises(ConfigError, match=r"^policy LudoNet: sees 128 numbers .* Use it with paceline/Ludo-v0\.$"):
+    with pytest.raises(
+        ConfigError, match=r"^policy LudoNet: needs observations of 128 numbers .* Use it with paceline/Ludo-v0\.$"
+    ):
         build_policy(POLICY, spec)

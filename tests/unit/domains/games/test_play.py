@@ -56,7 +56,14 @@ def test_a_whole_game_from_a_script() -> None:
     session, script = tic_tac_toe(Lowest()), Script(["4", "0", "3", "5", "n"])
     said = shown(lambda console: play_game(session, script, console))
     assert (session.result, script.left) == ("won", [])
-    parts = ("You are X", "it plays cell 0", "Type the number", "it plays cell 1", "X has won", "You have won!")
+    parts = (
+        "You are X",
+        "opponent plays cell 0",
+        "Type the number",
+        "opponent plays cell 1",
+        "X has won",
+        "You have won!",
+    )
     places = [said.index(part) for part in parts]
     assert places == sorted(places)
     assert [prompt.split()[0] for prompt in script.prompts] == ["your"] * 4 + ["another"]
@@ -64,7 +71,7 @@ def test_a_whole_game_from_a_script() -> None:
 
 def test_what_is_shown_at_the_first_move() -> None:
     said = shown(lambda console: play_game(tic_tac_toe(), Script(["q"]), console))
-    assert "You are X, it is O." in said
+    assert "You are X, the opponent is O." in said
     assert "Tic-tac-toe, X to move" in said
     for cell in range(9):
         assert f"{cell}  cell {cell}" in said
@@ -73,7 +80,7 @@ def test_what_is_shown_at_the_first_move() -> None:
 def test_answers_are_told_and_undone() -> None:
     session = tic_tac_toe(seat=1)
     said = shown(lambda console: play_game(session, Script(["u", "4", "U", "u", "quit"]), console))
-    assert said.count("it plays cell ") >= 2
+    assert said.count("opponent plays cell ") >= 2
     assert said.count("There is nothing to take back") == 2
     assert len(session.moves()) == 8  # where it began
 
@@ -86,12 +93,12 @@ def test_wrong_words_are_answered_kindly() -> None:
 
 def test_hints(tmp_path: Path) -> None:
     said = shown(lambda console: play_game(tic_tac_toe(Minimax()), Script(["h", "q"]), console))
-    assert re.search(r"it would play (\d): cell \1\n", said)
+    assert re.search(r"the agent would play (\d): cell \1\n", said)
     assert "worth" not in said
     PPO(TIC_TAC_TOE, num_workers=0, n_envs=4, hidden_sizes=(8,)).save(tmp_path / "model")
     session = tic_tac_toe(load_net(tmp_path / "model"))
     said = shown(lambda console: play_game(session, Script(["0", "hint", "q"]), console))
-    assert re.search(r"worth [+-]\d\.\d\d for you", said)
+    assert re.search(r"value of the position for you: [+-]\d\.\d\d", said)
     chances = [int(found) for found in re.findall(r"^ +(\d+)%  cell \d$", said, re.MULTILINE)]
     assert len(chances) == 7
     assert chances == sorted(chances, reverse=True)
@@ -149,8 +156,8 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert cli.main(["play", str(tmp_path / "model"), "--second", "--seed", "7", "--no-color", "--stochastic"]) == 0
     said = capsys.readouterr().out
     assert "seed 7" in said
-    assert "You are O, it is X." in said
-    assert "it plays cell " in said
+    assert "You are O, the opponent is X." in said
+    assert "opponent plays cell " in said
 
 
 @pytest.mark.parametrize(("flags", "seats"), [([], "XOX"), (["--first"], "XXX"), (["--second"], "OOO")])
@@ -181,9 +188,9 @@ def test_ctrl_d_leaves_with_0_and_ctrl_c_with_130(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["random"], "game: must be named"),
+        (["random"], "game: required"),
         (["random", "--game", "Chess"], "game 'Chess': unknown"),
-        (["minimax", "--game", "paceline/Ludo-v0"], "player 'minimax': does not know ludo"),
+        (["minimax", "--game", "paceline/Ludo-v0"], "player 'minimax': cannot play ludo"),
         (["random", "--game", TIC_TAC_TOE, "--seed", "x"], "seed='x': must be an integer"),
         (["random", "--game", TIC_TAC_TOE, "--frist"], "play --frist: not expected. Did you mean '--first'?"),
     ],

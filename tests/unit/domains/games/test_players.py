@@ -110,8 +110,8 @@ def test_players_by_name(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "game", "text"),
     [
-        ("minimax", "ludo", "player 'minimax': does not know ludo. Those who do: random, heuristic."),
-        ("heuristic", "connect_four", "does not know connect_four. Those who do: random, greedy."),
+        ("minimax", "ludo", "player 'minimax': cannot play ludo. Choose one of random, heuristic."),
+        ("heuristic", "connect_four", "cannot play connect_four. Choose one of random, greedy."),
         ("heuristc", "ludo", "player 'heuristc': unknown. Did you mean 'heuristic'?"),
         ("zzz", "tic_tac_toe", "player 'zzz': unknown. Known: greedy, minimax, random."),
     ],
@@ -125,5 +125,5 @@ def test_unfit_players_are_refused_by_name(name: str, game: str, text: str) -> N
 @pytest.mark.parametrize(("name", "engine"), [("greedy", Ludo), ("heuristic", TicTacToe), ("minimax", ConnectFour)])
 def test_unfit_players_do_not_play(name: str, engine: Engine) -> None:
     game = begun(engine, 1)
-    with pytest.raises(ConfigError, match=f"{name!r}: does not know {engine.name}"):
+    with pytest.raises(ConfigError, match=f"{name!r}: cannot play {engine.name}"):
         PLAYERS[name]().choose(game, rows_of(game), NOISE[:1])

@@ -27,7 +27,7 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Clear the caches of the simulator lookup before every test."""
     for kept in (install.simulator, fast_reset._host_class):
         kept.cache_clear()
-    monkeypatch.setattr(env, "_told", False)
+    monkeypatch.setattr(env, "_logged", False)
     yield
     for kept in (install.simulator, fast_reset._host_class):
         kept.cache_clear()
