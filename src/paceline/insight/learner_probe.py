@@ -2,8 +2,8 @@
 
     training: a rollout, weights ──copied──► arena of the probe ──► learner of each setting ──► shards ──► workers
 
-Workers, the driver's local gradient and the learner are the same classes as in training. The learning rate is too small
-to change a weight, so that every update does the same work.
+Workers, the driver's local gradient and the learner are the same classes as in training. The learning rate is so small
+that the weights hardly change and every update does the same work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from paceline.train.start_up import PRELOAD
 from paceline.train.training import Training
 
 NO_LEARNING_RATE = 1e-12
-"""A learning rate too small to change a float32 weight."""
+"""A learning rate at which weights hardly change, so that every update does the same work."""
 CPU_SAMPLE_S = 0.3
 """Seconds over which the CPU use of other programs is measured."""
 PASSES = 3

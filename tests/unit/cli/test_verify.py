@@ -5,29 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+from tests.unit.insight.snapshots import damage, run_of_three, snapshot
 
 from paceline.cli import main
 from paceline.train import checkpoint
-
-
-def snapshot(path: Path, *, weights: int = 3, promised: int = 3, value: float = 1.0) -> Path:
-    arrays = {"learner/weights": np.full(weights, value, np.float32), "learner/version": np.array(4)}
-    arrays |= {"tracker/counts": np.arange(2), "rollouts/history/actions": np.zeros((5, 2), np.int64)}
-    meta = {"identity": {"algo": "ppo", "env": "CartPole-v1", "weights": promised}, "steps": 4096}
-    checkpoint.save(path, arrays, meta)
-    return path
-
-
-def run_of_three(folder: Path) -> list[Path]:
-    return [snapshot(folder / "checkpoints" / checkpoint.step_name(step)) for step in (100, 200, 300)]
-
-
-def damage(path: Path) -> None:
-    state = bytearray((path / checkpoint.STATE).read_bytes())
-    state[-1] ^= 1
-    (path / checkpoint.STATE).write_bytes(state)
 
 
 def test_a_good_run_exits_with_0_and_lists_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

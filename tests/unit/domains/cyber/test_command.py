@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from paceline.cli import main
 from paceline.config.train_config import TrainConfig
 from paceline.domains.cyber import command as cyber
-from paceline.domains.cyber.gp_ucb import Belief, Floats
-from paceline.domains.cyber.training import group_size
-from paceline.domains.cyber.trials import read_trials
-from paceline.domains.cyber.workflow import WORKFLOWS, workflow_name
 from paceline.errors import MissingExtra
-from paceline.measure.record import Summary
 from paceline.train import run as running
 
 ROOT = Path(__file__).parents[4]
@@ -108,11 +101,6 @@ def test_the_config_file_says_what_the_command_does(asked: list[TrainConfig]) ->
     assert asked[2] == asked[0].merge(env_kwargs=kwargs, n_epochs=2) != asked[0]
 
 
-@pytest.mark.parametrize(("n_envs", "size"), [(100, 50), (64, 32), (32, 16), (25, 25), (51, 17), (8, None), (17, 17)])
-def test_groups_are_large_enough_for_vector_envs_and_two_if_possible(n_envs: int, size: int | None) -> None:
-    assert group_size(n_envs) == size
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -192,49 +180,3 @@ def test_train_go_on_and_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     rows = json.loads(out.read_text())["rows"]
     assert rows[3]["mean"] <= 0.0
     assert all(row["episodes"] == 150 for row in rows)
-
-
-def surest(points: Floats, tried: Floats, seen: Floats) -> Belief:
-    return Belief(np.arange(len(points), dtype=np.float64), np.ones(len(points)))
-
-
-def test_a_search_trains_in_turn_is_interrupted_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    real, calls = running.train, []
-
-    def interrupted(config: TrainConfig, **options: Any) -> Summary:
-        calls.append(config)
-        summary = real(config, **options)
-        return replace(summary, stop_reason="SIGINT") if len(calls) == 2 else summary
-
-    monkeypatch.setattr("paceline.domains.cyber.workflow_training.train", interrupted)
-    monkeypatch.setattr(cyber, "require_scikit_learn", lambda: None)
-    monkeypatch.setattr(cyber, "gaussian_process", surest)
-    folder = tmp_path / "search"
-    words = ["cyber", "search", *SMALL, "--workflow", WORKFLOW, "--n-initial", "2", "--output-dir", str(folder)]
-    words += ["--workflow-episodes", "16", "--total-episodes", "48"]
-    assert main(words) == 130
-    assert "1 workflow of 120 tried, 16 episodes" in capsys.readouterr().out
-    assert main(words) == 2  # it is there already
-    assert "--resume" in capsys.readouterr().err
-    assert main([*words, "--resume", "--init-from", "elsewhere"]) == 2
-    assert "init_from is None there and 'elsewhere' here" in capsys.readouterr().err
-    assert main([*words, "--resume"]) == 0
-
-    assert (calls[2].run.resume, calls[2].run.output_dir) == (True, calls[1].run.output_dir)
-    trials = read_trials(folder)
-    assert [trial.episodes for trial in trials] == [16, 16, 16]
-    assert trials[0].workflow == WORKFLOW
-    assert trials[2].workflow == workflow_name(WORKFLOWS[119])
-    assert trials[2].upper == 119 + 2.0
-    assert [config.env.env_kwargs["workflow"] for config in (calls[0], *calls[2:])] == [
-        each.workflow for each in trials
-    ]
-    assert [config.run.init_from for config in (*calls[:2], calls[3])] == [
-        None, folder / trials[0].folder, folder / trials[1].folder,
-    ]  # fmt: skip
-    assert all(trial.compliance is not None and 0.0 <= trial.compliance <= 1.0 for trial in trials)
-    assert {path.name for path in folder.iterdir() if path.is_file()} == {
-        "search.csv", "search.json", "search.txt", "search.png",
-    }  # fmt: skip

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from tests.unit.domains.games.playing import play, rows_of, seeds
 from tests.unit.domains.games.slow import SlowLudo
 
@@ -145,16 +144,6 @@ def test_three_sixes_in_a_row_give_nothing() -> None:
     check(game, 0, slow)
     assert game.mover[0] == 0, "the opponent rolled three sixes: the turn came back"
     assert game.state["rolls"][0] == sixes + 2
-
-
-def test_dice_are_fair() -> None:
-    game = Ludo(1)
-    game.reset(np.array([0]), seeds(5))
-    throws = Throws(5)
-    dice: NDArray[np.int64] = np.array([throws() for _ in range(6000)])
-    for which in dice.T:
-        share = np.bincount(which, minlength=7)[1:] / len(dice)
-        np.testing.assert_allclose(share, 1 / 6, atol=0.02)
 
 
 def test_a_random_game_is_as_long_as_it_should_be() -> None:

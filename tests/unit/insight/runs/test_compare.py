@@ -12,7 +12,6 @@ from tests.unit.insight.runs.run_folders import complete, read_all, recorded, si
 from paceline.errors import ConfigError
 from paceline.insight.runs.compare import Comparison, common_score, compare, efficiency, interval_note
 from paceline.insight.runs.results import RunResult, read_run
-from paceline.insight.runs.sides import make_sides, read_sides
 from paceline.measure.record import EvaluationRow
 
 
@@ -111,24 +110,6 @@ def test_another_task_has_no_speed_up(pair: list[RunResult]) -> None:
     assert cells(result, "speed-up") == ("1.00x", "-")
     assert result.subject is None
     assert any("env (CartPole-v1 against Acrobot-v1): another task" in remark for remark in result.remarks)
-
-
-def test_runs_of_one_name_are_told_apart_by_path(tmp_path: Path) -> None:
-    folders = [summarised(tmp_path / parent / "run") for parent in ("a", "b")]
-    assert compare(sides(*read_all(*folders))).names == tuple(map(str, folders))
-    twice = read_sides([(None, [folders[0]]), (None, [folders[0]])])
-    assert len({side.name for side in twice}) == 2
-
-
-def test_groups_of_one_name_are_numbered(pair: list[RunResult]) -> None:
-    seq, par = pair
-    groups = [("parallel", [seq, par]), ("parallel", [par, seq]), ("parallel", [seq])]
-    assert [side.name for side in make_sides(groups)] == ["parallel 1", "parallel 2", "seq"]
-
-
-def test_a_run_is_on_a_side_once(pair: list[RunResult]) -> None:
-    with pytest.raises(ConfigError, match="seq': is twice on one side"):
-        make_sides([("a", [pair[0], pair[0]]), (None, [pair[1]])])
 
 
 def test_unknown_numbers_are_left_open(pair: list[RunResult]) -> None:

@@ -11,7 +11,6 @@ from tests.unit.insight.runs.run_folders import complete, read_all, sides, summa
 from paceline.insight.runs.compare import Comparison, compare
 from paceline.insight.runs.page import make_page
 from paceline.insight.runs.picture import make_picture
-from paceline.insight.runs.report import make_report, sections, title_of
 from paceline.insight.runs.results import RunResult
 
 VOID = {"meta", "link", "br", "hr", "img"}
@@ -79,19 +78,6 @@ def test_all_panels_are_there_as_drawings(html: str) -> None:
     )
 
 
-def test_everything_drawn_is_inside_its_panel(html: str) -> None:
-    for drawing in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
-        found = re.search(r'viewBox="0 0 (\d+) (\d+)"', drawing)
-        assert found is not None
-        width, height = map(float, found.groups())
-        for d in re.findall(r'class="line[^>]* d="M([^"]*)"', drawing):
-            points = [tuple(map(float, point.split())) for point in d.split("L")]
-            assert all(0 <= x <= width and 0 <= y <= height for x, y in points)
-        for x, y in re.findall(r'<text [^>]*x="([-\d.]+)" y="([-\d.]+)"', drawing):
-            assert 0 <= float(x) <= width
-            assert 0 <= float(y) <= height
-
-
 def test_nothing_is_loaded_and_nothing_runs(html: str) -> None:
     page = Page(html)
     assert not re.search(r"https?:|@import|@font-face|//\w", html)
@@ -154,29 +140,3 @@ def test_more_sides_than_colours_are_dashed(runs: list[RunResult]) -> None:
     html = make_page(result, make_picture(result))
     assert html.count("stroke-dasharray=") == 2 * 3
     Page(html)
-
-
-def test_title_names_task_and_sides(comparison: Comparison, runs: list[RunResult]) -> None:
-    assert title_of(comparison) == "ppo on CartPole-v1: A against B"
-    assert title_of(compare(sides(runs[0], replace(runs[1], env="X")))) == "r0 against r1"
-    assert title_of(compare(sides(*runs))) == "ppo on CartPole-v1: r0 against 3 others"
-
-
-def test_report_is_everything_in_text(comparison: Comparison) -> None:
-    text = make_report(comparison)
-    assert comparison.as_text() in text
-    assert comparison.verdict in " ".join(text.split())
-    assert "  $ paceline train ppo --output-dir r3\n" in text
-    assert "Testium 9, 2 cores, 4 GB, paceline 0.1.0, torch 2.13.0." in text
-    assert "95% t-interval" in text
-    assert "Remarks" not in text
-    assert max(len(line) for line in text.splitlines() if not line.startswith("  $")) <= 100
-
-
-def test_report_tells_machines_and_remarks_apart(runs: list[RunResult]) -> None:
-    result = compare(sides(runs[0], replace(runs[1], machine={"cpu": "Other", "cores": {"logical": 4}}, command=None)))
-    text = make_report(result)
-    assert "- the runs differ in machine (Testium 9, 2 cores against Other, 4 cores)" in text
-    lines = [line for section in sections(result) for line in section.lines]
-    assert "Other, 4 cores (1 of 2 runs)." in lines
-    assert "The command is not known." in lines

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.insight.runs.run_folders import complete, read_all, recorded, sides, summarised
+from tests.unit.insight.runs.run_folders import complete, read_all, recorded, sides
 
 from paceline.insight.runs.compare import compare
 from paceline.insight.runs.picture import DARK, LIGHT, PHASE_COLOURS, Picture, axis, make_picture, tick_text
-from paceline.insight.runs.plots import DPI, HEIGHT, WIDTH, draw_png, piece_text
 from paceline.insight.runs.results import RunResult
 from paceline.insight.runs.sides import PHASES
 
@@ -125,24 +122,3 @@ def test_tick_texts_are_short(value: float, step: float, text: str) -> None:
 def test_equal_values_still_have_an_axis() -> None:
     made = axis("x", 5.0, 5.0)
     assert made.low < 5.0 < made.high
-
-
-def test_png_is_a_picture_of_the_promised_size(picture: Picture) -> None:
-    before = dict(mpl.rcParams)
-    data = draw_png(picture, "a $title", "One sentence.")
-    assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    assert struct.unpack(">II", data[16:24]) == (int(WIDTH * DPI), int(HEIGHT * DPI))
-    assert dict(mpl.rcParams) == before  # the caller's own plots are left alone
-
-
-def test_png_of_runs_without_curves(tmp_path: Path) -> None:
-    runs = read_all(summarised(tmp_path / "a"), summarised(tmp_path / "日本", phases={}))
-    picture = make_picture(compare(sides(*runs)))
-    assert picture.charts[0].lines == ()
-    assert draw_png(picture, "t", "v").startswith(b"\x89PNG")
-
-
-def test_text_in_a_piece_only_where_it_fits() -> None:
-    assert piece_text("learn", 0.4, 0.4) == "learn 40%"
-    assert piece_text("learn", 0.1, 0.1) == "10%"
-    assert piece_text("learn", 0.01, 0.01) is None

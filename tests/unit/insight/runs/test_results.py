@@ -2,14 +2,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from tests.unit.insight.runs.run_folders import complete, recorded, summarised
 
 from paceline.errors import ConfigError
-from paceline.insight.runs.columns import read_columns
 from paceline.insight.runs.results import read_progress, read_run
 
 
@@ -60,13 +57,6 @@ def test_unfinished_run_without_a_usable_config(tmp_path: Path, config: str | No
     assert run.steps == 3000
 
 
-def test_half_a_line_at_the_end_is_not_read(tmp_path: Path) -> None:
-    path = recorded(tmp_path / "a")
-    with (path / "progress.csv").open("a") as file:
-        file.write("4,4000,4")
-    assert read_run(path).steps == 3000
-
-
 def test_a_run_that_went_on_after_its_summary_is_unfinished(tmp_path: Path) -> None:
     path = complete(tmp_path / "a", returns=float, iterations=30)
     assert read_run(path).finished
@@ -99,27 +89,6 @@ def test_damaged_summary_is_named(tmp_path: Path, content: str | bytes, message:
         read_run(tmp_path)
 
 
-@pytest.mark.parametrize("finished", [False, True])
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (lambda text: "", r"progress\.csv: damaged"),
-        (lambda text: "a,b\n1,2\n", r"progress\.csv: damaged"),
-        (lambda text: text + "1,2\n", r"progress\.csv, line 5: damaged"),
-        (lambda text: text + text.splitlines()[1] + ",1\n", r"progress\.csv, line 5: damaged"),
-        (lambda text: text.replace("2000", "x", 1), r"progress\.csv, line \d: damaged"),
-        (lambda text: text.replace("\n2,2000,", "\n2,,", 1), r"progress\.csv, line 3: damaged"),
-    ],
-)
-def test_damaged_progress_is_named(tmp_path: Path, edit: Any, message: str, finished: bool) -> None:
-    path = recorded(tmp_path / "a") / "progress.csv"
-    path.write_text(edit(path.read_text()))
-    if finished:
-        summarised(tmp_path / "a")
-    with pytest.raises(ConfigError, match=message):
-        read_run(tmp_path / "a")
-
-
 def test_a_run_without_an_iteration_has_nothing_to_compare(tmp_path: Path) -> None:
     path = recorded(tmp_path / "a") / "progress.csv"
     path.write_text(path.read_text().splitlines()[0] + "\n")
@@ -139,16 +108,6 @@ def test_progress_rows_are_numbers(tmp_path: Path) -> None:
     assert first["time/fps"] == 2000.0
     assert "eval/mean_reward" not in first
     assert second["eval/mean_reward"] == 100.0
-
-
-def test_columns_have_nan_for_empty_cells(tmp_path: Path) -> None:
-    file = tmp_path / "x.csv"
-    file.write_text("a,b\n1,\n2,0.5\n")
-    columns = read_columns(file, ("a",))
-    np.testing.assert_array_equal(columns["a"], [1.0, 2.0])
-    np.testing.assert_array_equal(columns["b"], [np.nan, 0.5])
-    file.write_text("a,b\n")
-    assert [len(column) for column in read_columns(file, ("a",)).values()] == [0, 0]
 
 
 def test_summary_has_the_keys_that_readers_rely_on(tmp_path: Path) -> None:

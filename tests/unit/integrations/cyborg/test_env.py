@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 from types import ModuleType
 from typing import Any
 
@@ -66,32 +65,6 @@ def test_an_episode_is_the_stock_simulators_after_random_seed(standin: ModuleTyp
     stock = dict(env._parts.controller.state.ip_addresses)
     env.reset(seed=11)
     assert env._parts.controller.state.ip_addresses == stock
-
-
-def test_envs_of_one_process_do_not_disturb_each_other_or_anybody_else(standin: ModuleType) -> None:
-    alone = [play(CybORGEnv(red_agent="meander"), seed) for seed in (5, 6)]
-    one, other = CybORGEnv(red_agent="meander"), CybORGEnv(red_agent="meander")
-    before = random.getstate()
-    one.reset(seed=5)
-    other.reset(seed=6)
-    plans = [np.random.default_rng(seed).integers(0, 145, 40).tolist() for seed in (5, 6)]
-    for step, actions in enumerate(zip(*plans, strict=True), start=1):
-        for env, action, expected in zip((one, other), actions, alone, strict=True):
-            obs, reward, _, truncated, _ = env.step(action)
-            assert (obs.tolist(), reward, truncated, env.true_state().tolist()) == expected[step]
-    assert random.getstate() == before
-
-
-def test_envs_in_threads_take_turns(standin: ModuleType) -> None:
-    alone = [play(CybORGEnv(), seed) for seed in range(4)]
-    envs = [CybORGEnv() for _ in range(4)]
-    found: dict[int, Played] = {}
-    threads = [threading.Thread(target=lambda i=i: found.update({i: play(envs[i], i)})) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [found[i] for i in range(4)] == alone
 
 
 def test_the_true_state_is_an_extra_and_what_the_simulator_says(standin: ModuleType) -> None:

@@ -116,13 +116,3 @@ def test_the_rules_are_told_apart(standin: Any) -> None:
     simulator.cache_clear()
     standin.ProcessVersion.parse_string = staticmethod(lambda text: "UNKNOWN")
     assert simulator().rules == "leaderboard-2022"
-
-
-def test_modules_draw_from_the_global_generator_when_no_env_plays(standin: ModuleType) -> None:
-    import random
-
-    simulator()
-    random.seed(4)
-    drawn: Any = standin.choice(range(10**6)), standin.random.random(), standin.random.Random
-    random.seed(4)
-    assert drawn == (random.choice(range(10**6)), random.random(), random.Random)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.domains.games.playing import begun, play, rows_of
+from tests.unit.domains.games.playing import begun, rows_of
 from tests.unit.domains.games.slow import SlowLines
 
 from paceline.domains.games import ConnectFour, TicTacToe
@@ -64,34 +64,3 @@ def test_full_boards_are_draws(engine: type[Stones]) -> None:
     assert (stones[drawn] == game.obs_size / 2).all()
     assert (stones[~drawn] < game.obs_size / 2).any()
     assert (game.winner == 0).mean() > (game.winner == 1).mean(), "who begins has the advantage"
-
-
-def test_the_last_stone_may_win() -> None:
-    game = begun(TicTacToe, 1)
-    play(game, 0, 0, 1, 4, 3, 2, 5, 7, 6, 8)  # the diagonal 0-4-8
-    assert game.over[0]
-    assert game.winner[0] == 0
-
-
-def test_connect_four_drawn_and_named() -> None:
-    game = begun(ConnectFour, 1)
-    play(game, 0, 3, 3, 6)
-    assert game.text(0).splitlines() == [
-        "Connect Four, O to move",
-        " 0 1 2 3 4 5 6",
-        *[" . . . . . . ."] * 4,
-        " . . . O . . .",
-        " . . . X . . X",
-    ]
-    assert game.move_name(0, 3) == "column 3"
-    play(game, 0, 3, 6, 0, 6, 0, 6)
-    assert game.text(0).startswith("Connect Four, X has won")
-
-
-def test_tic_tac_toe_drawn_and_named() -> None:
-    game = begun(TicTacToe, 1)
-    play(game, 0, 4, 0)
-    assert game.text(0) == "Tic-tac-toe, X to move\n O | 1 | 2\n---+---+---\n 3 | X | 5\n---+---+---\n 6 | 7 | 8"
-    assert game.move_name(0, 4) == "cell 4"
-    play(game, 0, 1, 7, 6, 2, 5, 3, 8)
-    assert game.text(0).startswith("Tic-tac-toe, a draw")

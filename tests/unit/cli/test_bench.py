@@ -1,0 +1,50 @@
+"""`paceline bench` end to end on short windows: what it prints, not how fast it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paceline.cli import bench as command
+from paceline.errors import ConfigError
+from paceline.insight.windows import PHASES
+
+
+def test_it_reports_all_three_in_one_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    file = tmp_path / "out" / "bench.json"
+    words = ["--env", "CartPole-v1", "--n-envs", "8", "--n-steps", "16", "--group-size", "2", "--n-epochs", "1"]
+    assert command.run([*words, "--num-workers", "2", "--rounds", "2", "--window-s", "0.05", "--json", str(file)]) == 0
+    result = json.loads(file.read_text())
+    for side in ("sequential", "parallel"):
+        assert result[side]["steps_per_s"] > 0
+        assert len(result[side]["windows"]) == 2
+    assert result["parallel"]["num_workers"] == 2
+    assert len(result["limit_windows"]) == 2
+    ratios = np.array(result["parallel"]["windows"]) / np.array(result["sequential"]["windows"])
+    assert result["speedup"] == pytest.approx(float(np.median(ratios)))
+    assert set(result["phases"]) == set(PHASES)
+    assert sum(result["phases"].values()) == pytest.approx(1.0)
+    # Of two rounds nothing is concluded, but all settings have had their windows.
+    learner = result["learner"]
+    assert learner["current"] == {"grad_shards": 1, "learner_threads": 1}
+    assert len(learner["settings"]) > 1
+    assert all(len(one["windows"]) == 2 and one["updates_per_s"] > 0 for one in learner["settings"])
+    assert learner["hint"] is None
+    shown = capsys.readouterr().out
+    assert "parallel, 2 workers" in shown
+    assert "parallel / sequential" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [("--num-workers 0", "needs at least 1 worker"), ("--rounds 0", "rounds=0"), ("--window-s -1", "window_s=-1")],
+)
+def test_what_makes_no_sense_is_refused(words: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        command.run(["--env", "CartPole-v1", *words.split()])
