@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from paceline.config.plain_yaml import NotPlain, safe_load
 from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
 
@@ -48,3 +50,28 @@ def test_yaml_tags_are_refused_and_nothing_runs(text: str, tmp_path: Path) -> No
 def test_expressions_in_yaml_are_refused_not_evaluated(value: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"n_steps=.*must be an integer"):
         TrainConfig.from_yaml(write(tmp_path, yaml.safe_dump({"env": {"env": "X"}, "training": {"n_steps": value}})))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3e-4", 3e-4),
+        ("1E6", 1e6),
+        ("-2e3", -2000.0),
+        ("1.5e3", 1500.0),
+        ("e3", "e3"),
+        ("3e", "3e"),
+        ('{"a": [1, true, null]}', {"a": [1, True, None]}),
+    ],
+)
+def test_numbers_with_an_exponent_are_numbers(text: str, value: Any) -> None:
+    found = safe_load(text)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("text", ["a: 1\na: 2", "x: {b: 1, b: 1}", "a: [1", "d: 2024-99-99", "[" * 100_000])
+def test_a_repeated_key_or_broken_text_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(NotPlain) as raised:
+        safe_load(text)
+    assert str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -34,6 +34,11 @@ def test_good_and_damaged_are_told_apart(tmp_path: Path) -> None:
     assert newest_good(verdicts) == first
     assert newest_good(verdicts[:2]) is None
     assert earlier_good(third) == first
+
+
+def test_a_newer_checkpoint_is_no_earlier_one(tmp_path: Path) -> None:
+    first, _, _ = run_of_three(tmp_path)
+    damage(first)
     assert earlier_good(first) is None
 
 

@@ -2,11 +2,75 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from paceline.domains.cyber.training import group_size
+from paceline.config.train_config import TrainConfig
+from paceline.domains.cyber.training import (
+    ALIGNMENT,
+    EPISODES,
+    GAME,
+    PLAIN_ENV,
+    WORKFLOW_ENV,
+    CyberOptions,
+    beneath,
+    group_size,
+    suited,
+)
+from paceline.errors import ConfigError
 
 
 @pytest.mark.parametrize(("n_envs", "size"), [(100, 50), (64, 32), (32, 16), (25, 25), (51, 17), (8, None), (17, 17)])
 def test_groups_are_large_enough_for_vector_envs_and_two_if_possible(n_envs: int, size: int | None) -> None:
     assert group_size(n_envs) == size
+
+
+def config(**settings: Any) -> TrainConfig:
+    return TrainConfig.from_flat(**{**beneath(set(settings)), **settings})
+
+
+def test_without_a_workflow_there_is_no_shaper_and_defaults_fill_the_game() -> None:
+    made = suited(config(), CyberOptions(red_agent="bline"), set())
+    assert (made.env.env, made.env.shaper, made.run.stop_at) == (PLAIN_ENV, None, {})
+    assert made.env.env_kwargs == {**GAME, "red_agent": "bline"}
+
+
+def test_a_workflow_brings_the_env_the_shaper_and_the_goal() -> None:
+    options = CyberOptions(workflow=("user", "op_host", "op_server", "enterprise", "defender"), alignment_lambda=3.0)
+    made = suited(config(), options, set())
+    assert (made.env.env, made.env.shaper) == (WORKFLOW_ENV, ALIGNMENT)
+    assert made.env.shaper_kwargs == {"alignment_lambda": 3.0}
+    assert made.run.stop_at == {"compliance": 0.95}
+    later = suited(made, CyberOptions(compliance="state", compliance_threshold=0.5), set())
+    assert later.env.env_kwargs == made.env.env_kwargs
+    assert later.env.shaper_kwargs == {"alignment_lambda": 3.0, "compliance": "state"}
+    assert later.run.stop_at == {"compliance": 0.5}
+
+
+def test_sizes_suit_the_envs_unless_they_are_named() -> None:
+    made = suited(config(n_envs=64), CyberOptions(), {"n_envs"})
+    assert made.parallel.group_size == 32
+    assert made.training.batch_size == 1600  # the largest divisor of 6,400 up to 2,000
+    kept = suited(config(n_envs=64, group_size=8, batch_size=400), CyberOptions(), {"group_size", "batch_size"})
+    assert (kept.parallel.group_size, kept.training.batch_size) == (8, 400)
+
+
+def test_defaults_give_way_to_what_is_named() -> None:
+    assert beneath(set())["total_episodes"] == EPISODES
+    for budget in ("total_episodes", "total_timesteps", "duration"):
+        assert "total_episodes" not in beneath({budget})
+    assert "n_envs" not in beneath({"num_envs_per_worker"})
+
+
+def test_workflows_are_read_in_fives() -> None:
+    first, second = "op_server,enterprise,op_host,defender,user", "user,op_host,op_server,enterprise,defender"
+    assert CyberOptions(workflow=(*first.split(","), *second.split(","))).workflows == [first, second]
+    with pytest.raises(ConfigError, match="must name each of the 5 types once"):
+        _ = CyberOptions(workflow=("op_server", "user")).workflows
+
+
+@pytest.mark.parametrize("options", [CyberOptions(alignment_lambda=1.0), CyberOptions(compliance_threshold=1.0)])
+def test_options_of_a_workflow_need_one(options: CyberOptions) -> None:
+    with pytest.raises(ConfigError, match=r"need a workflow \(none given\)"):
+        suited(config(), options, set())

@@ -15,6 +15,8 @@ from paceline.domains.cyber import command as cyber
 from paceline.domains.cyber.gp_ucb import Belief, Floats
 from paceline.domains.cyber.trials import read_trials
 from paceline.domains.cyber.workflow import WORKFLOWS, workflow_name
+from paceline.domains.cyber.workflow_training import WorkflowTrainer
+from paceline.errors import ConfigError
 from paceline.measure.record import Summary
 from paceline.train import run as running
 
@@ -71,3 +73,9 @@ def test_a_search_trains_in_turn_is_interrupted_and_goes_on(
     assert {path.name for path in folder.iterdir() if path.is_file()} == {
         "search.csv", "search.json", "search.txt", "search.png",
     }  # fmt: skip
+
+
+def test_a_search_without_evaluations_is_refused() -> None:
+    config = TrainConfig.from_flat(env="paceline/WorkflowDefence-v0", n_eval_episodes=0, num_workers=0)
+    with pytest.raises(ConfigError, match="n_eval_episodes=0: the search compares evaluation rewards"):
+        WorkflowTrainer(config, [])

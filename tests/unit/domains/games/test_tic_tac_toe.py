@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.unit.domains.games.playing import begun, play
 
 from paceline.domains.games import TicTacToe
+from paceline.domains.games.tic_tac_toe import LINED
 
 
 def test_the_last_stone_may_win() -> None:
@@ -21,3 +22,10 @@ def test_tic_tac_toe_drawn_and_named() -> None:
     assert game.move_name(0, 4) == "cell 4"
     play(game, 0, 1, 7, 6, 2, 5, 3, 8)
     assert game.text(0).startswith("Tic-tac-toe, a draw")
+
+
+def test_the_table_of_lines_has_all_eight_and_no_other() -> None:
+    lines = [{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {0, 3, 6}, {1, 4, 7}, {2, 5, 8}, {0, 4, 8}, {2, 4, 6}]
+    for stones in range(512):
+        cells = {cell for cell in range(9) if stones >> cell & 1}
+        assert LINED[stones] == any(line <= cells for line in lines)
