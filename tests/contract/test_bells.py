@@ -107,7 +107,7 @@ def test_first_replies_are_returned_before_the_others_arrive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("letter", "error", "text"),
+    ("payload", "error", "text"),
     [
         (b"!raise", WorkerError, r"worker 1 \(pid \d+, envs 3-4\) failed in `step`: ValueError: asked to"),
         (b"!die", WorkerDied, r"worker 1 .* ended in `step`: killed by SIGKILL"),

@@ -118,7 +118,7 @@ def two_cores() -> Iterator[list[int]]:
     os.sched_setaffinity(0, before)
 
 
-@pytest.mark.parametrize("hand", [None, lambda _item: None], ids=["workers alone", "the driver too"])
+@pytest.mark.parametrize("local_gradient", [None, lambda _item: None], ids=["workers alone", "the driver too"])
 def test_processes_bind_to_a_core_only_while_they_wait(
     two_cores: list[int], local_gradient: Callable[[int], None] | None
 ) -> None:
@@ -577,8 +577,8 @@ def test_a_stopped_worker_that_reads_nothing_does_not_keep_the_driver(monkeypatc
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part of it is Linux's")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_process_ends_with_another_even_if_that_ended_before_it_asked(when: str) -> None:
-    close = {"before": "os.close(w); die_with(r)", "after": "die_with(r); os.close(w)"}[when]
-    imports = "import os, time; from paceline.system.die_with_parent import die_with"
+    close = {"before": "os.close(w); die_with_parent(r)", "after": "die_with_parent(r); os.close(w)"}[when]
+    imports = "import os, time; from paceline.system.die_with_parent import die_with_parent"
     script = f"{imports}; r, w = os.pipe(); {close}; time.sleep(60)"
     assert subprocess.run([sys.executable, "-c", script], timeout=50).returncode == -signal.SIGKILL
 
