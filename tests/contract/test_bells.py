@@ -11,7 +11,7 @@ from tests.jobs import GROUPS, Answering, fields
 
 from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena
-from paceline.runtime.doorbell import BOX_BYTES, SKIP, Linger, LookOut, ProcessBells, bell_fields
+from paceline.runtime.doorbell import BUFFER_BYTES, SKIPPED_SPINS, DriverDoorbells, Spinner, SpinTimes, doorbell_fields
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Doorbells, run_all, serve
 from paceline.system import wakeups
@@ -21,8 +21,8 @@ WORKERS = 2
 
 
 @contextmanager
-def serving(kind: str, **options: Any) -> Iterator[tuple[ProcessRuntime[Answering], ProcessBells]]:
-    arena = Arena.create([*fields(WORKERS), *bell_fields(WORKERS)])
+def serving(kind: str, **options: Any) -> Iterator[tuple[ProcessRuntime[Answering], DriverDoorbells]]:
+    arena = Arena.create([*fields(WORKERS), *doorbell_fields(WORKERS)])
     runtime: ProcessRuntime[Answering] | None = None
     try:
         method: Any = kind
@@ -64,13 +64,13 @@ def test_every_ring_is_one_wake_up_and_one_answer(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_payloads_of_any_size_arrive_once(kind: str) -> None:
     with serving(kind) as (_, doorbells):
-        for size in (0, 3, BOX_BYTES, BOX_BYTES + 1, 3 * BOX_BYTES, 2, 0):
+        for size in (0, 3, BUFFER_BYTES, BUFFER_BYTES + 1, 3 * BUFFER_BYTES, 2, 0):
             payload = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
             assert ask(doorbells, payload) == [payload[::-1]] * len(doorbells.notifications)
 
 
 def test_long_payload_does_not_make_the_driver_spin(monkeypatch: pytest.MonkeyPatch) -> None:
-    payload = b"ab" * BOX_BYTES
+    payload = b"ab" * BUFFER_BYTES
     with serving("forkserver") as (_, doorbells):
         doorbells.notify(0, payload)
         doorbells.notify(1, b"!hold")
@@ -135,7 +135,7 @@ def test_a_worker_that_is_replaced_serves_again() -> None:
 
 
 def test_lingering_saves_the_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Linger, "fitting", classmethod(lambda cls, workers, cores: cls(5.0, 5.0)))
+    monkeypatch.setattr(SpinTimes, "for_cores", classmethod(lambda cls, workers, cores: cls(5.0, 5.0)))
     with serving("forkserver") as (runtime, doorbells):
         for _ in range(20):
             ask(doorbells, b"")
@@ -143,15 +143,15 @@ def test_lingering_saves_the_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_process_spins_on_a_core_that_another_needs() -> None:
-    alone, shared, scarce = Linger.fitting(2, 3), Linger.fitting(2, 2), Linger.fitting(3, 2)
+    alone, shared, scarce = SpinTimes.for_cores(2, 3), SpinTimes.for_cores(2, 2), SpinTimes.for_cores(3, 2)
     assert min(alone.worker_s, alone.driver_s, alone.last_s) > 0
     assert min(shared.worker_s, shared.last_s) > 0, "a worker that has replied does not spin on the driver's core"
     assert shared.driver_s == 0
-    assert scarce == Linger()
+    assert scarce == SpinTimes()
 
 
 def test_who_looks_out_for_the_last_finds_it_or_its_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Linger, "fitting", classmethod(lambda cls, workers, cores: cls(0.0, 0.0, 0.2)))
+    monkeypatch.setattr(SpinTimes, "for_cores", classmethod(lambda cls, workers, cores: cls(0.0, 0.0, 0.2)))
     with serving("forkserver") as (_, doorbells):
         for _ in range(20):
             assert ask(doorbells, b"ab") == [b"ba"] * WORKERS
@@ -163,17 +163,17 @@ def test_who_looks_out_for_the_last_finds_it_or_its_death(monkeypatch: pytest.Mo
 
 
 def test_fruitless_spinning_is_followed_by_blocking_waits() -> None:
-    look_out = LookOut(1e-9)
+    spinner = Spinner(1e-9)
     looked = []
-    for _ in range(2 * SKIP + 2):
-        looked.append(look_out.due())
+    for _ in range(2 * SKIPPED_SPINS + 2):
+        looked.append(spinner.due())
         if looked[-1]:
-            look_out.until(lambda: False)
-    assert looked == [True, *[False] * SKIP] * 2
-    look_out.due()
-    look_out.until(lambda: True)
-    assert look_out.due(), "the last spin succeeded, so it spins again"
-    assert not LookOut(0.0).due()
+            spinner.until(lambda: False)
+    assert looked == [True, *[False] * SKIPPED_SPINS] * 2
+    spinner.due()
+    spinner.until(lambda: True)
+    assert spinner.due(), "the last spin succeeded, so it spins again"
+    assert not Spinner(0.0).due()
 
 
 def test_pipes_do_where_there_is_no_eventfd(monkeypatch: pytest.MonkeyPatch) -> None:

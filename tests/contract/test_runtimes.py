@@ -297,17 +297,17 @@ def test_claims_of_earlier_rounds_and_of_killed_workers_are_released() -> None:
     with running("forkserver", local_gradient=lambda _: None) as it:
         runtime = it.runtime
         assert isinstance(runtime, ProcessRuntime)
-        offered, line = runtime._tickets, it.arena["heartbeat"][0]
+        offered, line = runtime._work_queue, it.arena["heartbeat"][0]
         assert offered is not None
         offered.put(0)
         line[CLAIM] = (offered._round | 3) + 1
-        assert list(runtime._holders(offered)) == [3]
+        assert list(runtime._claimants(offered)) == [3]
         offered.put(0)
-        assert not runtime._holders(offered)
+        assert not runtime._claimants(offered)
         offered.put(0)
-        assert list(runtime._holders(offered)) == [3]
-        assert runtime._end_holders(offered, {3}, 1.0)
-        assert not runtime._holders(offered), "whether or not the system is done with it"
+        assert list(runtime._claimants(offered)) == [3]
+        assert runtime._kill_claimants(offered, {3}, 1.0)
+        assert not runtime._claimants(offered), "whether or not the system is done with it"
 
 
 def test_only_workers_that_can_get_work_are_flagged_as_helpers(monkeypatch: pytest.MonkeyPatch) -> None:

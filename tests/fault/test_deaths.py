@@ -209,7 +209,7 @@ def test_worker_death_is_reported(tmp_path: Path) -> None:
         go_until_replaced(run, 1)
     log = (tmp_path / "run" / "train.log").read_text()
     said = r"worker \d \(pid \d+, groups \d-\d\) ended in `collect`(, at envs? [\d-]+)?: killed by SIGKILL\..*"
-    memory = r" It had taken [\d,]+ MB; [\d,]+ MB are free now\."
+    memory = r" Its peak memory was [\d,]+ MB; [\d,]+ MB are free now\."
     assert re.search(said + memory + r" It is replaced, and training goes on\.", log), log
 
 

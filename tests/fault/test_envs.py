@@ -105,7 +105,7 @@ def test_an_exception_that_does_not_pickle_arrives_as_text() -> None:
 @pytest.mark.parametrize(
     ("mode", "kind", "said"),
     [
-        ("exit", WorkerDied, "it left with exit code 7"),
+        ("exit", WorkerDied, "it ended with exit code 7"),
         ("segfault", WorkerDied, "killed by SIGSEGV. A crash in native code"),
         ("sys_exit", WorkerError, "SystemExit: 3"),
         ("wrong_shape", WorkerError, "env 0 (seed 5, episode 0): observation 'obs' must be float32 of shape (4,)"),

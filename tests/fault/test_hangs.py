@@ -58,7 +58,7 @@ def test_hung_worker_is_replaced_in_async_modes_too(mode: str, how: str, tmp_pat
     assert notes == [], "every replacement was reported"
 
 
-CRASHES = {"exit": "it left with exit code 7", "sys_exit": "SystemExit: 3", "segfault": "killed by SIGSEGV"}
+CRASHES = {"exit": "it ended with exit code 7", "sys_exit": "SystemExit: 3", "segfault": "killed by SIGSEGV"}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_slow_first_reset_is_reported(caplog: pytest.LogCaptureFixture, monkeypa
     with caplog.at_level(logging.WARNING, "paceline"):
         summary = go(config("parallel", env_kwargs=kwargs, start_timeout_s=30.0, total_timesteps=128))
     assert summary.restarts == 0
-    assert "silent in `reset`, at env 2 for" in caplog.text
+    assert "no sign of life in `reset`, at env 2 for" in caplog.text
     assert "--start-timeout-s" in caplog.text
 
 
@@ -119,7 +119,7 @@ def test_envs_that_crash_at_one_place_begin_new_episodes_in_the_end(tmp_path: Pa
     assert summary.finished
     assert (summary.restarts, summary.restarted) == (3, 4)
     log = (tmp_path / "run" / "train.log").read_text()
-    assert "it left with exit code 7" in log
+    assert "it ended with exit code 7" in log
     assert "worker 1: envs 4-7 began new episodes." in log
 
 

@@ -112,7 +112,7 @@ def test_a_worker_that_never_starts_ends_the_run_with_the_count(more: dict[str, 
             os._exit(9)
         return FaultEnv()
 
-    with pytest.raises(WorkerLost, match=r"worker 1 .*`start`, at env 4: it left with exit code 9") as caught:
+    with pytest.raises(WorkerLost, match=r"worker 1 .*`start`, at env 4: it ended with exit code 9") as caught:
         go(config("parallel", make, **more))
     assert said in str(caught.value)
 

@@ -19,7 +19,7 @@ from tests.unit.vector.toys import SampleEnv
 
 from paceline import ParallelVectorEnv, make_vec
 from paceline.errors import EnvError, PacelineError, WorkerDied, WorkerError, WorkerHung
-from paceline.runtime.doorbell import BOX_BYTES
+from paceline.runtime.doorbell import BUFFER_BYTES
 
 FAULT = "paceline.envs.fault:FaultEnv"
 ACTIONS = np.ones(4, np.int64)
@@ -199,4 +199,4 @@ def test_long_payload_to_a_dead_worker_raises() -> None:
         worker.kill()
         psutil.wait_procs([worker], timeout=5.0)
         with pytest.raises(WorkerDied, match="SIGKILL"):
-            vec.reset(options={"blob": b"x" * (2 * BOX_BYTES)})
+            vec.reset(options={"blob": b"x" * (2 * BUFFER_BYTES)})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from paceline.collect.inference_client import LaneShare, Mailbox, RemoteActor, lanes_of, mailbox_fields
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape
-from paceline.runtime.inference_requests import question_fields
+from paceline.runtime.inference_requests import inference_request_fields
 from paceline.runtime.protocol import Share
 
 
@@ -28,7 +28,7 @@ class Central:
         """What an arena must hold."""
         return [
             *mailbox_fields(shape.spec, shape.n_envs),
-            *question_fields(shape.groups, workers, len(self.devices)),
+            *inference_request_fields(shape.groups, workers, len(self.devices)),
         ]
 
     def lanes(self, share: Share) -> list[LaneShare]:

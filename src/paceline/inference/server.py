@@ -168,7 +168,7 @@ class InferenceServer:
     def _serve(self) -> None:
         try:
             while not self._closing:
-                lines = self._inference_requests.look(self._lanes)
+                lines = self._inference_requests.counters(self._lanes)
                 parts = np.split(lines, self._cuts)
                 answered = [self.answer(chunk, part) for chunk, part in zip(self._chunks, parts, strict=True)]
                 if not any(answered):

@@ -1,1 +1,1 @@
-"""How workers exist: none, processes."""
+"""Runtimes: execute calls in this process, in worker processes, or on the nodes of a Ray cluster."""

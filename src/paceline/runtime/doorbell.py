@@ -1,14 +1,14 @@
 """Doorbell: low-latency wake-ups of workers over shared memory and eventfd, many thousand times per second.
 
-    driver --(payload, counter)--> line in shared memory --> worker    plus a signal, if the worker sleeps
-           <-(payload, counter)---                       <--           plus a signal, if the driver sleeps
+    driver: payload to buffer, NOTIFIED += 1   --(signal, if the worker sleeps)-->   worker
+            reply to buffer, ANSWERED = NOTIFIED   <--(signal, if the driver sleeps)--
 
 A call (`runtime.submit`) costs a pickled message each way; a notification costs at most one system call. After
 `submit_all(serve)` a worker calls `job.answer(payload)` for each notification, until `rest()`. Requests and results are
-in the arena. The payload is for data without a fixed size, and is mostly empty.
+in the arena. The payload is for data without a fixed size, and is usually empty.
 
-`wait` finds a worker that raised, died or hangs in the same way as `runtime.wait`: it watches the pipes, the process
-sentinels and the heartbeats all the time.
+`wait` detects a worker that raises, dies or hangs in the same way as `runtime.wait`: it watches the pipes, the process
+sentinels and the heartbeats.
 """
 
 from __future__ import annotations
@@ -29,46 +29,47 @@ from paceline.memory.shared import Arena, Field
 from paceline.system.fences import fence, in_order
 from paceline.system.wakeups import DescriptorWatch, Signal, descriptor, new_signal
 
-RUNG, DONE, ASLEEP, REST, SENT, REPLIED = range(6)
-"""Entries of a line: notifications, answers, whether a signal is needed, whether to stop serving, payload sizes."""
-WANTED = 0
-"""First entry of the driver's own line: how many workers must be idle before the driver is woken."""
+NOTIFIED, ANSWERED, ASLEEP, REST, PAYLOAD_SIZE, REPLY_SIZE = range(6)
+"""Entries of a worker's line in shared memory: number of notifications, number of answers, whether the worker sleeps
+and needs a signal, whether it shall stop serving, size of the payload, size of the reply."""
+WAKE_AT = 0
+"""Entry of the driver's line: how many workers must be idle before a worker wakes the driver."""
 
-BOX_BYTES = 1 << 20
-"""A longer payload is sent through the pipe."""
-LINGER_S = 5e-4
-"""To be woken takes a tenth of this. Those who look out give way to whoever wants their core."""
-SKIP = 15
-"""After a look-out in vain so many are left out: where rings are further apart, hardly any time is lost to it."""
-LOOK_S = 1.0
-"""How often a wait looks at heartbeats, and at least how often it looks for the dead when others are always ready."""
+BUFFER_BYTES = 1 << 20
+"""Size of a payload buffer in shared memory; a longer payload is sent through the pipe."""
+SPIN_S = 5e-4
+"""Longest spin before a process sleeps; a wake-up takes about a tenth of this. A spinning process yields its core."""
+SKIPPED_SPINS = 15
+"""Spins skipped after one that timed out, so that spinning costs little when notifications are far apart."""
+CHECK_S = 1.0
+"""How often a wait checks heartbeats, and the longest time between two checks for dead workers."""
 
 
-def bell_fields(workers: int) -> list[Field]:
+def doorbell_fields(workers: int) -> list[Field]:
     """Return the arena fields: one cache line per worker and one for the driver, and two payload buffers per worker."""
-    boxes = Field.of("letters", (max(1, workers), 2, BOX_BYTES), np.uint8, sparse=True)
-    return [Field.of("bells", (max(1, workers) + 1, 8), np.int64), boxes]
+    buffers = Field.of("doorbell_buffers", (max(1, workers), 2, BUFFER_BYTES), np.uint8, sparse=True)
+    return [Field.of("doorbells", (max(1, workers) + 1, 8), np.int64), buffers]
 
 
-class Listening(Protocol):
-    """What the doorbell needs of a worker: `WorkerHandle`."""
+class ProcessHandle(Protocol):
+    """The part of `WorkerHandle` that the doorbell uses."""
 
     conn: Connection
 
     @property
     def handles(self) -> tuple[int, int]:
-        """Objects that become readable when the worker sends a message or ends."""
+        """File descriptors that become readable when the worker sends a message, and when it ends."""
 
     def receive(self, command: str) -> Any:
-        """Return the worker's reply; raises the error that it reports."""
+        """Return the worker's reply; raise the error that the worker reports."""
 
     def died(self, command: str) -> WorkerDied:
-        """Return the error for a worker that is gone."""
+        """Return the error for a worker process that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Linger:
-    """How long to spin for a new counter value before sleeping, in seconds. Worth it only with idle cores."""
+class SpinTimes:
+    """How long to spin for a new counter value before sleeping, in seconds. Pays only if there are idle cores."""
 
     worker_s: float = 0.0
     """While a worker waits for the next notification."""
@@ -78,18 +79,18 @@ class Linger:
     """While the driver waits for the last answer."""
 
     @classmethod
-    def fitting(cls, workers: int, cores: int) -> Linger:
+    def for_cores(cls, workers: int, cores: int) -> SpinTimes:
         """Choose spin times for a number of workers and cores.
 
-        With a core to spare for the driver, both sides spin. Without one the driver must not take the core of a worker
-        that is still busy. But a worker that has answered only spins, and yields its core to the driver. So the first
-        answer wakes the driver, and it is awake for the last one.
+        With a core to spare for the driver, both sides spin. Without one, the driver must not take the core of a worker
+        that is still busy. A worker that has answered yields its core to the driver while it spins. So the last answer
+        but one wakes the driver, which then spins for the last one.
         """
-        enough = LINGER_S if cores >= workers else 0.0
-        return cls(enough, LINGER_S if cores > workers else 0.0, enough)
+        enough = SPIN_S if cores >= workers else 0.0
+        return cls(enough, SPIN_S if cores > workers else 0.0, enough)
 
 
-class LookOut:
+class Spinner:
     """Spins for a condition before sleeping; skips some rounds after a spin that timed out.
 
     Args:
@@ -106,105 +107,108 @@ class LookOut:
             return False
         return self._most_s > 0.0
 
-    def until(self, there: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], bool]) -> None:
         """Spin until the condition holds, or until the time is up."""
         end = perf_counter() + self._most_s
-        while not there():
+        while not condition():
             if perf_counter() >= end:
-                self._skip = SKIP
+                self._skip = SKIPPED_SPINS
                 return
-            _give_way()
+            _yield_core()
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerBell:
-    """A worker's ends, as it is started with them."""
+class WorkerDoorbell:
+    """The worker's side, in the form that is passed to a new process."""
 
     doorbell: Signal
     done: Signal
-    linger_s: float
+    spin_s: float
 
     def serve(self, conn: Connection, arena: Arena, worker: int, answer: Callable[[bytes], bytes]) -> None:
-        """Answer every ring until told to rest, or until a command comes; whoever obeys commands sees to that."""
-        lines = arena["bells"]
-        everyone, driver = [each.data for each in lines[:-1]], lines[-1].data
-        line = everyone[worker]
-        inbox, outbox = (box.data for box in arena["letters"][worker])
-        watch, look_out = DescriptorWatch([self.doorbell.waitable, conn]), LookOut(self.linger_s)
-        while self._rung(line, watch, look_out, conn):
+        """Answer every notification until the driver calls `rest` or sends a call, which the caller then reads."""
+        lines = arena["doorbells"]
+        worker_lines, driver = [each.data for each in lines[:-1]], lines[-1].data
+        line = worker_lines[worker]
+        inbox, outbox = (buffer.data for buffer in arena["doorbell_buffers"][worker])
+        watch, spinner = DescriptorWatch([self.doorbell.waitable, conn]), Spinner(self.spin_s)
+        while self._wait_for_notification(line, watch, spinner, conn):
             in_order()
-            reply = answer(_read(line[SENT], inbox, conn))
-            line[REPLIED] = _write(reply, outbox)
+            reply = answer(_read(line[PAYLOAD_SIZE], inbox, conn))
+            line[REPLY_SIZE] = _write(reply, outbox)
             in_order()
-            line[DONE] = line[RUNG]
+            line[ANSWERED] = line[NOTIFIED]
             fence()
-            # Of those that finish, the last that is waited for wakes the driver, and nobody else.
-            if driver[ASLEEP] and len(_idle(everyone)) >= driver[WANTED]:
+            # Only the worker whose answer completes the number that the driver waits for wakes the driver.
+            if driver[ASLEEP] and len(_idle(worker_lines)) >= driver[WAKE_AT]:
                 self.done.set()
-            if len(reply) > BOX_BYTES:
+            if len(reply) > BUFFER_BYTES:
                 conn.send_bytes(reply)
 
-    def _rung(self, line: memoryview, watch: DescriptorWatch, look_out: LookOut, conn: Connection) -> bool:
-        """Wait for the bell; False to stop serving."""
-        if line[RUNG] == line[DONE] and look_out.due():
-            look_out.until(lambda: line[RUNG] != line[DONE])
-        while line[RUNG] == line[DONE]:
+    def _wait_for_notification(
+        self, line: memoryview, watch: DescriptorWatch, spinner: Spinner, conn: Connection
+    ) -> bool:
+        """Block until the next notification; returns False when the worker shall stop serving."""
+        if line[NOTIFIED] == line[ANSWERED] and spinner.due():
+            spinner.until(lambda: line[NOTIFIED] != line[ANSWERED])
+        while line[NOTIFIED] == line[ANSWERED]:
             line[ASLEEP] = 1
             fence()
-            ready = watch.wait(0.0 if line[RUNG] != line[DONE] else LOOK_S)
+            ready = watch.wait(0.0 if line[NOTIFIED] != line[ANSWERED] else CHECK_S)
             line[ASLEEP] = 0
             self.doorbell.clear()
-            # A letter too long for its box comes after its ring; anything else that comes by pipe is a command.
-            if line[RUNG] == line[DONE] and conn.fileno() in ready:
+            # A payload too long for its buffer comes through the pipe after its notification. Without a notification,
+            # a message in the pipe is a call.
+            if line[NOTIFIED] == line[ANSWERED] and conn.fileno() in ready:
                 return False
         in_order()
         if line[REST]:
-            line[REST], line[DONE] = 0, line[RUNG]
+            line[REST], line[ANSWERED] = 0, line[NOTIFIED]
             return False
         return True
 
 
-class ProcessBells:
-    """The driver's ends. One ring per worker may be unanswered.
+class DriverDoorbells:
+    """The driver's side. Each worker may have one unanswered notification.
 
     Args:
-        arena: Holds `bell_fields(workers)`.
-        workers: How many.
-        linger: How long both sides look out before they sleep.
+        arena: Holds `doorbell_fields(workers)`.
+        workers: Number of workers.
+        spin_times: How long both sides spin before they sleep.
     """
 
-    def __init__(self, arena: Arena, workers: int, linger: Linger) -> None:
-        lines: NDArray[np.int64] = arena["bells"]
+    def __init__(self, arena: Arena, workers: int, spin_times: SpinTimes) -> None:
+        lines: NDArray[np.int64] = arena["doorbells"]
         self.notifications = [0] * workers
-        """Wake-ups of each worker, `rest` not counted."""
+        """Number of notifications of each worker, without those by `rest`."""
         self.signals = [0] * workers
-        """How many of them took a system call."""
+        """How many of these notifications needed a signal, which is a system call."""
         self._lines, self._own = [line.data for line in lines[:-1]], lines[-1].data
-        self._boxes = [[box.data for box in boxes] for boxes in arena["letters"]]
+        self._buffers = [[buffer.data for buffer in buffers] for buffers in arena["doorbell_buffers"]]
         self._doorbells, self._done = [new_signal() for _ in range(workers)], new_signal()
-        self._linger, self._look_at = linger, 0.0
-        self._look_out, self._look_out_for_last = LookOut(linger.driver_s), LookOut(linger.last_s)
-        self._long: dict[int, bytes] = {}  # letters that came by pipe, until they are read
-        self._handles: Sequence[Listening] = ()
+        self._spin_times, self._next_check = spin_times, 0.0
+        self._spinner, self._last_spinner = Spinner(spin_times.driver_s), Spinner(spin_times.last_s)
+        self._long_replies: dict[int, bytes] = {}  # replies that came through the pipe and are not read yet
+        self._handles: Sequence[ProcessHandle] = ()
 
-    def theirs(self, worker: int) -> WorkerBell:
-        """What a worker is started with."""
-        return WorkerBell(self._doorbells[worker], self._done, self._linger.worker_s)
+    def worker_end(self, worker: int) -> WorkerDoorbell:
+        """Return the worker's side, to be passed to the new process."""
+        return WorkerDoorbell(self._doorbells[worker], self._done, self._spin_times.worker_s)
 
     def forget(self, worker: int) -> None:
-        """It is replaced: the new one has heard nothing."""
+        """Reset the line of a worker that is replaced: the new process has seen no notification."""
         self._lines[worker][:] = np.zeros(8, np.int64).data
-        self._long.pop(worker, None)
+        self._long_replies.pop(worker, None)
 
     def watch(
-        self, handles: Sequence[Listening], begin: Callable[[int], None], check: Callable[[list[int], str], None]
+        self, handles: Sequence[ProcessHandle], begin: Callable[[int], None], check: Callable[[list[int], str], None]
     ) -> None:
-        """Whom to listen to.
+        """Set the workers that `wait` listens to; call it after the start and after every replacement.
 
         Args:
             handles: The workers, in order.
-            begin: Told when one is rung.
-            check: Raises if one of those given has been silent for too long, in the command named.
+            begin: Called with a worker's index when it is notified, to start its deadline.
+            check: Called with the indices of busy workers and the name of the operation; raises if one hangs.
         """
         self._handles, self._begin, self._check = handles, begin, check
         ends = [end for handle in handles for end in (handle.conn, handle.handles[1])]
@@ -212,100 +216,104 @@ class ProcessBells:
         self._only_done = {descriptor(self._done.waitable)}
 
     def notify(self, worker: int, payload: bytes = b"") -> None:
-        """Have a worker answer. It must have answered before, and nobody may touch what it is to read until it has."""
+        """Have a worker call `job.answer(payload)`. Does not block.
+
+        The worker must have answered all earlier notifications. Until it answers this one, the caller must not change
+        the data that the worker reads.
+        """
         line = self._lines[worker]
-        line[SENT] = _write(payload, self._boxes[worker][0])
+        line[PAYLOAD_SIZE] = _write(payload, self._buffers[worker][0])
         self._begin(worker)
         self.notifications[worker] += 1
         in_order()
-        line[RUNG] += 1
+        line[NOTIFIED] += 1
         fence()
         if line[ASLEEP]:
             self.signals[worker] += 1
             self._doorbells[worker].set()
-        if len(payload) > BOX_BYTES:
-            with suppress(OSError):  # whoever waits for the answer finds out if it is gone
+        if len(payload) > BUFFER_BYTES:
+            with suppress(OSError):  # if the worker has ended, `wait` raises that
                 self._handles[worker].conn.send_bytes(payload)
 
     def answered(self, workers: Collection[int]) -> list[int]:
-        """Those that have answered all their rings."""
-        answered = [worker for worker in workers if self._lines[worker][DONE] == self._lines[worker][RUNG]]
+        """Return those of these workers that have answered all their notifications. Does not block."""
+        answered = [worker for worker in workers if self._lines[worker][ANSWERED] == self._lines[worker][NOTIFIED]]
         in_order()
         return answered
 
     def wait(self, workers: Collection[int], *, at_least: int, timeout_s: float, doing: str) -> list[int]:
-        """Those that have answered, when so many have, or by then. See `Doorbells.wait`."""
-        if len(answered := self.answered(workers)) >= at_least and perf_counter() < self._look_at:
+        """Block until `at_least` of these workers have answered, or the timeout. See `Doorbells.wait`."""
+        if len(answered := self.answered(workers)) >= at_least and perf_counter() < self._next_check:
             return answered
-        if self._look_out.due():
-            self._look_out.until(lambda: len(self.answered(workers)) >= at_least)
+        if self._spinner.due():
+            self._spinner.until(lambda: len(self.answered(workers)) >= at_least)
         end = perf_counter() + timeout_s
         idle = len(set(_idle(self._lines)).difference(workers))
-        early = at_least > 1 and self._look_out_for_last.due()
+        wake_early = at_least > 1 and self._last_spinner.due()
         while True:
-            wanted = at_least - early
-            self._own[WANTED], self._own[ASLEEP] = idle + wanted, 1
+            wanted = at_least - wake_early
+            self._own[WAKE_AT], self._own[ASLEEP] = idle + wanted, 1
             fence()
             enough = len(self.answered(workers)) >= wanted
-            ready = self._watch.wait(0.0 if enough else max(0.0, min(LOOK_S, end - perf_counter())))
+            ready = self._watch.wait(0.0 if enough else max(0.0, min(CHECK_S, end - perf_counter())))
             self._own[ASLEEP] = 0
             if ready:
                 self._done.clear()
             if ready != self._only_done:
                 self._find_failures(ready, doing)
             answered = self.answered(workers)
-            if early and len(answered) >= wanted:
-                self._look_out_for_last.until(lambda: len(self.answered(workers)) >= at_least)
-                answered, early = self.answered(workers), False
+            if wake_early and len(answered) >= wanted:
+                self._last_spinner.until(lambda: len(self.answered(workers)) >= at_least)
+                answered, wake_early = self.answered(workers), False
             now = perf_counter()
-            if now >= self._look_at:
-                self._look_at = now + LOOK_S
+            if now >= self._next_check:
+                self._next_check = now + CHECK_S
                 self._check([worker for worker in workers if worker not in answered], doing)
             if len(answered) >= at_least or now >= end:
                 return answered
 
     def payload(self, worker: int) -> bytes:
-        """What a worker answered; to be read once, and before it is rung again."""
-        if worker in self._long:
-            return self._long.pop(worker)
+        """Return a worker's reply; call it once per answer, and before the next `notify`."""
+        if worker in self._long_replies:
+            return self._long_replies.pop(worker)
         handle = self._handles[worker]
         try:
-            return _read(self._lines[worker][REPLIED], self._boxes[worker][1], handle.conn)
+            return _read(self._lines[worker][REPLY_SIZE], self._buffers[worker][1], handle.conn)
         except (EOFError, OSError):
             raise handle.died("step") from None
 
     def rest(self) -> None:
-        """Have all stop serving: the replies of `serve` are then done."""
+        """Have all workers stop serving, so that their replies to `serve` become done. All must have answered."""
         for worker, (line, doorbell) in enumerate(zip(self._lines, self._doorbells, strict=True)):
-            self._begin(worker)  # it may have been idle for long
+            self._begin(worker)  # its deadline starts now: it may have been idle for long
             line[REST] = 1
             in_order()
-            line[RUNG] += 1
+            line[NOTIFIED] += 1
             doorbell.set()
 
     def close(self) -> None:
-        """Let go of the signals. Idempotent."""
+        """Close the signals. Idempotent."""
         for signal in (*self._doorbells, self._done):
             signal.close()
 
     def _find_failures(self, ready: set[int], doing: str) -> None:
-        """Raise what a worker says or what ended it. One that has answered by pipe says nothing wrong."""
+        """Raise the error of a worker that failed or ended. A long reply in the pipe is stored, and is no failure."""
         for worker, handle in enumerate(self._handles):
             conn, sentinel = handle.handles
             if conn in ready and not self.answered([worker]):
                 handle.receive(doing)
-            elif conn in ready and worker not in self._long and self._lines[worker][REPLIED] > BOX_BYTES:
-                # Taken in at once: left in the pipe, it would wake every further wait.
+            elif conn in ready and worker not in self._long_replies and self._lines[worker][REPLY_SIZE] > BUFFER_BYTES:
+                # Read now: left in the pipe, the reply would wake every further wait.
                 with suppress(EOFError, ConnectionResetError):
-                    self._long[worker] = handle.conn.recv_bytes()
+                    self._long_replies[worker] = handle.conn.recv_bytes()
                     continue
             elif sentinel not in ready:
                 continue
             raise handle.died(doing)
 
 
-def _give_way() -> None:
-    """Let whoever else wants this core have it."""
+def _yield_core() -> None:
+    """Let another process that is ready to run have this core."""
     if hasattr(os, "sched_yield"):
         os.sched_yield()
     else:
@@ -313,18 +321,18 @@ def _give_way() -> None:
 
 
 def _idle(lines: Sequence[memoryview]) -> list[int]:
-    """Workers that have answered all their rings."""
-    return [worker for worker, line in enumerate(lines) if line[DONE] == line[RUNG]]
+    """Return the workers that have answered all their notifications."""
+    return [worker for worker, line in enumerate(lines) if line[ANSWERED] == line[NOTIFIED]]
 
 
-def _write(payload: bytes, box: memoryview) -> int:
+def _write(payload: bytes, buffer: memoryview) -> int:
     size = len(payload)
-    if 0 < size <= BOX_BYTES:
-        box[:size] = payload
+    if 0 < size <= BUFFER_BYTES:
+        buffer[:size] = payload
     return size
 
 
-def _read(size: int, box: memoryview, conn: Connection) -> bytes:
-    if size > BOX_BYTES:
+def _read(size: int, buffer: memoryview, conn: Connection) -> bytes:
+    if size > BUFFER_BYTES:
         return conn.recv_bytes()
-    return bytes(box[:size]) if size else b""
+    return bytes(buffer[:size]) if size else b""

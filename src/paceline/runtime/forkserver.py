@@ -1,6 +1,7 @@
-"""Starting processes: the fork server, one maths thread per child, and no second run of the user's script.
+"""Starts child processes: the fork server, one BLAS thread per child, and no second run of the user's script.
 
-Free of torch, so that the command line can start the fork server first and load torch while it does the same.
+This module does not import torch, so that the command line can start the fork server first, and both load torch at the
+same time.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ _main_lock = threading.Lock()
 
 
 def default_start_method() -> StartMethod:
-    """Forkserver where it exists on Linux; spawn elsewhere."""
+    """Return forkserver on Linux and spawn elsewhere."""
     return "forkserver" if sys.platform == "linux" else "spawn"
 
 
 def start_fork_server(preload: Sequence[str]) -> None:
-    """Start the server unless it runs, and have it import modules once for all workers. Does not wait for it.
+    """Start the fork server unless it runs; it imports the modules once for all workers. Does not wait for it.
 
     Args:
-        preload: Modules beyond the worker's own.
+        preload: Modules to import besides the worker's own.
     """
-    resource_tracker.ensure_running()  # it would unblock Ctrl-C in between
+    resource_tracker.ensure_running()  # started later, it would unblock Ctrl-C
     with child_environment():
         multiprocessing.set_forkserver_preload([GUARD_MODULE, WORKER_MODULE, *preload, EXIT_MODULE])
         forkserver.ensure_running()
@@ -43,17 +44,17 @@ def start_fork_server(preload: Sequence[str]) -> None:
 
 @contextmanager
 def child_environment() -> Iterator[None]:
-    """Children started inside load their maths libraries with one thread and do not import the user's script.
+    """Context in which to start children: one thread per maths library, no import of the user's script, Ctrl-C blocked.
 
-    Ctrl-C, which reaches the whole process group, waits until they can `ignore_interrupts`: while they load their first
-    modules it would end them with a traceback.
+    Ctrl-C reaches the whole process group. It stays blocked in a child until the child calls `ignore_interrupts`: while
+    the child loads its first modules, an interrupt would end it with a traceback.
     """
-    with _one_thread_each(), _importless_main(), _interrupts_blocked():
+    with _one_thread_each(), _without_main(), _interrupts_blocked():
         yield
 
 
 def ignore_interrupts() -> None:
-    """In a child: leave Ctrl-C to the driver, whether it has come already or not."""
+    """Ignore Ctrl-C in this child process, also one that came while it was blocked; the driver handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -86,11 +87,11 @@ def _one_thread_each() -> Iterator[None]:
 
 
 @contextmanager
-def _importless_main() -> Iterator[None]:
-    """Hide `__main__` from the code that would have a child import it.
+def _without_main() -> Iterator[None]:
+    """Replace `__main__` by an empty module while children start, so that they do not import the user's script.
 
-    Children do not need it, since cloudpickle carries what is defined there by value; and without it a script
-    needs no `if __name__ == "__main__"` guard and runs its own side effects once.
+    Children do not need the script, since cloudpickle sends what is defined there by value. So a script needs no
+    `if __name__ == "__main__"` guard, and its side effects happen once.
     """
     with _main_lock:
         real = sys.modules["__main__"]

@@ -1,11 +1,11 @@
 """Inference requests: workers ask the driver for actions in the middle of a command, many thousand times per second.
 
-    worker: data in the arena, ASKED += 1  --(signal, if the server sleeps)-->  server
-            data in the arena       <--(signal, if the worker sleeps)--  ANSWERED = ASKED
+    worker: observations to the arena, ASKED += 1   --(signal, if the server sleeps)-->   server (thread of the driver)
+            <--(signal, if the worker sleeps)--   actions to the arena, ANSWERED = ASKED
 
-The direction is the reverse of the doorbell: the worker takes the initiative while it runs its command, and the driver
-serves. A *lane* is a part of a worker's envs that has at most one open request. A worker with two lanes steps the envs
-of one while the request of the other is being answered.
+The direction is the reverse of the doorbell: a worker sends requests while it executes a call, and the driver answers
+them. A *lane* is a part of a worker's envs that has at most one open request. A worker with two lanes steps the envs
+of one lane while the driver answers the request of the other.
 """
 
 from __future__ import annotations
@@ -19,40 +19,41 @@ from numpy.typing import NDArray
 
 from paceline.memory.shared import Arena, Field
 from paceline.memory.worker_status import BEAT, STOP
-from paceline.runtime.doorbell import LOOK_S
+from paceline.runtime.doorbell import CHECK_S
 from paceline.system.fences import fence, in_order
 from paceline.system.wakeups import DescriptorWatch, Signal, new_signal
 
 ASKED, ANSWERED, ACTIVE = range(3)
 """Entries of a lane's line: requests, answers, and whether the lane will send more requests."""
 LONGEST_WAIT_S = 60.0
-"""How long a worker that waits for an answer keeps its heartbeat moving."""
+"""How long a worker that waits for an answer increments its heartbeat, so that it does not count as hung."""
 ASLEEP = 0
 """Entry of a worker's or a server's line: whether it sleeps and needs a signal."""
 
 
-def question_fields(lanes: int, workers: int, servers: int) -> list[Field]:
+def inference_request_fields(lanes: int, workers: int, servers: int) -> list[Field]:
     """Return the arena fields: one cache line per lane, worker and server."""
     return [
-        Field.of("questions/lanes", (lanes, 8), np.int64),
-        Field.of("questions/workers", (max(1, workers), 8), np.int64),
-        Field.of("questions/servers", (servers, 8), np.int64),
+        Field.of("inference_requests/lanes", (lanes, 8), np.int64),
+        Field.of("inference_requests/workers", (max(1, workers), 8), np.int64),
+        Field.of("inference_requests/servers", (servers, 8), np.int64),
     ]
 
 
-class Asker:
+class InferenceRequester:
     """The worker's side.
 
     Args:
-        arena: Holds `question_fields`.
+        arena: Holds `inference_request_fields`.
         worker: Index of the worker.
         servers: Signals that wake the servers.
         answered: Signal that wakes this worker.
     """
 
     def __init__(self, arena: Arena, worker: int, servers: Sequence[Signal], answered: Signal) -> None:
-        self._lanes: NDArray[np.int64] = arena["questions/lanes"]
-        self._own, self._servers_asleep = arena["questions/workers"][worker], arena["questions/servers"]
+        self._lanes: NDArray[np.int64] = arena["inference_requests/lanes"]
+        self._own = arena["inference_requests/workers"][worker]
+        self._servers_asleep = arena["inference_requests/servers"]
         self._line = arena["heartbeat"][worker]
         self._servers, self._answered = servers, answered
         self._watch = DescriptorWatch([answered.waitable])
@@ -71,14 +72,15 @@ class Asker:
 
     def wait(self, lane: int) -> float:
         """Block until the lane's request is answered or the run stops; returns the seconds waited."""
-        began, line, looks = perf_counter(), self._lanes[lane], 0
+        began, line, checks = perf_counter(), self._lanes[lane], 0
         while line[ANSWERED] != line[ASKED] and not self._line[STOP]:
-            if 0 < looks < LONGEST_WAIT_S / LOOK_S:
-                self._line[BEAT] += 1  # it waits for somebody else, who may hang; not for ever, since the server may
-            looks += 1
+            if 0 < checks < LONGEST_WAIT_S / CHECK_S:
+                # The worker does not hang while others keep the server busy. Limited, since the server itself may hang.
+                self._line[BEAT] += 1
+            checks += 1
             self._own[ASLEEP] = 1
             fence()
-            self._watch.wait(0.0 if line[ANSWERED] == line[ASKED] else LOOK_S)
+            self._watch.wait(0.0 if line[ANSWERED] == line[ASKED] else CHECK_S)
             self._own[ASLEEP] = 0
             self._answered.clear()
         in_order()
@@ -91,52 +93,52 @@ class Asker:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerQuestions:
+class WorkerInferenceRequests:
     """The worker's side, in the form that is passed to a new worker."""
 
     servers: tuple[Signal, ...]
     answered: Signal
 
-    def open(self, arena: Arena, worker: int) -> Asker:
-        """Open it inside the worker."""
-        return Asker(arena, worker, self.servers, self.answered)
+    def open(self, arena: Arena, worker: int) -> InferenceRequester:
+        """Return the object that sends requests; call it inside the worker."""
+        return InferenceRequester(arena, worker, self.servers, self.answered)
 
 
 class InferenceRequests:
     """The driver's side.
 
     Args:
-        arena: Holds `question_fields`.
+        arena: Holds `inference_request_fields`.
     """
 
     def __init__(self, arena: Arena) -> None:
-        self._lanes: NDArray[np.int64] = arena["questions/lanes"]
-        self._workers, self._servers = arena["questions/workers"], arena["questions/servers"]
+        self._lanes: NDArray[np.int64] = arena["inference_requests/lanes"]
+        self._workers, self._servers = arena["inference_requests/workers"], arena["inference_requests/servers"]
         self._asked = [new_signal() for _ in self._servers]
         self._answered = [new_signal() for _ in self._workers]
         self._watches = [DescriptorWatch([signal.waitable]) for signal in self._asked]
 
-    def theirs(self, worker: int) -> WorkerQuestions:
-        """Return what a worker is started with."""
-        return WorkerQuestions(tuple(self._asked), self._answered[worker])
+    def worker_end(self, worker: int) -> WorkerInferenceRequests:
+        """Return the worker's side, to be passed to the new process."""
+        return WorkerInferenceRequests(tuple(self._asked), self._answered[worker])
 
-    def look(self, lanes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return [lanes, 3] the current ASKED, ANSWERED and ACTIVE of these lanes."""
+    def counters(self, lanes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a copy [lanes, 3] of the counters ASKED, ANSWERED and ACTIVE of these lanes."""
         lines: NDArray[np.int64] = self._lanes[lanes, : ACTIVE + 1]
         in_order()
         return lines
 
     def sleep(self, server: int, lanes: NDArray[np.int64], seen: NDArray[np.int64]) -> None:
-        """Block until a lane sends or ends since it was last looked at, or until a timeout."""
+        """Block until the counters of one of these lanes differ from `seen`, or until a timeout."""
         self._servers[server, ASLEEP] = 1
         fence()
-        news = not np.array_equal(self._lanes[lanes, : ACTIVE + 1], seen)
-        self._watches[server].wait(0.0 if news else LOOK_S)
+        changed = not np.array_equal(self._lanes[lanes, : ACTIVE + 1], seen)
+        self._watches[server].wait(0.0 if changed else CHECK_S)
         self._servers[server, ASLEEP] = 0
         self._asked[server].clear()
 
     def answer(self, lane: int, worker: int) -> None:
-        """Announce that the answer is in the arena."""
+        """Announce that the answer to a lane of this worker is in the arena."""
         in_order()
         self._lanes[lane, ANSWERED] = self._lanes[lane, ASKED]
         fence()
@@ -148,10 +150,10 @@ class InferenceRequests:
         self._lanes[lanes] = 0
         self._workers[worker] = 0
         for server in range(len(self._asked)):
-            self.wake(server)  # others of its chunks need not wait for it now
+            self.wake(server)  # the other lanes of its chunks need not wait for this worker now
 
     def wake(self, server: int) -> None:
-        """Wake a server, so that it looks at its lanes."""
+        """Wake a server, so that it reads the counters of its lanes."""
         self._asked[server].set()
 
     def close(self) -> None:

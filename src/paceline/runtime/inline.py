@@ -1,4 +1,4 @@
-"""The sequential reference: the one job runs in this process."""
+"""Runtime without workers: one job in this process, executed in the caller's thread. The reference for the others."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class InlineRuntime(Generic[J]):
     Args:
         program: Builds the job.
         arena: Shared memory.
-        groups: All of them are the job's.
-        timeouts_s: How long a start and a step may take before a watchdog says where it hangs; None for no watchdog.
+        groups: Number of groups; all belong to the one job.
+        timeouts_s: Start and step timeouts, after which a watchdog logs where the job hangs; None for no watchdog.
     """
 
     num_workers = bytes_up = 0
@@ -45,27 +45,27 @@ class InlineRuntime(Generic[J]):
         self._closed = False
         self._pending: deque[tuple[Reply[object], Callable[[], object]]] = deque()
 
-    def connect(self, asker: InferenceChannel) -> None:
-        """Give the job its channel to the policy.
+    def connect(self, channel: InferenceChannel) -> None:
+        """Give the job its channel to central inference.
 
         Raises:
-            TypeError: The job has a policy of its own.
+            TypeError: The job does not support central inference.
         """
         if not isinstance(self._job, CentralInferenceJob):
             raise TypeError(f"{type(self._job).__name__}: has no `connect`, and cannot use central inference.")
-        self._job.connect(asker)
+        self._job.connect(channel)
 
     def _watched(self, name: str) -> AbstractContextManager[None]:
         return nullcontext() if self._watchdog is None else self._watchdog.over(name)
 
     def submit(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> Reply[R]:
-        """Store the call until somebody waits: there is no other process to execute it meanwhile."""
+        """Store the call; `wait` executes it."""
         reply: Reply[R] = Reply(worker, call.__name__)
         self._pending.append((reply, partial(call, self._job, *args, **kwargs)))
         return reply
 
     def submit_all(self, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> list[Reply[R]]:
-        """The same: there is one job."""
+        """Store the call: there is one job, so this is `submit`."""
         return [self.submit(0, call, *args, **kwargs)]
 
     def wait(
@@ -73,9 +73,9 @@ class InlineRuntime(Generic[J]):
         replies: Sequence[Reply[R]],
         *,
         all: bool,  # noqa: A002
-        timeout_s: float = math.inf,  # noqa: ARG002 - a call takes as long as it takes
+        timeout_s: float = math.inf,  # noqa: ARG002 - a call in this thread cannot be cut short
     ) -> list[Reply[R]]:
-        """Execute what was submitted, in order, until enough of these replies are done. Raises what the job raises."""
+        """Execute stored calls in order until these replies are done (or one of them). Raises what the job raises."""
         done = [reply for reply in replies if reply.done]
         while self._pending and len(done) < (len(replies) if all else min(1, len(replies))):
             reply, execute = self._pending.popleft()
@@ -84,16 +84,16 @@ class InlineRuntime(Generic[J]):
             done = [reply for reply in replies if reply.done]
         return done
 
-    def respawn(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: ARG002 - the protocol's
-        """There is nothing to replace.
+    def respawn(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: ARG002 - required by the protocol
+        """Raise: this process cannot be replaced.
 
         Raises:
             RuntimeError: Always.
         """
-        raise RuntimeError(f"worker {worker}: runs in this process, which cannot be replaced.")
+        raise RuntimeError(f"worker {worker}: runs in this process and cannot be replaced.")
 
     def work(self, count: int) -> None:
-        """Compute one item after another.
+        """Compute items 0 to count - 1, one after another.
 
         Raises:
             TypeError: The job computes no gradients.
@@ -104,7 +104,7 @@ class InlineRuntime(Generic[J]):
             self._gradients.work(item)
 
     def pids(self) -> list[int]:
-        """No other process."""
+        """Return no ids: there is no other process."""
         return []
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""What driver and worker send each other: one small pickle each way, a call or its result.
+"""Messages between driver and worker: one small pickle each way, a call or its result.
 
-Without the pickler of `Connection.send`, which can send open files, and takes twice as long to be ready for that.
+Plain `pickle` instead of `Connection.send`, whose pickler can also send open files and therefore takes twice as long.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ import cloudpickle
 Call: TypeAlias = Callable[..., object]
 """A function whose first parameter is the worker's job. It is pickled as its module and qualified name."""
 MessageKind: TypeAlias = Literal["ok", "error", "exit"]
-"""How a call ended: with a result; with an error; or because something in the env meant to end the process."""
+"""How a call ended: a result (ok), an exception (error), or with SystemExit (exit; an env called sys.exit)."""
 
 
 def packed_call(call: Call, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
-    """A call as it travels to a worker, for `send_bytes`."""
-    if call.__module__ == "__main__":  # of a script or a notebook: a worker may have another main module, or none
+    """Return a call as bytes, for `send_bytes` to a worker."""
+    if call.__module__ == "__main__":  # in a script or notebook: the worker has another main module, so send the code
         by_value: bytes = cloudpickle.dumps((call, args, kwargs), pickle.HIGHEST_PROTOCOL)
         return by_value
     return pickle.dumps((call, args, kwargs), pickle.HIGHEST_PROTOCOL)
 
 
 CLOSE = pickle.dumps(None, pickle.HIGHEST_PROTOCOL)
-"""Ends a worker."""
+"""The message that ends a worker."""
 
 
-def hear_call(conn: Connection) -> tuple[Call, tuple[Any, ...], dict[str, Any]] | None:
-    """What the driver wants next; None to end. Blocks until there is something.
+def receive_call(conn: Connection) -> tuple[Call, tuple[Any, ...], dict[str, Any]] | None:
+    """Return the next call; None if the worker shall end. Blocks.
 
     Raises:
-        EOFError: The driver is gone.
+        EOFError: The driver has ended.
     """
     call: tuple[Call, tuple[Any, ...], dict[str, Any]] | None = pickle.loads(conn.recv_bytes())
     return call
 
 
 def packed_result(kind: MessageKind, value: object) -> bytes:
-    """How a call ended, as it travels to the driver, for `send_bytes`."""
+    """Return how a call ended as bytes, for `send_bytes` to the driver."""
     return pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL)
 
 
-def hear_result(conn: Connection) -> tuple[MessageKind, Any]:
-    """How a worker's call ended. Blocks until it has.
+def receive_result(conn: Connection) -> tuple[MessageKind, Any]:
+    """Return how a worker's next call ended. Blocks until it has.
 
     Raises:
-        EOFError: The worker is gone.
+        EOFError: The worker has ended.
     """
     kind, value = pickle.loads(conn.recv_bytes())
     return kind, value

@@ -1,4 +1,4 @@
-"""A worker's program as bytes, and what stands in the way where that fails."""
+"""Pickles a worker's program, and names the attribute that cannot be pickled if that fails."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from paceline.runtime.protocol import Job, Program
 
 
 def pack(program: Program[Job]) -> bytes:
-    """The program as bytes.
+    """Return the program as bytes.
 
     Raises:
-        ConfigError: Something in it cannot be pickled; names the attribute where it can be found.
+        ConfigError: Part of the program cannot be pickled; the text names the attribute that holds it.
     """
     try:
         packed: bytes = cloudpickle.dumps(program)
@@ -29,7 +29,7 @@ def pack(program: Program[Job]) -> bytes:
 
 
 def _unpicklable(value: Any, path: str = "program", depth: int = 0) -> str:
-    """The path of the first part of `value` that does not pickle by itself."""
+    """Return the path to the innermost first part of `value` that cannot be pickled, and its type."""
     parts: dict[str, Any] = {}
     if isinstance(value, dict):
         parts = {f"[{key!r}]": item for key, item in value.items()}
@@ -38,7 +38,7 @@ def _unpicklable(value: Any, path: str = "program", depth: int = 0) -> str:
         parts = {
             f" captured {name!r}": cell.cell_contents for name, cell in zip(names, value.__closure__ or (), strict=True)
         }
-        # Globals of a script's own functions travel by value too.
+        # cloudpickle also sends the globals that a script's functions use.
         used = value.__code__.co_names
         parts |= {f" global {name!r}": value.__globals__[name] for name in used if name in value.__globals__}
     elif hasattr(value, "__dict__"):

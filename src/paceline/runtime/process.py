@@ -1,10 +1,13 @@
-"""Worker processes on this machine.
+"""Runtime with worker processes on this machine.
 
     driver ──socketpair── worker 0: groups 0..3 ─┐
            ──socketpair── worker 1: groups 4..7 ─┴─ arena (mapped by all)
 
-The driver waits on the pipes *and* the process sentinels at once, and looks at every worker's heartbeat: a
-worker may fail, but it may not vanish.
+1. The driver starts the workers; each builds its job and reports that it has started.
+2. The driver sends calls through the socketpairs; each worker executes its calls in setup and sends the results.
+3. The driver distributes items of `work` through one pipe that all workers read (`work_queue`).
+4. While it waits, the driver watches the socketpairs, the process sentinels and the heartbeats, so that a worker that
+   fails, dies or hangs is always reported.
 """
 
 from __future__ import annotations
@@ -29,20 +32,22 @@ from paceline.errors import WorkerDied, WorkerError, WorkerHung, WorkerLost
 from paceline.memory.shared import Arena
 from paceline.memory.worker_status import BEAT, CLAIM, STOP
 from paceline.runtime import work_queue
-from paceline.runtime.doorbell import Linger, ProcessBells
+from paceline.runtime.doorbell import DriverDoorbells, SpinTimes
 from paceline.runtime.forkserver import StartMethod, child_environment, default_start_method, start_fork_server
 from paceline.runtime.inference_requests import InferenceRequests
 from paceline.runtime.messages import CLOSE, packed_call
 from paceline.runtime.pickled_program import pack
-from paceline.runtime.protocol import GradientJob, Job, Program, Reply, Share, check_remembered, shares
+from paceline.runtime.protocol import GradientJob, Job, Program, Reply, Share, check_not_forgotten, shares
 from paceline.runtime.replies import POLL_S, PendingReplies
 from paceline.runtime.worker_handle import HangDetector, WorkerHandle
 from paceline.system import threads
 from paceline.system.wait_affinity import wait_cores, wait_on
 
 CLOSE_TIMEOUT_S = 5.0
+"""How long `close` may take; half of it for the workers to end by themselves."""
 GRACE_S = 1.0
-"""How long to wait for pieces of work after a worker died, before doing them by hand: much longer than one takes."""
+"""After a worker has died: how long to wait for its unclaimed items before the driver computes them itself. Much longer
+than an item takes."""
 
 J = TypeVar("J", bound=Job)
 P = ParamSpec("P")
@@ -78,23 +83,27 @@ class ProcessRuntime(Generic[J]):
 
         Args:
             program: Builds a worker's job.
-            arena: Shared memory; holds `heartbeat_field(num_workers)`, and `bell_fields(num_workers)` for bells.
-            groups: Groups to share out.
+            arena: Shared memory with `heartbeat_field(num_workers)`, and `doorbell_fields(num_workers)` for doorbells.
+            groups: Number of groups, which are divided among the workers.
             num_workers: Processes to start.
-            first_group: The first of the groups: not 0 where other machines have those before it.
-            start_method: How; None for the platform's default.
-            preload: Modules the fork server imports once for all: a worker then starts in hundredths of a second.
-            cores: Cores to pin workers to, in turn.
-            take_turns: Whether the driver rests while workers work, and a worker while the driver does; then each has
-                a home.
+            first_group: Number of the first group: not 0 on a cluster node that has only some of the groups.
+            start_method: Start method of the processes; None for the platform's default.
+            preload: Modules that the fork server imports once for all workers; a worker then starts in about 10 ms.
+            cores: Cores to pin workers to, round-robin.
+            take_turns: Whether driver and workers never compute at the same time; each process is then bound to a
+                core while it blocks (`system.wait_affinity`).
             start_timeout_s: How long building a job, and then its first heartbeat, may take.
             step_timeout_s: How long a worker may go without a further heartbeat.
-            local_gradient: Does an item of `work` right here; None leaves them all to the workers.
-            doorbells: Whether jobs can `serve`; `doorbells` then rings them.
-            unit: What error texts call a group.
-            inference_requests: Where jobs can ask; a job then has `connect(asker)`.
-            respawns: Whether the caller replaces workers that are lost. One that is lost while it starts is then
-                reported by the first command, and not here.
+            local_gradient: Computes an item of `work` in the driver; None leaves all items to the workers.
+            doorbells: Whether workers can execute `serve` and be woken by the property `doorbells`.
+            unit: What error texts call groups (plural).
+            inference_requests: Central inference: connects every job, which must be a `CentralInferenceJob`.
+            respawns: Whether the caller replaces lost workers. A worker that is lost while it starts is then reported
+                by the first `wait`, and not by this constructor.
+
+        Raises:
+            ConfigError: The program cannot be pickled.
+            WorkerError: A worker could not build its job.
         """
         self.num_workers = num_workers
         self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
@@ -102,28 +111,33 @@ class ProcessRuntime(Generic[J]):
         self._lines, self._heartbeat, self._claims, self._stop = lines, lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
         self._hang_detector = HangDetector(self._heartbeat, start_timeout_s, step_timeout_s)
         self._workers, self._local_gradient = list[WorkerHandle](), local_gradient
-        self._tickets: work_queue.WorkQueue | None = None
-        self._doorbells: ProcessBells | None = None
-        self._closed, self._unit, self._inference_requests, self._bound = False, unit, inference_requests, ExitStack()
+        self._work_queue: work_queue.WorkQueue | None = None
+        self._doorbells: DriverDoorbells | None = None
+        self._closed, self._unit, self._inference_requests = False, unit, inference_requests
+        self._affinity_scope = ExitStack()
         self._pending = PendingReplies(self._workers, self._hang_detector, num_workers)
         self._method = start_method or default_start_method()
         self._packed, self._arena, self._cores = pack(program), arena, cores
         self._wait_cores = wait_cores(num_workers) if take_turns and cores is None else [None] * num_workers
         self._wait_affinity = wait_on(self._wait_cores[-1])
-        # With the driver's own hand, this many keep every core busy; more would only take turns.
-        self._helpers = num_workers if local_gradient is None else max(1, threads.core_budget() - 1)
+        # With `local_gradient` the driver computes too, so one worker less keeps every core busy.
+        self._computing_workers = num_workers if local_gradient is None else max(1, threads.core_budget() - 1)
         _OPEN.add(self)
         try:
             if self._method == "forkserver":
                 start_fork_server(preload)
             elif self._method == "spawn" and os.name == "posix":
-                resource_tracker.ensure_running()  # otherwise inside `child_environment`, where it unblocks Ctrl-C
+                resource_tracker.ensure_running()  # inside `child_environment` its start would unblock Ctrl-C
             if doorbells:
-                self._doorbells = ProcessBells(arena, num_workers, Linger.fitting(num_workers, threads.core_budget()))
+                self._doorbells = DriverDoorbells(
+                    arena, num_workers, SpinTimes.for_cores(num_workers, threads.core_budget())
+                )
             if work_queue.AVAILABLE:
-                self._tickets = work_queue.WorkQueue(multiprocessing.get_context(self._method))
+                self._work_queue = work_queue.WorkQueue(multiprocessing.get_context(self._method))
             for share in shares(groups, num_workers, first_group):
-                self._workers.append(self._new(replace(share, helps=not self._tickets or share.worker < self._helpers)))
+                self._workers.append(
+                    self._new(replace(share, helps=not self._work_queue or share.worker < self._computing_workers))
+                )
             self._await_start(respawns)
             self._watch()
         except BaseException:
@@ -131,16 +145,16 @@ class ProcessRuntime(Generic[J]):
             raise
 
     def _new(self, share: Share) -> WorkerHandle:
-        """Start the process of one worker; it answers when it has built its job."""
+        """Start the process of one worker. Does not wait until it has built its job."""
         core = self._cores[share.worker % len(self._cores)] if self._cores else None
-        theirs = self._tickets.theirs if self._tickets and share.helps else None
-        foreign = [end for other in self._workers if other.share != share for end in other.ours]
-        foreign += self._tickets.ours if self._tickets else ()
+        queue_client = self._work_queue.client if self._work_queue and share.helps else None
+        other_ends = [end for other in self._workers if other.share != share for end in other.driver_ends]
+        other_ends += self._work_queue.driver_ends if self._work_queue else ()
         with child_environment():
-            doorbell = self._doorbells.theirs(share.worker) if self._doorbells else None
-            asking = self._inference_requests.theirs(share.worker) if self._inference_requests else None
-            order = (self._packed, self._arena, core, theirs, foreign, doorbell, self._unit, asking)
-            return WorkerHandle(self._method, share, *order, self._wait_cores[share.worker])
+            doorbell = self._doorbells.worker_end(share.worker) if self._doorbells else None
+            requests = self._inference_requests.worker_end(share.worker) if self._inference_requests else None
+            setup = (self._packed, self._arena, core, queue_client, other_ends, doorbell, self._unit, requests)
+            return WorkerHandle(self._method, share, *setup, self._wait_cores[share.worker])
 
     def _await_start(self, respawns: bool) -> None:
         starting = [self._expect_start(worker) for worker in range(self.num_workers)]
@@ -151,25 +165,29 @@ class ProcessRuntime(Generic[J]):
             except WorkerLost as loss:
                 if not respawns:
                     raise
-                self._pending.note(loss)
+                self._pending.store_loss(loss)
                 self._pending.forget(loss.worker)
                 starting = [reply for reply in starting if reply.worker != loss.worker]
 
     def _expect_start(self, worker: int) -> Reply[None]:
-        """The reply that a new worker sends by itself, when it has built its job."""
+        """Expect the reply that a new worker sends, without a call, when it has built its job."""
         reply: Reply[None] = Reply(worker, "start")
         self._pending.add(reply)
         return reply
 
     @property
-    def doorbells(self) -> ProcessBells:
-        """Rings the workers, while they `serve`; only of a runtime that was made with bells."""
+    def doorbells(self) -> DriverDoorbells:
+        """Wakes workers that execute `serve`.
+
+        Raises:
+            RuntimeError: The runtime was created without doorbells.
+        """
         if self._doorbells is None:
-            raise RuntimeError("bells: this runtime was made without. Pass bells=True.")
+            raise RuntimeError("doorbells: this runtime has none. Create it with doorbells=True.")
         return self._doorbells
 
     def submit(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> Reply[R]:
-        """Send the call to one worker, which executes what it is sent in order."""
+        """Send the call to one worker, which executes its calls in setup. Does not block."""
         message = packed_call(call, args, kwargs)
         reply: Reply[R] = Reply(worker, call.__name__)
         self._pending.add(reply)
@@ -177,21 +195,21 @@ class ProcessRuntime(Generic[J]):
         return reply
 
     def submit_all(self, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> list[Reply[R]]:
-        """Send the call to all workers, pickled once."""
+        """Send the call to all workers, pickled once. Does not block."""
         message, name = packed_call(call, args, kwargs), call.__name__
         replies: list[Reply[R]] = [Reply(worker, name) for worker in range(self.num_workers)]
         # Bind before waking a worker: later, the core would be busy with that worker for a time slice.
-        self._bound.close()
-        self._bound.enter_context(self._wait_affinity)
+        self._affinity_scope.close()
+        self._affinity_scope.enter_context(self._wait_affinity)
         for reply, worker in zip(replies, self._workers, strict=True):
             self._pending.add(reply)
             worker.send(message)
         return replies
 
     def wait(self, replies: Sequence[Reply[R]], *, all: bool, timeout_s: float = math.inf) -> list[Reply[R]]:  # noqa: A002
-        """Block until all replies are done, or one of them. With `all`, the last worker of them wakes the driver."""
-        check_remembered(replies)
-        with self._bound:
+        """Block until all replies are done, or one of them. See `Runtime.wait`."""
+        check_not_forgotten(replies)
+        with self._affinity_scope:
             self._pending.raise_loss()
             if all:
                 self._pending.wait_all(replies, timeout_s)
@@ -200,7 +218,7 @@ class ProcessRuntime(Generic[J]):
         return [reply for reply in replies if reply.done]
 
     def respawn(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """A new process with the same share of the groups. Blocks until it has started and executed the call."""
+        """Replace a worker by a new process with the same groups. Blocks until it has started and executed the call."""
         old = self._workers[worker]
         old.end(perf_counter())
         self._pending.forget(worker)
@@ -208,7 +226,7 @@ class ProcessRuntime(Generic[J]):
         if self._doorbells is not None:
             self._doorbells.forget(worker)
         self._workers[worker] = self._new(old.share)
-        old.let_go()
+        old.release()
         self._watch()
         self._pending.wait_all([self._expect_start(worker)], math.inf)
         first = self.submit(worker, call, *args, **kwargs)
@@ -216,96 +234,104 @@ class ProcessRuntime(Generic[J]):
         return first.result()
 
     def work(self, count: int) -> None:
-        """Offer the items as tickets, do some by hand, and wait until all are done."""
-        if self._tickets is not None:
-            self._offer(self._tickets, count)
+        """Distribute items 0 to count - 1 over workers and driver, and block until all are done.
+
+        Raises:
+            WorkerError: An item failed, or its worker died and there is no `local_gradient`.
+        """
+        if self._work_queue is not None:
+            self._distribute(self._work_queue, count)
         elif not self._pending:
             for first in range(0, count, self.num_workers):
                 items = range(first, min(count, first + self.num_workers))
                 replies = [self.submit(worker, work, item) for worker, item in enumerate(items)]
                 self._pending.wait_all(replies, math.inf)
         elif self._local_gradient is not None:
-            # Workers are busy, and would get to this only after the calls that were submitted before.
-            for own in range(count):
-                self._local_gradient(own)
+            # The workers would start on the items only after the calls that they are executing.
+            for item in range(count):
+                self._local_gradient(item)
         else:
-            raise WorkerError("work: needs a hand of the driver's own while a command is under way. Give one.")
+            raise WorkerError("work: needs `local_gradient` while a call is running. Pass one to the runtime.")
 
-    def _offer(self, offered: work_queue.WorkQueue, count: int) -> None:
-        """Offer items to all workers. The driver computes what a worker held that died meanwhile."""
-        pending = offered.put(count)
-        while pending and self._local_gradient is not None and (item := offered.take()) is not None:
+    def _distribute(self, queue: work_queue.WorkQueue, count: int) -> None:
+        """Put items into the work queue and wait until all are done; the driver computes the items of dead workers."""
+        pending = queue.put(count)
+        while pending and self._local_gradient is not None and (item := queue.take()) is not None:
             self._local_gradient(item)
-            pending -= {item, *offered.finished()}  # mostly all there is, and nothing left to ask for
-        # While calls are pending their results wait in the pipes: then only the death of a worker counts.
+            pending -= {item, *queue.finished()}  # usually leaves nothing to wait for
+        # While calls are pending the pipes hold their results, so only the sentinels show that a worker failed.
         poll = self._deaths if self._pending else self._failures
         moved, died = perf_counter(), False
         while pending:
             ready = {fd for fd, _ in work_queue.wait(poll, self._wait_affinity, timeout_s=POLL_S)}
-            if offered.done_fd in ready:
-                pending -= offered.finished()
-                ready.remove(offered.done_fd)
+            if queue.done_fd in ready:
+                pending -= queue.finished()
+                ready.remove(queue.done_fd)
                 moved = perf_counter()
             for worker in self._workers:
                 if pending and not ready.isdisjoint(worker.handles):
-                    self._look_into(worker)
+                    self._handle_event(worker)
                     died = True
             silent_s = perf_counter() - moved
             if died and self._local_gradient is not None and silent_s > GRACE_S:
-                # A worker notes its claim at once, long before this.
-                for item in pending - set(self._holders(offered)):
+                # A worker records its claim right after reading it, so an unclaimed item went with a dead worker.
+                for item in pending - set(self._claimants(queue)):
                     self._local_gradient(item)
                     pending.discard(item)
-            if pending and silent_s > self._step_timeout_s and self._end_holders(offered, pending, silent_s):
+            if pending and silent_s > self._step_timeout_s and self._kill_claimants(queue, pending, silent_s):
                 died, moved = True, perf_counter()
             elif pending and silent_s > self._step_timeout_s:
                 raise WorkerHung(
-                    f"workers: {len(pending)} pieces of `work` are not done and nothing was for "
+                    f"workers: {len(pending)} items of `work` are not done, and none was finished for "
                     f"{self._step_timeout_s:g} s. "
                     "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
                 )
 
-    def _holders(self, offered: work_queue.WorkQueue) -> dict[int, WorkerHandle]:
-        """Items that somebody is still at, and who."""
-        alive = [(offered.claimed(int(self._claims[one.share.worker])), one) for one in self._workers if one.alive]
+    def _claimants(self, queue: work_queue.WorkQueue) -> dict[int, WorkerHandle]:
+        """Return the items that living workers are computing, with their workers."""
+        alive = [(queue.claimed(int(self._claims[one.share.worker])), one) for one in self._workers if one.alive]
         return {item: one for item, one in alive if item is not None}
 
-    def _end_holders(self, offered: work_queue.WorkQueue, pending: set[int], silent_s: float) -> bool:
-        """Kill whoever hangs in a piece of work, where the driver can do it instead; whether there was one.
+    def _kill_claimants(self, queue: work_queue.WorkQueue, pending: set[int], silent_s: float) -> bool:
+        """Kill the workers that hang in pending items, if the driver can compute those items; returns whether it did.
 
-        The next command finds them dead, and says why.
+        The next `wait` finds these workers dead and reports why.
         """
         hanging = [
-            one for item, one in self._holders(offered).items() if item in pending and self._local_gradient is not None
+            one for item, one in self._claimants(queue).items() if item in pending and self._local_gradient is not None
         ]
         for worker in hanging:
             worker.hung("work", silent_s, self._step_timeout_s)
         return bool(hanging)
 
-    def _look_into(self, worker: WorkerHandle) -> None:
-        """What a worker said in the middle of `work`, where only errors are said; its death may be got over."""
+    def _handle_event(self, worker: WorkerHandle) -> None:
+        """Handle a message or an exit of a worker during `work`.
+
+        Raises:
+            WorkerError: The worker reports an error, or it died and there is no `local_gradient`.
+        """
         try:
             worker.receive(self._pending.name(worker.share.worker, "work"))
-            raise worker.died("work")  # it had answered the call, and nobody replies to a ticket
+            raise worker.died("work")  # no error: it finished its call, and then ended
         except WorkerDied:
             if self._local_gradient is None:
                 raise
-        # The next command finds it dead. Until then nothing more is to be heard of it.
+        # The next `wait` reports the death. Until then, its closed pipe must not wake the driver.
         for poll in (self._failures, self._deaths):
             for handle in worker.handles:
                 with suppress(KeyError):
                     poll.unregister(handle)
 
     def pids(self) -> list[int]:
-        """Process ids, in worker order."""
+        """Return the process ids, in worker setup."""
         return [worker.process.pid or 0 for worker in self._workers]
 
     def close(self) -> None:
-        """Ask, then kill. Idempotent."""
+        """Ask the workers to end, and kill those that do not. Idempotent; blocks for seconds at most."""
         if self._closed:
             return
         self._closed = True
-        self._bound.close()
+        self._affinity_scope.close()
         self._stop[:] = 1
         try:
             for worker in self._workers:
@@ -313,14 +339,14 @@ class ProcessRuntime(Generic[J]):
             deadline = perf_counter() + CLOSE_TIMEOUT_S / 2
             for worker in self._workers:
                 worker.end(deadline)
-        except BaseException:  # a Ctrl-C of somebody who will not wait
+        except BaseException:  # for example a second Ctrl-C: do not wait any longer
             for worker in self._workers:
                 worker.process.kill()
             for worker in self._workers:
                 worker.end(perf_counter())
             raise
-        if self._tickets is not None:
-            self._tickets.close()
+        if self._work_queue is not None:
+            self._work_queue.close()
         if self._doorbells is not None:
             self._doorbells.close()
 
@@ -328,7 +354,7 @@ class ProcessRuntime(Generic[J]):
         self.close()
 
     def _watch(self) -> None:
-        """All that a wait for tickets listens to, with and without what workers say."""
+        """Set up what waits listen to; call it again whenever a worker has been replaced."""
         if self._doorbells is not None:
             workers, hang_detector = self._workers, self._hang_detector
 
@@ -336,11 +362,11 @@ class ProcessRuntime(Generic[J]):
                 hang_detector.check([(workers[number], doing) for number in numbers])
 
             self._doorbells.watch(workers, hang_detector.begin, check)
-        if self._tickets is None:
+        if self._work_queue is None:
             return
         self._failures, self._deaths = select.poll(), select.poll()
         for poll in (self._failures, self._deaths):
-            poll.register(self._tickets.done_fd, select.POLLIN)
+            poll.register(self._work_queue.done_fd, select.POLLIN)
             for worker in self._workers:
                 poll.register(worker.handles[1], select.POLLIN)
         for worker in self._workers:
@@ -348,7 +374,7 @@ class ProcessRuntime(Generic[J]):
 
 
 def work(job: Job, item: int) -> None:
-    """The call that computes an item, where there are no work_queue."""
+    """Compute one item; the call that is submitted on platforms without a work queue."""
     if not isinstance(job, GradientJob):
         raise TypeError(f"{type(job).__name__}: has no `work`, and cannot compute gradients.")
     job.work(item)
@@ -363,6 +389,6 @@ _OPEN: weakref.WeakSet[_Closable] = weakref.WeakSet()
 
 @atexit.register
 def _close_forgotten() -> None:
-    """Before multiprocessing ends its daemons by SIGTERM, which workers leave to the driver, and waits for ever."""
+    """Close open runtimes at exit: multiprocessing would send SIGTERM, which workers ignore, and wait for ever."""
     for runtime in list(_OPEN):
         runtime.close()

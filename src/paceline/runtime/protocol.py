@@ -1,14 +1,15 @@
-"""What a runtime is: one protocol, implemented by `inline`, `process` and `ray`.
+"""The protocol that the runtimes `inline`, `process` and `ray` implement: submit typed calls to workers, and wait.
 
-A runtime knows nothing of envs or policies. From a program it builds one job per worker. The driver then submits calls:
-functions whose first parameter is the job, usually an unbound method of the job's class.
+1. A runtime builds one job per worker from a program. It does not depend on envs or policies.
+2. The driver submits calls: functions whose first parameter is the job, usually unbound methods of the job's class.
+3. Every worker executes its calls in order, and the driver waits for the replies.
 
     reply = runtime.submit(worker, WorkerJob.collect, step)      # mypy checks `step` against `collect`
     runtime.wait([reply], all=True)
     reply.result()                                               # typed as what `collect` returns
 
-A call travels as a reference to a function: its module and its qualified name. Only a function of the main module, of a
-script or a notebook, travels as code.
+A call is sent as the module and the qualified name of a function. Only a function that is defined in the main module (a
+script or a notebook) is sent as code.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from paceline.memory.shared import Arena
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one worker owns: a contiguous range of groups."""
+    """The contiguous range of groups that one worker owns."""
 
     worker: int
     first_group: int
     groups: int
     helps: bool = True
-    """Whether it may be asked for `work`."""
+    """Whether the worker computes items of `Runtime.work`."""
 
     def envs(self, group_size: int) -> list[int]:
-        """The envs of its groups."""
+        """Return the indices of the envs in these groups."""
         return list(range(self.first_group * group_size, (self.first_group + self.groups) * group_size))
 
 
 class Job(Protocol):
-    """What lives in a worker. The driver's calls are executed on it, one after another, in the worker's main thread."""
+    """The object in a worker on which the driver's calls are executed, one by one, in the worker's main thread."""
 
     def close(self) -> None:
         """Close the envs and release the memory."""
@@ -52,24 +53,24 @@ class GradientJob(Job, Protocol):
 
 
 class InferenceChannel(Protocol):
-    """A worker's channel to the policy, where that runs elsewhere. The same protocol as `collect` has of it."""
+    """A worker's channel to central inference. `collect.inference_client` declares the same protocol."""
 
     def ask(self, lane: int, server: int) -> None:
-        """Say that the lane's observations are in the arena."""
+        """Announce that the lane's observations are in the arena. Does not block."""
 
     def wait(self, lane: int) -> float:
-        """Block until its actions are there; returns the seconds spent idle."""
+        """Block until the lane's actions are in the arena; returns the seconds waited."""
 
     def end(self, lane: int, server: int) -> None:
-        """Say that the lane asks nothing more for now."""
+        """Announce that the lane sends no further requests for now."""
 
 
 @runtime_checkable
 class CentralInferenceJob(Job, Protocol):
-    """A job whose policy runs elsewhere, in the driver: central inference."""
+    """A job whose policy runs in the driver: central inference."""
 
     def connect(self, asker: InferenceChannel) -> None:
-        """Take the channel to whoever runs the policy. Called once, before the first call."""
+        """Store the channel to central inference. Called once, before the first call."""
 
 
 @runtime_checkable
@@ -77,24 +78,24 @@ class DoorbellJob(Job, Protocol):
     """A job that can be woken by a doorbell (`Doorbells`) instead of by a message."""
 
     def answer(self, payload: bytes) -> bytes:
-        """Do what shared memory and `payload` say; returns the payload for the driver. Called once for each ring."""
+        """Handle one notification: its data is in `payload` and in shared memory. Returns the reply's payload."""
 
 
 J_co = TypeVar("J_co", bound=Job, covariant=True)
-"""The job of a runtime's workers. Covariant: workers that hold a subtype understand the same calls."""
+"""The job of a runtime's workers. Covariant: a call for a job also accepts a subtype of that job."""
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 P = ParamSpec("P")
 
 Program = Callable[[Arena, Share], J_co]
-"""Builds a worker's job, inside the worker; must survive cloudpickle."""
+"""Builds a worker's job, inside the worker. cloudpickle must be able to pickle it."""
 
 
 class Reply(Generic[R_co]):
     """The result of one submitted call: pending at first, then done, or forgotten because its worker was replaced.
 
     Args:
-        worker: Which worker executes the call.
+        worker: Index of the worker that executes the call.
         name: Name of the called function, for error texts.
     """
 
@@ -103,88 +104,88 @@ class Reply(Generic[R_co]):
     def __init__(self, worker: int, name: str) -> None:
         self.worker, self.name = worker, name
         self.done = False
-        """Whether the result is there."""
+        """Whether the result has arrived."""
         self.forgotten = False
-        """Whether the worker was replaced before it answered: there will never be a result."""
+        """Whether the worker was replaced before it answered: the result will never arrive."""
         self._result: object = None
 
     def result(self) -> R_co:
-        """What the call returned. Does not wait: `Runtime.wait` does.
+        """Return what the call returned. Does not block; call `Runtime.wait` first.
 
         Raises:
-            RuntimeError: The result is not there yet, or never will be.
+            RuntimeError: The result has not arrived, or never will.
         """
         if not self.done:
             raise RuntimeError(f"worker {self.worker}, `{self.name}`: no result yet. Wait for the reply first.")
         return cast(R_co, self._result)
 
     def put(self, result: object) -> None:
-        """Store the result: for runtimes only."""
+        """Store the result; only runtimes call this."""
         self._result, self.done = result, True
 
 
 class Runtime(Protocol[J_co]):
     """Workers with a job of type `J_co` each.
 
-    A worker executes what is submitted to it in order. No method but `wait`, `respawn`, `work` and `close` blocks, and
-    each of those ends: a worker that sends no heartbeat in time is killed and reported.
+    A worker executes its calls in the order in which they are submitted. Only `wait`, `respawn`, `work` and `close`
+    block, and they all return: a worker that sends no heartbeat in time is killed and reported.
     """
 
     num_workers: int
-    """Processes; 0 for inline."""
+    """Number of worker processes; 0 for inline."""
     bytes_up: int
-    """Bytes that workers have sent to the driver over a network so far; 0 where they share its memory."""
+    """Bytes that workers have sent to the driver over a network so far; 0 for workers that share its memory."""
 
     def submit(
         self, worker: int, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> Reply[R]:
-        """Have one worker execute `call(job, *args, **kwargs)` after all that was submitted to it before.
+        """Send one worker `call(job, *args, **kwargs)`, which it executes after its earlier calls. Does not block.
 
-        A worker that is gone is reported by `wait`.
+        If the worker has ended, `wait` raises that.
         """
 
     def submit_all(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> list[Reply[R]]:
-        """Have every worker execute the call; replies in worker order. The arguments are pickled once for all.
+        """Send the call to every worker; replies are in worker order. Does not block.
 
-        Cheaper than a `submit` to each. In between this and the `wait` for all of the replies, the driver may call
-        `work`.
+        The arguments are pickled once, so this is cheaper than a `submit` per worker. The driver may call `work` before
+        it waits for the replies.
         """
 
     def wait(self, replies: Sequence[Reply[R]], *, all: bool, timeout_s: float = math.inf) -> list[Reply[R]]:  # noqa: A002
-        """Block until all replies are done, or at least one of them, or the time is over.
+        """Block until all replies are done, or at least one of them, or until the timeout.
 
         Args:
-            replies: What to wait for; replies that are done already count.
+            replies: The replies to wait for; replies that are already done count.
             all: Whether to wait for all of them, or to return as soon as one is done.
-            timeout_s: How long at most. Without it the workers' own deadlines still hold.
+            timeout_s: Longest wait. The timeouts of the workers' heartbeats hold in any case.
 
         Returns:
-            Those that are done, in the order given.
+            The replies that are done, in the order given.
 
         Raises:
-            WorkerError: A job raised, died or missed its deadline. The runtime must then be closed; but after
-                `WorkerLost`, the worker that it names may be replaced by `respawn`. Other replies stay valid.
+            WorkerError: A call raised, or a worker died or hangs. The runtime must then be closed. Only after a
+                `WorkerLost` may the caller instead replace the worker by `respawn`; other replies stay valid.
             RuntimeError: A reply was forgotten: its worker was replaced after the call was submitted.
         """
 
     def respawn(self, worker: int, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Replace a lost worker by a new one, which executes this call first; blocks, and returns its result.
+        """Replace a lost worker by a new one, which executes this call first; blocks until then, returns the result.
 
-        What had been submitted to the lost worker is forgotten: the caller submits it again.
+        The pending calls of the lost worker are forgotten: the caller has to submit them again.
 
         Raises:
-            WorkerError: As `wait`, for the new worker.
+            WorkerError: The new worker failed, as in `wait`.
         """
 
     def work(self, count: int) -> None:
-        """Have the items 0 to count - 1 done, each by `GradientJob.work` of whichever worker is free, and wait.
+        """Compute items 0 to count - 1, each by `GradientJob.work` of the first free worker; blocks until all are done.
 
         Raises:
-            WorkerError: As `wait`.
+            WorkerError: A worker failed, as in `wait`.
         """
 
     def pids(self) -> list[int]:
-        """Process ids in worker order; empty where workers are no processes of this machine."""
+        """Return the process ids in worker order; empty if the workers are not processes of this machine."""
 
     def close(self) -> None:
         """End all workers. Idempotent, returns within seconds."""
@@ -193,71 +194,75 @@ class Runtime(Protocol[J_co]):
 def run_all(
     runtime: Runtime[J_co], call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs
 ) -> list[R]:
-    """Have every worker execute a call, and wait for all; results in worker order.
+    """Execute a call on every worker, and block until all are done; returns the results in worker order.
 
     Raises:
-        WorkerError: As `Runtime.wait`.
+        WorkerError: A worker failed, as in `Runtime.wait`.
     """
     return [reply.result() for reply in runtime.wait(runtime.submit_all(call, *args, **kwargs), all=True)]
 
 
-def check_remembered(replies: Sequence[Reply[object]]) -> None:
-    """Refuse to wait for what will never come; for runtimes.
+def check_not_forgotten(replies: Sequence[Reply[object]]) -> None:
+    """Raise if one of these replies will never be done; runtimes call this before they wait.
 
     Raises:
-        RuntimeError: A worker was replaced after one of these was submitted to it.
+        RuntimeError: A worker was replaced after one of these calls was submitted to it.
     """
     for reply in replies:
         if reply.forgotten:
             raise RuntimeError(
-                f"worker {reply.worker}, `{reply.name}`: the worker was replaced after this was submitted. Submit it "
-                "again."
+                f"worker {reply.worker}, `{reply.name}`: the worker was replaced after the call was submitted. "
+                "Submit it again."
             )
 
 
 def serve(job: DoorbellJob) -> None:
-    """The call that has a worker answer rings until it is told to rest; see `Doorbells`.
+    """Answer notifications by `job.answer` until `Doorbells.rest`; to be submitted to workers.
 
-    Never executed as such: the worker's main loop recognises it, and answers rings by `job.answer`.
+    A worker's main loop recognises this function and serves instead of calling it.
 
     Raises:
-        RuntimeError: Always: the runtime was made without bells.
+        RuntimeError: Always, since it is only executed by a runtime without doorbells.
     """
-    raise RuntimeError(f"{type(job).__name__}: this runtime was made without bells. Pass bells=True.")
+    raise RuntimeError(f"{type(job).__name__}: this runtime has no doorbells. Create it with doorbells=True.")
 
 
 class Doorbells(Protocol):
-    """Workers that execute the call `serve`, each doing one small thing per ring."""
+    """Wakes workers that execute the call `serve`; each calls `job.answer` once per notification."""
 
     notifications: list[int]
-    """Wake-ups of each worker, `rest` not counted."""
+    """Number of notifications of each worker, without those by `rest`."""
 
     def notify(self, worker: int, payload: bytes = b"") -> None:
-        """Have a worker answer. It must have answered before, and nobody may touch what it is to read until it has."""
+        """Have a worker call `job.answer(payload)`. Does not block.
+
+        The worker must have answered all earlier notifications. Until it answers this one, the caller must not change
+        the data that the worker reads.
+        """
 
     def wait(self, workers: Collection[int], *, at_least: int, timeout_s: float, doing: str) -> list[int]:
-        """Those that have answered all their rings, when so many have, or by then.
+        """Block until `at_least` of these workers have answered all their notifications; returns those that have.
 
         Args:
-            workers: Whom to wait for.
-            at_least: How many of them.
-            timeout_s: How long at most.
-            doing: What they do, for error texts.
+            workers: Indices of the workers to wait for.
+            at_least: Number of answers to wait for.
+            timeout_s: Longest wait; the result may then be shorter than `at_least`.
+            doing: Name of the operation, for error texts.
 
         Raises:
-            WorkerError: Any worker raised, died or missed its deadline. The runtime must then be closed, or after
-                `WorkerDied` the worker be replaced by `respawn`, which has heard no ring.
+            WorkerError: Any worker raised, died or missed its deadline. Then close the runtime, or after
+                `WorkerDied` replace the worker by `respawn`; the new worker has no notification.
         """
 
     def payload(self, worker: int) -> bytes:
-        """What a worker answered; to be read once, and before it is rung again."""
+        """Return the payload of a worker's reply; call it once per answer, and before the next `notify`."""
 
     def rest(self) -> None:
-        """Have all stop serving: the replies of `serve` are then done. All must have answered."""
+        """Have all workers stop serving, so that their replies to `serve` become done. All must have answered."""
 
 
 def shares(groups: int, workers: int, first_group: int = 0) -> list[Share]:
-    """Divide groups over workers as evenly as can be, in order."""
+    """Divide groups over workers, in order, as evenly as possible."""
     workers = max(1, workers)
     base, extra = divmod(groups, workers)
     result, first = [], first_group

@@ -1,7 +1,7 @@
-"""Imported by the fork server before any slow import: the kernel kills the server when its driver is gone.
+"""Lets the kernel kill the fork server when its driver ends; the server imports this before any slow module.
 
-By itself it checks for its driver only between two requests, so not while it imports torch, which takes seconds.
-It also does not ignore Ctrl-C before that import is done.
+Without it, the server notices the end of its driver only between two requests, so not during the seconds in which it
+imports torch. It also would not ignore Ctrl-C before that import is done.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from paceline.system.die_with_parent import die_with_parent
 
 
 def guard() -> None:
-    """Find the driver's pipe: the second argument on the server's own command line."""
+    """Watch the driver's pipe, whose descriptor is the second argument on the server's command line."""
     command = re.search(r"forkserver import main; main\((\d+), (\d+)", " ".join(sys.orig_argv))
     if command is not None:
         ignore_interrupts()

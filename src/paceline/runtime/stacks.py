@@ -1,7 +1,7 @@
-"""Stack traces of a worker: written when it crashes, or when the driver asks for them.
+"""Stack traces of a worker: the worker writes them when it crashes, or when the driver asks for them.
 
 driver --SIGUSR2--> worker: a handler in C writes the stacks of all threads, even while the GIL is held
-       <---file---- an unnamed file that the driver reads, so it outlives the worker
+       <---file---- the driver reads them from an unnamed file, which outlives the worker
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from multiprocessing import context, reduction
 from typing import Any
 
 AVAILABLE = sys.platform != "win32"
-PATIENCE_S = 2.0
+ANSWER_TIMEOUT_S = 2.0
 """How long to wait for a stack. It arrives within a millisecond, or never if the worker process is stopped."""
 MOST_BYTES = 20_000
 """Bytes read from the end of the file, so that repeated crashes cannot fill the log."""
@@ -54,7 +54,7 @@ class StackFile:
         before = self._size()
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGUSR2)
-        deadline = time.perf_counter() + PATIENCE_S
+        deadline = time.perf_counter() + ANSWER_TIMEOUT_S
         size = before
         while time.perf_counter() < deadline:
             time.sleep(0.02)

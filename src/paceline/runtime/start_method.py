@@ -13,10 +13,10 @@ from paceline.runtime.forkserver import StartMethod
 
 
 def check_start_method(method: StartMethod) -> None:
-    """Refuse what cannot work, and warn of what may not, before workers are started this way.
+    """Raise or warn if workers cannot, or perhaps cannot, be started with this method.
 
     Raises:
-        ConfigError: The platform does not have it, or CUDA is in use and would not survive a fork.
+        ConfigError: The platform does not have the method, or CUDA is initialised and would not survive a fork.
     """
     known = multiprocessing.get_all_start_methods()
     if method not in known:

@@ -1,4 +1,4 @@
-"""Watchdog for a job in this process: it cannot be replaced, but the error can say where it hangs.
+"""Watchdog for a job in this process: the process cannot be replaced, but an error can say where it hangs.
 
     main thread   envs.step, envs.step, ...          increments a counter with every row
     watchdog      sleeps, checks, sleeps             counter unchanged for too long: logs the stack, interrupts the step
@@ -28,13 +28,13 @@ from paceline.errors import EnvHung
 from paceline.memory.worker_status import BEAT, envs_of, spare
 from paceline.runtime.worker_handle import STARTING
 
-ON_WORKERS = "On workers (--num-workers 1) a hung env is replaced."
+USE_WORKERS = "On workers (--num-workers 1) a hung env is replaced."
 STOPPED_S = 1.0
-"""If the watchdog itself wakes this much too late, the whole process was stopped, for example by Ctrl-Z."""
+"""If the watchdog wakes up this much too late, the whole process was stopped, for example by Ctrl-Z."""
 
 _log = logging.getLogger(__name__)
-_on_duty: set[Watchdog] = set()
-"""All watchdogs of the process share one timer."""
+_active: set[Watchdog] = set()
+"""Watchdogs that are not closed: they share the one timer of `faulthandler`."""
 
 
 class Watchdog:
@@ -55,35 +55,35 @@ class Watchdog:
         step_timeout_s: float,
         *,
         who: str = "the envs",
-        remedy: str = ON_WORKERS,
+        remedy: str = USE_WORKERS,
     ) -> None:
         self._line, self._start_s, self._step_s = line, start_timeout_s, step_timeout_s
         self._who, self._remedy = who, remedy
-        self._command, self._watched = "", 0
+        self._command, self._interruptible = "", 0
         self._beat, self._moved = int(line[BEAT]), perf_counter()
-        self._verdict = ""
+        self._error_text = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
-        _on_duty.add(self)
-        self._arm()  # here: the thread may never get to run
+        _active.add(self)
+        self._arm()  # not in the thread, which may never get to run
         self._thread.start()
 
     @contextmanager
     def over(self, command: str) -> Iterator[None]:
-        """DescriptorWatch the code inside the `with` block.
+        """Watch the code inside the `with` block.
 
         Raises:
             EnvHung: The counter did not change for too long; the stack is in the log.
         """
-        breakable = hasattr(signal, "SIGUSR2") and threading.current_thread() is threading.main_thread()
-        before = signal.signal(signal.SIGUSR2, self._break_off) if breakable else None
-        self._moved, self._verdict = perf_counter(), ""
-        self._command, self._watched = command, threading.get_ident() if breakable else 0
+        interruptible = hasattr(signal, "SIGUSR2") and threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGUSR2, self._interrupt) if interruptible else None
+        self._moved, self._error_text = perf_counter(), ""
+        self._command, self._interruptible = command, threading.get_ident() if interruptible else 0
         try:
             yield
         finally:
             self._command = ""
-            if breakable:
+            if interruptible:
                 signal.signal(signal.SIGUSR2, before)
 
     def close(self) -> None:
@@ -93,57 +93,57 @@ class Watchdog:
 
     def _watch(self) -> None:
         pause_s = min(1.0, self._start_s / 4, self._step_s / 4)
-        looked = armed_s = perf_counter()
+        checked = armed_s = perf_counter()
         while not self._ended.wait(pause_s):
             now = perf_counter()
-            if now - looked > 2 * pause_s + STOPPED_S:
+            if now - checked > 2 * pause_s + STOPPED_S:
                 self._moved = now
-            looked = now
+            checked = now
             if now - armed_s > max(self._start_s, self._step_s) / 2:
-                self._arm()  # puts it off for as long as this thread gets to run
+                self._arm()  # restarts the timer, so that it fires only if this thread does not get to run
                 armed_s = now
-            self._look(now)
-        _on_duty.discard(self)
+            self._check(now)
+        _active.discard(self)
         faulthandler.cancel_dump_traceback_later()
-        for other in list(_on_duty):
+        for other in list(_active):
             other._arm()
 
     def _arm(self) -> None:
         longest_s = max(self._start_s, self._step_s)
-        # There may be no stderr, or one that is no file of the system's.
+        # stderr may be missing, or may have no file descriptor.
         with suppress(RuntimeError, OSError, ValueError, AttributeError):
             faulthandler.dump_traceback_later(1.5 * longest_s, repeat=True, file=sys.__stderr__ or sys.stderr)
 
-    def _look(self, now: float) -> None:
+    def _check(self, now: float) -> None:
         command, beat = self._command, int(self._line[BEAT])
         if beat != self._beat or not command:
             self._beat, self._moved = beat, now
             return
         timeout_s = self._start_s if command in STARTING or not beat else self._step_s
-        if now - self._moved <= timeout_s or self._verdict:
+        if now - self._moved <= timeout_s or self._error_text:
             return
         where = envs_of(self._line)
         silent_s = now - self._moved
-        self._verdict = (
+        self._error_text = (
             f"{where or self._who}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
-            f"An env may hang; if it is just slow, raise --env-timeout-s (or --start-timeout-s). {self._remedy}"
+            f"An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s). {self._remedy}"
         )
-        frame = sys._current_frames().get(self._watched or threading.main_thread().ident or 0)
-        _log.error("%s\nIts stack:\n%s", self._verdict, "".join(traceback.format_stack(frame)))
-        if self._watched and hasattr(signal, "pthread_kill"):
-            signal.pthread_kill(self._watched, signal.SIGUSR2)
+        frame = sys._current_frames().get(self._interruptible or threading.main_thread().ident or 0)
+        _log.error("%s\nIts stack:\n%s", self._error_text, "".join(traceback.format_stack(frame)))
+        if self._interruptible and hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(self._interruptible, signal.SIGUSR2)
 
-    def _break_off(self, _number: int, _frame: FrameType | None) -> None:
-        # The job may have continued since the signal was sent.
-        if self._verdict and self._command and int(self._line[BEAT]) == self._beat:
-            raise EnvHung(self._verdict)
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        # The job may have continued after the signal was sent: then there is nothing to interrupt.
+        if self._error_text and self._command and int(self._line[BEAT]) == self._beat:
+            raise EnvHung(self._error_text)
 
 
 @contextmanager
 def watched(
     command: str, timeouts_s: tuple[float, float], *, who: str, remedy: str = "", line: NDArray[np.int64] | None = None
 ) -> Iterator[None]:
-    """DescriptorWatch one `with` block.
+    """Watch one `with` block with a watchdog of its own.
 
     Args:
         command: Name of the operation, for the error.
@@ -155,9 +155,9 @@ def watched(
     Raises:
         EnvHung: The heartbeat did not change for too long; the stack is in the log.
     """
-    dog = Watchdog(spare() if line is None else line, *timeouts_s, who=who, remedy=remedy)
+    watchdog = Watchdog(spare() if line is None else line, *timeouts_s, who=who, remedy=remedy)
     try:
-        with dog.over(command):
+        with watchdog.over(command):
             yield
     finally:
-        dog.close()
+        watchdog.close()

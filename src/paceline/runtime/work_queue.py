@@ -1,6 +1,6 @@
-"""Work queue: items that any free process may claim, sent as bytes through a pipe and returned through another.
+"""Work queue: items that any free process may claim, one byte each in a pipe, so that no lock is needed.
 
-    driver --[0 1 2 3]--> work pipe --(one byte each)--> driver, any worker   reading a byte claims it: no lock
+    driver --[0 1 2 3]--> work pipe --(one byte each)--> driver, any worker   reading a byte claims the item
            <------------- done pipe <-(the same byte)--- workers
 
 A process that the scheduler has taken off its core claims nothing, so the others do its share instead of waiting. The
@@ -19,13 +19,15 @@ from typing import Any
 from paceline.system.wait_affinity import Waiting
 
 MOST = 127
-"""An item is one byte, because reads and writes of one byte are atomic. Its highest bit alternates between rounds of
-work, so that a late answer is not taken for one of the next round."""
+"""Largest number of items in one round of work.
 
-LINGER_S = 0.001
+An *entry* in a pipe is one byte, because reads and writes of one byte are atomic: the item, and in the highest bit the
+round. The round bit alternates, so that a late entry of the previous round is not taken for one of this round."""
+
+SPIN_S = 0.001
 """How long to spin for more items before sleeping. Longer than an optimiser step, so that a worker is awake for the
 next minibatch: waking a process takes about a tenth of a millisecond (make bench-round-trip)."""
-FIRST_LINGER_S = 0.003
+FIRST_SPIN_S = 0.003
 """Spin time for the first item after a command: longer than it takes to prepare a batch of a small network."""
 
 AVAILABLE = os.name == "posix"
@@ -33,18 +35,18 @@ AVAILABLE = os.name == "posix"
 
 
 def wait(
-    poll: select.poll, wait_affinity: Waiting, *, look_out_s: float = LINGER_S, timeout_s: float | None = None
+    poll: select.poll, wait_affinity: Waiting, *, spin_s: float = SPIN_S, timeout_s: float | None = None
 ) -> list[tuple[int, int]]:
-    """Return what is ready: spins first, yielding the core to other processes, then sleeps.
+    """Block until a descriptor is ready, and return `poll`'s events. Spins first, yielding the core, then sleeps.
 
     Args:
-        poll: What to wait for.
+        poll: The descriptors to wait for.
         wait_affinity: Wait affinity while sleeping.
-        look_out_s: How long to spin.
+        spin_s: How long to spin.
         timeout_s: Longest sleep; the result is empty if nothing is ready by then. None sleeps without a timeout: only
-            for a worker, which the kernel kills when the driver is gone.
+            for a worker, which the kernel kills when the driver ends.
     """
-    end = perf_counter() + look_out_s
+    end = perf_counter() + spin_s
     while not (ready := poll.poll(0)) and perf_counter() < end:
         os.sched_yield()
     if ready:
@@ -54,24 +56,24 @@ def wait(
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerTickets:
-    """The worker's side."""
+class WorkQueueClient:
+    """The worker's side, in the form that is passed to a new process."""
 
     work: Connection
     done: Connection
 
     def poll_with(self, fd: int) -> select.poll:
-        """Waits for a ticket or for `fd`. Made once: it is on the path of every minibatch."""
+        """Return a poll object for new entries and for `fd`. Create it once: it is used in every minibatch."""
         poll = select.poll()
         poll.register(self.work.fileno(), select.POLLIN)
         poll.register(fd, select.POLLIN)
         return poll
 
     def take(self) -> int | None:
-        """Claim an item; None if none is left. Never blocks.
+        """Claim an entry; None if none is left. Never blocks.
 
         Raises:
-            EOFError: The driver is gone.
+            EOFError: The driver has ended.
         """
         try:
             claimed = os.read(self.work.fileno(), 1)
@@ -81,13 +83,13 @@ class WorkerTickets:
             raise EOFError
         return claimed[0]
 
-    def finish(self, ticket: int) -> None:
-        """Report an item as done."""
-        os.write(self.done.fileno(), bytes((ticket,)))
+    def finish(self, entry: int) -> None:
+        """Report the item of an entry as done."""
+        os.write(self.done.fileno(), bytes((entry,)))
 
 
 class WorkQueue:
-    """The driver's side. The workers' side is passed to every worker.
+    """The driver's side. The attribute `client` is the workers' side.
 
     Args:
         context: The multiprocessing context of the workers.
@@ -96,48 +98,48 @@ class WorkQueue:
     def __init__(self, context: Any) -> None:
         self._work: Connection
         self._done: Connection
-        theirs_work, self._work = context.Pipe(duplex=False)
-        self._done, theirs_done = context.Pipe(duplex=False)
-        for end in (theirs_work, self._done):
+        client_work, self._work = context.Pipe(duplex=False)
+        self._done, client_done = context.Pipe(duplex=False)
+        for end in (client_work, self._done):
             os.set_blocking(end.fileno(), False)
         self._round = 0
-        self.theirs = WorkerTickets(theirs_work, theirs_done)
+        self.client = WorkQueueClient(client_work, client_done)
 
     @property
-    def ours(self) -> tuple[Connection, Connection]:
-        """The driver's ends, which no worker may hold."""
+    def driver_ends(self) -> tuple[Connection, Connection]:
+        """The driver's ends of both pipes; no worker may keep them open."""
         return self._work, self._done
 
     @property
     def done_fd(self) -> int:
-        """Readable when something was finished."""
+        """Descriptor that becomes readable when a worker has finished an item."""
         return self._done.fileno()
 
     def take(self) -> int | None:
-        """Claim an item for the driver itself; None if there is none left."""
-        ticket = self.theirs.take()
-        return None if ticket is None else ticket & MOST
+        """Claim an item for the driver; None if none is left. Never blocks."""
+        entry = self.client.take()
+        return None if entry is None else entry & MOST
 
     def put(self, count: int) -> set[int]:
-        """Offer the items 0 to count - 1; returns them."""
+        """Start a round with the items 0 to count - 1, at most `MOST`; returns them."""
         self._round ^= MOST + 1
         os.write(self._work.fileno(), bytes(self._round | item for item in range(count)))
         return set(range(count))
 
     def finished(self) -> set[int]:
-        """The items of this round that were finished since. Never blocks."""
+        """Return the items of this round that workers have finished since the last call. Never blocks."""
         try:
-            work_queue = os.read(self._done.fileno(), MOST)
+            entries = os.read(self._done.fileno(), MOST)
         except BlockingIOError:
             return set()
-        return {ticket & MOST for ticket in work_queue if ticket & ~MOST == self._round}
+        return {entry & MOST for entry in entries if entry & ~MOST == self._round}
 
     def claimed(self, claim: int) -> int | None:
-        """The item of this round that a worker's `CLAIM` is for; None if it is for none."""
-        ticket = claim - 1
-        return ticket & MOST if claim and ticket & ~MOST == self._round else None
+        """Return the item that a worker's `CLAIM` entry names; None if it names none of this round."""
+        entry = claim - 1
+        return entry & MOST if claim and entry & ~MOST == self._round else None
 
     def close(self) -> None:
-        """Close everything."""
-        for end in (*self.ours, self.theirs.work, self.theirs.done):
+        """Close all four ends."""
+        for end in (*self.driver_ends, self.client.work, self.client.done):
             end.close()

@@ -2,12 +2,13 @@
 
     driver --(call, args)-----> worker        one small message each way per call; the data is in the arena
            <--(ok, result)-----
-           <--(error, text)----    or (exit, text) where it ends because the env says so
-           --(ticket)---------> any worker    pieces of work that whoever is free may claim (`tickets`)
-           --(ring)-----------> worker        answered by `job.answer` while it serves (`doorbells`)
+           <--(error, text)----               the call raised an exception
+           <--(exit, text)-----               the env raised SystemExit; the worker then ends
+           --(item)-----------> any worker    one item of `work`, claimed by the first free worker (`work_queue`)
+           --(notification)---> worker        answered by `job.answer` while the worker serves (`doorbell`)
 
-A worker that loses its driver ends: the pipe closes when it is idle, and a second pipe whose write end only the
-driver holds makes the kernel kill it when it is busy, even inside C code that keeps the GIL.
+A worker ends when its driver ends. An idle worker notices that the pipe is closed. A busy worker, even inside C code
+that holds the GIL, is killed by the kernel, because a second pipe closes whose write end only the driver has open.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from numpy.typing import NDArray
 from paceline.errors import PacelineError
 from paceline.memory.shared import Arena
 from paceline.memory.worker_status import CLAIM, MEMORY
-from paceline.runtime.doorbell import WorkerBell
+from paceline.runtime.doorbell import WorkerDoorbell
 from paceline.runtime.forkserver import ignore_interrupts
-from paceline.runtime.inference_requests import WorkerQuestions
-from paceline.runtime.messages import MessageKind, hear_call, packed_result
+from paceline.runtime.inference_requests import WorkerInferenceRequests
+from paceline.runtime.messages import MessageKind, packed_result, receive_call
 from paceline.runtime.protocol import CentralInferenceJob, DoorbellJob, GradientJob, Job, Program, Share, serve
 from paceline.runtime.stacks import StackFile
-from paceline.runtime.work_queue import FIRST_LINGER_S, LINGER_S, MOST, WorkerTickets, wait
+from paceline.runtime.work_queue import FIRST_SPIN_S, MOST, SPIN_S, WorkQueueClient, wait
 from paceline.system import threads
 from paceline.system.die_with_parent import die_with_parent
 from paceline.system.malloc import keep_freed_memory
@@ -47,44 +48,44 @@ if sys.platform != "win32":
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerOrder:
-    """All that a worker is started with."""
+class WorkerSetup:
+    """Everything that is passed to a new worker process."""
 
     share: Share
     program: bytes
-    """A cloudpickled `Program`, so that lambdas and classes of the user's script travel too."""
+    """A `Program`, pickled by cloudpickle, which also accepts lambdas and classes of the user's script."""
     arena: Arena
     conn: Connection
     guard: Connection
-    work_queue: WorkerTickets | None
-    doorbell: WorkerBell | None = None
-    inference_requests: WorkerQuestions | None = None
+    work_queue: WorkQueueClient | None
+    doorbell: WorkerDoorbell | None = None
+    inference_requests: WorkerInferenceRequests | None = None
     core: int | None = None
-    """Core to stay on, where pinning was asked for."""
+    """Core to stay on, if workers are pinned."""
     wait_on: int | None = None
-    """Core to wait on, where each worker has one."""
+    """Core to be bound to while the worker blocks, if there is one worker per core."""
     stacks: StackFile | None = None
-    """Where a crash leaves a trace."""
+    """File for stack traces; None on platforms without it."""
 
 
-def worker_main(order: WorkerOrder) -> None:
+def worker_main(order: WorkerSetup) -> None:
     """Entry point of a worker process."""
-    # Ctrl-C, and a SIGTERM to the whole group, are the driver's business. Not SIG_IGN for the latter: programs
-    # that an env starts would inherit that.
+    # The driver handles Ctrl-C, and a SIGTERM to the process group. A handler instead of SIG_IGN for SIGTERM, because
+    # programs that an env starts would inherit SIG_IGN.
     ignore_interrupts()
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     die_with_parent(order.guard.fileno())
     if order.stacks is not None:
         order.stacks.listen()
-    # Workers are daemons so that a driver which forgets them does not wait at its exit; envs may start
-    # processes of their own all the same.
+    # Workers are daemons, so that a driver that forgets `close` does not wait for them at its exit. The worker clears
+    # the flag, because daemons may not start processes and envs may want to.
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     set_title(f"paceline: worker {order.share.worker}")
     if order.core is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {order.core})
     threads.limit(1)
     keep_freed_memory()
-    _wait_for_turn()
+    _use_batch_scheduling()
     set_timer_slack()
     job: Job | None = None
     try:
@@ -92,14 +93,14 @@ def worker_main(order: WorkerOrder) -> None:
         job = program(order.arena, order.share)
         if order.inference_requests is not None:
             if not isinstance(job, CentralInferenceJob):
-                raise _lacks(job, "connect", "use central inference")
+                raise _missing_method(job, "connect", "use central inference")
             job.connect(order.inference_requests.open(order.arena, order.share.worker))
         order.conn.send_bytes(packed_result("ok", None))
-        _obey(order, job)
+        _execute_calls(order, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass  # The driver is gone; so are we.
+        pass  # the driver has ended, so this process ends too
     except SystemExit as error:
-        _send_failure(order.conn, error, "exit")  # the env meant to end this process, and it does
+        _send_failure(order.conn, error, "exit")  # the env called sys.exit, so this process ends
     except BaseException as error:
         _send_failure(order.conn, error)
     finally:
@@ -108,39 +109,39 @@ def worker_main(order: WorkerOrder) -> None:
                 job.close()
 
 
-def _wait_for_turn() -> None:
-    """When woken, have whoever woke this worker go on first: usually a driver with others still to wake.
+def _use_batch_scheduling() -> None:
+    """Set SCHED_BATCH, so that a worker that is woken does not preempt the driver, which has other workers to wake.
 
-    On its core, a worker that began at once would keep the others waiting for a slice of the scheduler's, about 3 ms.
-    What an env starts is scheduled in the same way. Whoever chose a way for this run (`chrt`) keeps it.
+    Otherwise, if the worker is woken on the driver's core, the other workers wait for one time slice, about 3 ms.
+    Processes that an env starts inherit the policy. A policy that the user has set (`chrt`) is kept.
     """
     if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
-        with contextlib.suppress(OSError):  # a sandbox may forbid it, and it is only for speed
+        with contextlib.suppress(OSError):  # a sandbox may forbid it; it only affects speed
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def _lacks(job: Job, method: str, use: str) -> TypeError:
+def _missing_method(job: Job, method: str, use: str) -> TypeError:
     return TypeError(f"{type(job).__name__}: has no `{method}`, and cannot {use}.")
 
 
-def _obey(order: WorkerOrder, job: Job) -> None:
+def _execute_calls(order: WorkerSetup, job: Job) -> None:
     """Execute what comes, until told to end: calls for this worker, and items of work that any free worker takes."""
     conn, line, wait_affinity = order.conn, order.arena["heartbeat"][order.share.worker], wait_on(order.wait_on)
     compute = job.work if isinstance(job, GradientJob) else None
     while True:
         if order.work_queue is not None:
             _work(order, order.work_queue, compute, line, wait_affinity)
-            message = hear_call(conn)
+            message = receive_call(conn)
         else:
-            # Without a time-out: the kernel ends this process when the driver is gone, and the pipes do too.
+            # No timeout: if the driver ends, the pipe closes and the kernel kills this process.
             with wait_affinity:
-                message = hear_call(conn)
+                message = receive_call(conn)
         if message is None:
             return
         call, args, kwargs = message
         if call is serve and order.doorbell is not None:
             if not isinstance(job, DoorbellJob):
-                raise _lacks(job, "answer", "be woken by a bell")
+                raise _missing_method(job, "answer", "be woken by a doorbell")
             order.doorbell.serve(conn, order.arena, order.share.worker, job.answer)
             result = None
         else:
@@ -150,30 +151,30 @@ def _obey(order: WorkerOrder, job: Job) -> None:
 
 
 def _work(
-    order: WorkerOrder,
-    work_queue: WorkerTickets,
+    order: WorkerSetup,
+    work_queue: WorkQueueClient,
     compute: Callable[[int], None] | None,
     line: NDArray[np.int64],
     wait_affinity: Waiting,
 ) -> None:
-    """Compute items of work until a call is there."""
+    """Compute items of `work` until a call arrives; the caller then reads it."""
     conn = order.conn.fileno()
     poll = work_queue.poll_with(conn)
-    look_out_s = 0.0 if order.wait_on is None else FIRST_LINGER_S  # only a core of one's own may be kept awake so long
-    while all(fd != conn for fd, _ in wait(poll, wait_affinity, look_out_s=look_out_s)):
-        while (ticket := work_queue.take()) is not None:
-            line[CLAIM] = ticket + 1
+    spin_s = 0.0 if order.wait_on is None else FIRST_SPIN_S  # a long spin only on a core that no other process uses
+    while all(fd != conn for fd, _ in wait(poll, wait_affinity, spin_s=spin_s)):
+        while (entry := work_queue.take()) is not None:
+            line[CLAIM] = entry + 1
             if compute is None:
                 raise TypeError("this job has no `work`, and cannot compute gradients.")
-            compute(ticket & MOST)
-            # In this order: of what nobody is at, and nobody has said that it is done, nobody may be about to say so.
-            work_queue.finish(ticket)
+            compute(entry & MOST)
+            # In this order, so that an item that is neither claimed nor reported as done is never about to be reported.
+            work_queue.finish(entry)
             line[CLAIM] = 0
-        look_out_s = LINGER_S
+        spin_s = SPIN_S
 
 
 def _peak_kb() -> int:
-    """The most memory this process has had; a microsecond."""
+    """Return the peak memory of this process in kilobytes; takes a microsecond."""
     if sys.platform == "win32":
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -181,7 +182,7 @@ def _peak_kb() -> int:
 
 
 def _send_failure(conn: Connection, error: BaseException, kind: MessageKind = "error") -> None:
-    """Send text, never the exception itself: it may not pickle, or may not unpickle."""
+    """Send the error as text; the exception itself might not survive pickling."""
     try:
         what = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
     except Exception:

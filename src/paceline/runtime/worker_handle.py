@@ -1,4 +1,9 @@
-"""The driver's end of one worker process: its pipes, its replies, its end, and how long it has been silent."""
+"""The driver's side of one worker process: start, pipes, exit, and hang detection by heartbeats.
+
+driver: WorkerHandle ──socketpair: calls and results── worker process
+                     ──guard pipe: closes if the driver ends, and the kernel then kills the worker──
+        HangDetector <──heartbeat counter in the arena──
+"""
 
 from __future__ import annotations
 
@@ -23,26 +28,40 @@ from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena
 from paceline.memory.worker_status import MEMORY, envs_of
 from paceline.runtime import work_queue
-from paceline.runtime.doorbell import WorkerBell
-from paceline.runtime.inference_requests import WorkerQuestions
-from paceline.runtime.messages import hear_result
+from paceline.runtime.doorbell import WorkerDoorbell
+from paceline.runtime.inference_requests import WorkerInferenceRequests
+from paceline.runtime.messages import receive_result
 from paceline.runtime.protocol import Share
 from paceline.runtime.stacks import StackFile
-from paceline.runtime.worker import WorkerOrder, worker_main
+from paceline.runtime.worker import WorkerSetup, worker_main
 from paceline.system.wakeups import DescriptorWatch, descriptor
 
 STARTING = ("start", "reset", "restore")
-"""Commands in which envs are made or reset for the first time: each env may take the start-up limit."""
+"""Calls that make or first reset envs: here the start timeout applies to each env instead of the step timeout."""
 SEND_TIMEOUT_S = 20
-"""How long a command may take to go into a worker's pipe."""
-NOTICE_S = 10.0
-"""After this long, or half of the limit, the user is told who is silent."""
+"""How long sending a call may block because the worker does not read its pipe."""
+WARN_AFTER_S = 10.0
+"""After this long, or half of the timeout, a warning names the silent worker."""
 
 _log = logging.getLogger(__name__)
 
 
 class WorkerHandle:
-    """The driver's end of one worker."""
+    """The driver's side of one worker process. The constructor starts the process.
+
+    Args:
+        method: Start method.
+        share: Groups of the worker.
+        program: A pickled `Program`.
+        arena: Shared memory.
+        core: Core to pin the worker to; None for no pinning.
+        queue_client: The worker's side of the work queue; None if the worker computes no items.
+        other_ends: Descriptors of the driver that a forked worker must close.
+        doorbell: The worker's side of the doorbell.
+        unit: What error texts call groups (plural).
+        inference_requests: The worker's side of central inference.
+        wait_core: Core to be bound to while the worker blocks; None for none.
+    """
 
     def __init__(
         self,
@@ -51,28 +70,28 @@ class WorkerHandle:
         program: bytes,
         arena: Arena,
         core: int | None,
-        theirs_tickets: work_queue.WorkerTickets | None,
-        foreign: list[Any],
-        doorbell: WorkerBell | None = None,
+        queue_client: work_queue.WorkQueueClient | None,
+        other_ends: list[Any],
+        doorbell: WorkerDoorbell | None = None,
         unit: str = "groups",
-        inference_requests: WorkerQuestions | None = None,
+        inference_requests: WorkerInferenceRequests | None = None,
         wait_core: int | None = None,
     ) -> None:
         ctx: Any = multiprocessing.get_context(method)
         self.share, self._unit = share, unit
         self.conn, theirs = ctx.Pipe()
-        _limit_sends(self.conn)
-        guard, self._alive = ctx.Pipe(duplex=False)  # the driver holds the write end for life and writes nothing
+        _limit_send_time(self.conn)
+        guard, self._guard_end = ctx.Pipe(duplex=False)  # the driver keeps the write end open and never writes
         self._line: NDArray[np.int64] = arena["heartbeat"][share.worker]
         self._stacks = StackFile.create()
-        self._fate = ""  # what we did to it
-        order = WorkerOrder(
+        self._cause = ""  # why the driver killed it
+        order = WorkerSetup(
             share,
             program,
             arena,
             theirs,
             guard,
-            theirs_tickets,
+            queue_client,
             doorbell,
             inference_requests,
             core=core,
@@ -80,46 +99,46 @@ class WorkerHandle:
             stacks=self._stacks,
         )
         target = _forked_main if method == "fork" else worker_main
-        # A forked child inherits the driver's ends of its own pipes and of those made before it; while it holds
-        # them, nobody would see the driver die.
-        args = (order, [*self.ours, *foreign]) if method == "fork" else (order,)
+        # A forked child inherits the driver's ends of its own pipes and of those made before. It must close them:
+        # otherwise the pipes would stay open when the driver dies.
+        args = (order, [*self.driver_ends, *other_ends]) if method == "fork" else (order,)
         self.process: BaseProcess = ctx.Process(target=target, args=args, name=f"paceline-worker-{share.worker}")
         self.process.daemon = True
         self.process.start()
         theirs.close()
         guard.close()
         self.handles = descriptor(self.conn), self.process.sentinel
-        """What becomes readable when it says something, and when it ends."""
+        """File descriptors that become readable when the worker sends a message, and when it ends."""
         self.heard = DescriptorWatch([self.conn, self.process.sentinel])
 
     @property
-    def ours(self) -> tuple[Any, Any]:
-        """The driver's ends of its pipes."""
-        return self.conn, self._alive
+    def driver_ends(self) -> tuple[Any, Any]:
+        """The driver's ends of the worker's pipes."""
+        return self.conn, self._guard_end
 
     @property
     def alive(self) -> bool:
-        """Whether it may still do something. One that was killed does not, even while the system keeps it."""
-        return not self._fate and self.process.is_alive()
+        """Whether the worker still runs. False as soon as the driver has killed it, before the system has ended it."""
+        return not self._cause and self.process.is_alive()
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Name of the worker in error texts and logs."""
         last = self.share.first_group + self.share.groups - 1
         return f"worker {self.share.worker} (pid {self.process.pid}, {self._unit} {self.share.first_group}-{last})"
 
     def send(self, message: bytes) -> None:
-        """Send it a packed call. Where it is gone or reads only part of it, whoever waits for the reply finds out."""
+        """Send a packed call. If the worker has ended or does not read it, the wait for the reply raises that."""
         with suppress(OSError):
             self.conn.send_bytes(message)
 
     def receive(self, command: str) -> Any:
-        """The reply; raises what went wrong there."""
+        """Return the next result; raises the error that the worker reports, or WorkerDied."""
         try:
-            # Only what is there: an env's own process may hold a dead worker's end, and it would never be closed.
+            # Read only what has arrived: if the worker is dead, a process that its env started may keep the pipe open.
             if self.handles[0] not in self.heard.wait(0.0):
                 raise EOFError
-            kind, value = hear_result(self.conn)
+            kind, value = receive_result(self.conn)
         except (EOFError, OSError):
             raise self.died(command) from None
         if kind == "ok":
@@ -133,9 +152,9 @@ class WorkerHandle:
         raise WorkerError(f"{what}\n\n{trace}")
 
     def died(self, command: str) -> WorkerDied:
-        """The error for a worker that is gone: what ended it, and where it was."""
+        """Return the error for a worker that has ended: why, and in which env."""
         self.process.join(1.0)
-        fate = self._fate or f"{describe_exit(self.process.exitcode)}{self._memory()}"
+        fate = self._cause or f"{describe_exit(self.process.exitcode)}{self._memory()}"
         where, stack = self.where, "" if self._stacks is None else self._stacks.read()
         what = f"{self.name} ended in `{command}`{where}: {fate}"
         code = self.process.exitcode
@@ -143,14 +162,14 @@ class WorkerHandle:
         return WorkerDied(what, self.share.worker, f"Its stack:\n{stack}" if stack else "", cause)
 
     def hung(self, command: str, silent_s: float, timeout_s: float) -> WorkerHung:
-        """Ask where it is, and kill it; the error that says so."""
+        """Read the stack of a hanging worker, kill the worker, and return the error."""
         pid, where = self.process.pid or 0, self.where
         stack = "" if self._stacks is None else self._stacks.ask(pid)
         with suppress(psutil.Error):
             if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
                 where += " (it is stopped, as by SIGSTOP or a debugger)"
         self.process.kill()
-        self._fate = f"killed after {silent_s:.0f} s without a sign of life."
+        self._cause = f"killed after {silent_s:.0f} s without a sign of life."
         return WorkerHung(
             f"{self.name}: no sign of life in `{command}`{where} for {silent_s:.0f} s (limit {timeout_s:g} s); killed. "
             "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s).",
@@ -161,74 +180,81 @@ class WorkerHandle:
 
     @property
     def where(self) -> str:
-        """The envs it is at, for a sentence; empty between them."""
+        """The envs that are running, as part of a sentence; empty if none is."""
         envs = envs_of(self._line)
         return f", at {envs}" if envs else ""
 
     def _memory(self) -> str:
-        """Its memory when it last said so, and what the machine has left; for judging whether it was too much."""
+        """The worker's last reported peak memory and the machine's free memory, as a sentence for the error."""
         peak_mb, free_mb = int(self._line[MEMORY]) / 1024, psutil.virtual_memory().available / 2**20
-        return f" It had taken {peak_mb:,.0f} MB; {free_mb:,.0f} MB are free now." if peak_mb else ""
+        return f" Its peak memory was {peak_mb:,.0f} MB; {free_mb:,.0f} MB are free now." if peak_mb else ""
 
     def end(self, deadline: float) -> None:
-        """Wait until `deadline`, then kill (workers leave SIGTERM to the driver); close our ends."""
+        """Wait until `deadline`, then kill (workers ignore SIGTERM); close the driver's ends."""
         self.process.join(max(0.0, deadline - perf_counter()))
         if self.process.is_alive():
             self.process.kill()
             self.process.join(1.0)
         self.conn.close()
-        self._alive.close()
+        self._guard_end.close()
         if self._stacks is not None:
             self._stacks.close()
 
-    def let_go(self) -> None:
-        """Close what multiprocessing keeps of one that has ended, too, and do not leave it to the garbage collector."""
-        with suppress(ValueError):  # not even a kill has ended it yet
+    def release(self) -> None:
+        """Close what multiprocessing keeps open of an ended process now, not at the next garbage collection."""
+        with suppress(ValueError):  # the process has not ended, although it was killed
             self.process.close()
 
 
 def first_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
-    """Those that have said something or ended by then; empty if none has."""
+    """Block until one of these workers has sent a message or ended, or the timeout; returns those that have."""
     ready = DescriptorWatch([end for worker in workers for end in (worker.conn, worker.handles[1])]).wait(timeout_s)
     return [worker for worker in workers if not ready.isdisjoint(worker.handles)]
 
 
 def last_ready(workers: Sequence[WorkerHandle], timeout_s: float) -> list[WorkerHandle]:
-    """The same when the last one has said something, or anyone has ended, or by then: for who waits for all of them.
+    """Block until the last of these workers has sent a message, or any has ended, or the timeout; returns all ready.
 
-    Woken by the first to be done, a driver would take the core of another that is not. The last one's is its own home.
+    For a driver that waits for all of them. If the first finished worker woke the driver, the driver would take the
+    core of a worker that is still busy. The last worker's core is the driver's own (`system.wait_affinity`).
     """
     DescriptorWatch([*(worker.handles[1] for worker in workers), workers[-1].conn]).wait(timeout_s)
     return [worker for worker in workers if worker.heard.wait(0.0)]
 
 
 class HangDetector:
-    """How long each worker has been silent, since its last heartbeat or since the wait began."""
+    """Measures how long each worker has been silent: since its last heartbeat, or since its call was submitted.
+
+    Args:
+        heartbeat: [workers] heartbeat counters in shared memory.
+        start_timeout_s: Longest silence before the first heartbeat, and in calls that make or first reset envs.
+        step_timeout_s: Longest silence otherwise.
+    """
 
     def __init__(self, heartbeat: NDArray[np.int64], start_timeout_s: float, step_timeout_s: float) -> None:
         self._heartbeat, self._start_s, self._step_s = heartbeat, start_timeout_s, step_timeout_s
         self.shortest_s = min(start_timeout_s, step_timeout_s)
         self._beat = heartbeat.copy()
         self._moved = np.full(len(heartbeat), perf_counter())
-        self._told = np.zeros(len(heartbeat), np.bool_)
+        self._warned = np.zeros(len(heartbeat), np.bool_)
 
     def begin(self, worker: int) -> None:
-        """It has rested, and begins now."""
+        """Restart the measurement for a worker that was idle."""
         self._moved[worker] = perf_counter()
-        self._told[worker] = False
+        self._warned[worker] = False
 
     def check(self, waiting: Iterable[tuple[WorkerHandle, str]]) -> None:
-        """Log which workers have been silent for long.
+        """Warn about workers that have been silent for long, and kill one that has been for too long.
 
         Args:
-            waiting: Workers that are busy, each with the name of what it does.
+            waiting: Busy workers, each with the name of its call.
 
         Raises:
-            WorkerHung: One of them has been silent for too long, and was killed.
+            WorkerHung: A worker was silent for longer than its timeout, and was killed.
         """
         now = perf_counter()
         moved = self._heartbeat != self._beat
-        self._moved[moved], self._told[moved] = now, False
+        self._moved[moved], self._warned[moved] = now, False
         self._beat[:] = self._heartbeat
         for worker, command in waiting:
             number = worker.share.worker
@@ -237,17 +263,17 @@ class HangDetector:
             timeout_s = self._start_s if starting else self._step_s
             if silent_s > timeout_s:
                 raise worker.hung(command, silent_s, timeout_s)
-            if silent_s > min(NOTICE_S, timeout_s / 2) and not self._told[number]:
-                self._told[number] = True
+            if silent_s > min(WARN_AFTER_S, timeout_s / 2) and not self._warned[number]:
+                self._warned[number] = True
                 flag = "--start-timeout-s" if starting else "--env-timeout-s"
                 _log.warning(
-                    "%s: silent in `%s`%s for %.0f s; it may be until %g s (%s).",
+                    "%s: no sign of life in `%s`%s for %.0f s; it is killed after %g s (%s).",
                     worker.name, command, worker.where, silent_s, timeout_s, flag,
                 )  # fmt: skip
 
 
-def _limit_sends(conn: Any) -> None:
-    """A worker that is stopped reads nothing, and a long message would wait for it for ever: have it fail instead."""
+def _limit_send_time(conn: Any) -> None:
+    """Set a send timeout: a stopped worker reads nothing, and sending a long message to it would block for ever."""
     if sys.platform != "win32":
         pipe = socket.socket(fileno=os.dup(conn.fileno()))
         try:
@@ -256,19 +282,21 @@ def _limit_sends(conn: Any) -> None:
             pipe.close()
 
 
-def _forked_main(order: WorkerOrder, foreign: list[Any]) -> None:
-    for end in foreign:
+def _forked_main(order: WorkerSetup, other_ends: list[Any]) -> None:
+    for end in other_ends:
         end.close()
     worker_main(order)
 
 
 def describe_exit(code: int | None) -> str:
-    """What an exit code means, in words."""
+    """Return an exit code as text."""
     if code is None:
-        return "it does not answer but still runs."
+        return "it does not answer, but the process still runs."
     if code == -signal.SIGKILL:
         return "killed by SIGKILL. Often the kernel's out-of-memory killer: look at `dmesg`, lower --n-envs."
     if code < 0:
         return f"killed by {signal.Signals(-code).name}. A crash in native code."
-    server = ", or the fork server was killed" if code == 255 else ""  # what is said of its children then
-    return f"it left with exit code {code}. Something in the env called exit{server}."
+    server = (
+        ", or the fork server was killed" if code == 255 else ""
+    )  # multiprocessing then reports 255 for its children
+    return f"it ended with exit code {code}. Something in the env called exit{server}."

@@ -18,7 +18,7 @@ import numpy as np
 from paceline.envs.env_thread import TaskOutcome
 from paceline.envs.make import Env
 from paceline.memory.shared import Arena, Arrays
-from paceline.runtime.doorbell import bell_fields
+from paceline.runtime.doorbell import doorbell_fields
 from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Reply, Share, run_all, serve, shares
@@ -89,7 +89,7 @@ class ProcessChannel:
     def __init__(self, program: VectorProgram, num_workers: int, how: Processes) -> None:
         self.num_workers = num_workers
         self.shares = shares(program.num_envs, num_workers)
-        self._arena = Arena.create([*program.fields(num_workers), *bell_fields(num_workers)])
+        self._arena = Arena.create([*program.fields(num_workers), *doorbell_fields(num_workers)])
         try:
             self._runtime = ProcessRuntime(
                 program,

@@ -15,7 +15,7 @@ from paceline.envs.make import EnvRecipe
 from paceline.memory.shared import Arena
 from paceline.memory.worker_status import heartbeat_field
 from paceline.runtime import inference_requests as inference_requests
-from paceline.runtime.inference_requests import InferenceRequests, question_fields
+from paceline.runtime.inference_requests import InferenceRequests, inference_request_fields
 
 
 class Slow:
@@ -61,9 +61,9 @@ def test_waiting_is_not_busy() -> None:
 
 
 def test_the_wait_for_an_answer_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    arena = Arena.create([*question_fields(1, 1, 1), heartbeat_field(1)])
+    arena = Arena.create([*inference_request_fields(1, 1, 1), heartbeat_field(1)])
     driver = InferenceRequests(arena)
-    asker: Any = driver.theirs(0).open(arena, 0)
+    asker: Any = driver.worker_end(0).open(arena, 0)
 
     class Answers:
         def wait(self, _seconds: float) -> None:

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from tests.unit.vector.toys import SPACES, Gate, SampleEnv
 
 from paceline import ParallelVectorEnv, make_vec
-from paceline.runtime.doorbell import BOX_BYTES
+from paceline.runtime.doorbell import BUFFER_BYTES
 
 MODES = list(AutoresetMode)
 RICH = spaces.Dict(
@@ -238,13 +238,13 @@ def test_infos_larger_than_their_box(monkeypatch: pytest.MonkeyPatch) -> None:
     class Talker(SampleEnv):
         def step(self, action: Any) -> Any:
             obs, reward, *_ = super().step(action)
-            return obs, reward, False, False, {"much": np.full(BOX_BYTES, self.elapsed, np.uint8)}
+            return obs, reward, False, False, {"much": np.full(BUFFER_BYTES, self.elapsed, np.uint8)}
 
     vec = make_vec(Talker, 4, 2)
     vec.reset(seed=0)
     for number in (1, 2):
         infos = vec.step(vec.action_space.sample())[4]
-        assert infos["much"].shape == (4, BOX_BYTES)
+        assert infos["much"].shape == (4, BUFFER_BYTES)
         assert (infos["much"] == number).all()
     vec.close()
 

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from paceline.runtime.messages import Call as JobCall
-from paceline.runtime.ray.node_pool import CrewOrder, Loads, NodePool, Said, failure
+from paceline.runtime.ray.node_pool import Loads, NodePool, NodePoolSetup, Said, failure
 from paceline.runtime.worker import set_title
 
 
@@ -67,7 +67,7 @@ class RayNode:
         """A sign of life: moves while workers do."""
         return sum(pool.beats() for pool in self._crews.values())
 
-    def open(self, key: int, transfer: bytes, order: CrewOrder) -> Said:
+    def open(self, key: int, transfer: bytes, order: NodePoolSetup) -> Said:
         """Start a crew."""
         try:
             self._crews[key] = NodePool(transfer, order)

@@ -39,7 +39,7 @@ Loads = Mapping[str, tuple[Hashable, Sequence[NDArray[Any]]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CrewOrder:
+class NodePoolSetup:
     """All that a crew is started with."""
 
     first_group: int
@@ -71,7 +71,7 @@ class NodePool:
         order: What they are to be.
     """
 
-    def __init__(self, transfer: bytes, order: CrewOrder) -> None:
+    def __init__(self, transfer: bytes, order: NodePoolSetup) -> None:
         self._freight: Transfer[Job] = cloudpickle.loads(transfer)
         self._shares = shares(order.groups, order.workers, order.first_group)
         self._held = Held(order.first_group, order.groups)

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from paceline.errors import WorkerDied, WorkerError
 from paceline.runtime.protocol import Share, shares
 from paceline.runtime.ray.cluster import Node, RayCluster
-from paceline.runtime.ray.node_pool import CrewOrder, Said
+from paceline.runtime.ray.node_pool import NodePoolSetup, Said
 
 OnNodeLoss = Literal["continue", "wait"]
 POLL_S = 1.0
@@ -72,7 +72,7 @@ class Placement:
         cluster: RayCluster,
         groups: int,
         transfer: Any,
-        order: Callable[[int, int, int], CrewOrder],
+        order: Callable[[int, int, int], NodePoolSetup],
         *,
         start_timeout_s: float,
         step_timeout_s: float,

@@ -26,11 +26,11 @@ from paceline.errors import ConfigError, WorkerDied, WorkerError
 from paceline.memory.shared import Arena
 from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.messages import Call as JobCall
-from paceline.runtime.protocol import Job, Reply, Share, check_remembered
+from paceline.runtime.protocol import Job, Reply, Share, check_not_forgotten
 from paceline.runtime.ray.cluster import RayCluster
 from paceline.runtime.ray.dispatch import Dispatch
 from paceline.runtime.ray.node import NodeCall
-from paceline.runtime.ray.node_pool import CrewOrder, Said
+from paceline.runtime.ray.node_pool import NodePoolSetup, Said
 from paceline.runtime.ray.placement import POLL_S, OnNodeLoss, PlacedPool, Placement
 from paceline.runtime.ray.transfer import Did, Transfer, unpack
 
@@ -116,7 +116,7 @@ class RayRuntime(Generic[J]):
         self._dispatch = Dispatch(transfer, arena, cluster)
         self._closed = False
         order = partial(
-            CrewOrder,
+            NodePoolSetup,
             start_method=start_method,
             preload=tuple(preload),
             start_timeout_s=start_timeout_s,
@@ -169,7 +169,7 @@ class RayRuntime(Generic[J]):
 
     def wait(self, replies: Sequence[Reply[R]], *, all: bool, timeout_s: float = math.inf) -> list[Reply[R]]:  # noqa: A002
         """Listen to the nodes, and put what they send where it belongs, until enough of the replies are done."""
-        check_remembered(replies)
+        check_not_forgotten(replies)
         if not all:
             self.placement.welcome()
         end, enough, listened = perf_counter() + timeout_s, len(replies) if all else min(1, len(replies)), False
