@@ -127,7 +127,7 @@ def test_a_silent_worker_is_called_hung_by_its_node() -> None:
 
 def test_a_node_that_is_stuck_is_called_hung() -> None:
     with running(2, 1, step_timeout_s=2.0) as it:
-        actor = it.runtime.placement.crews[1].node.about["pid"]  # type: ignore[attr-defined]
+        actor = it.runtime.placement.pools[1].node.about["pid"]  # type: ignore[attr-defined]
         run_all(it.runtime, Recorder.beat, 1, 0.0)
         os.kill(actor, signal.SIGSTOP)
         try:
@@ -147,7 +147,7 @@ def test_a_job_that_cannot_be_built_in_one_worker_stops_all() -> None:
 def test_the_death_of_an_actor_is_the_death_of_its_workers(posted: bool) -> None:
     with running(2, 2) as it:
         pids = run_all(it.runtime, Recorder.pid)
-        os.kill(it.runtime.placement.crews[1].node.about["pid"], signal.SIGKILL)  # type: ignore[attr-defined]
+        os.kill(it.runtime.placement.pools[1].node.about["pid"], signal.SIGKILL)  # type: ignore[attr-defined]
         received: list[Any] = []
         echoes: list[Reply[Any]] = []
         notes: list[Reply[int]] = []

@@ -45,7 +45,7 @@ def one_more(cluster: Any) -> Iterator[Any]:
 
 def take_away(cluster: Any, node: Any, run: Run) -> None:
     """Lose a node, and wait until its actor is gone: for a moment it answers without its node."""
-    actors = [pool.node.about["pid"] for pool in run.training.runtime.placement.crews]  # type: ignore[attr-defined]
+    actors = [pool.node.about["pid"] for pool in run.training.runtime.placement.pools]  # type: ignore[attr-defined]
     cluster.remove_node(node, allow_graceful=False)
     deadline = time.perf_counter() + 60
     while all(_lives(pid) for pid in actors):
@@ -80,7 +80,7 @@ def test_the_nodes_that_are_left_take_over_and_a_new_one_joins(cluster: Any, pip
         take_away(cluster, node, run)
 
     def look(run: Run) -> None:
-        seen.append([len(pool.shares) for pool in run.training.runtime.placement.crews])  # type: ignore[attr-defined]
+        seen.append([len(pool.shares) for pool in run.training.runtime.placement.pools])  # type: ignore[attr-defined]
 
     def join(run: Run) -> None:
         look(run)
@@ -89,14 +89,14 @@ def test_the_nodes_that_are_left_take_over_and_a_new_one_joins(cluster: Any, pip
         placement = run.training.runtime.placement  # type: ignore[attr-defined]
         # The actor of the new node takes a few seconds: as if the rollouts before it had been that long.
         deadline = time.perf_counter() + 60
-        while not placement._coming or not placement._cluster.greet(next(iter(placement._coming.values())), 0.2):
+        while not placement._starting or not placement._cluster.is_ready(next(iter(placement._starting.values())), 0.2):
             placement._looked = 0.0
-            if not placement._coming:
-                placement.welcome()
-            where = [(pool.bundle, pool.node.bundle) for pool in placement.crews]
+            if not placement._starting:
+                placement.move_back()
+            where = [(pool.bundle, pool.node.bundle) for pool in placement.pools]
             assert time.perf_counter() < deadline, (
                 where,
-                placement._coming,
+                placement._starting,
                 [placement._cluster.placed(b) for b in range(4)],
             )
         placement._looked = 0.0
@@ -259,7 +259,7 @@ def test_unreachable_ray_address_fails_before_anything_starts(tmp_path: Path) ->
     command = program("--ray-address", "127.0.0.1:1", "--output-dir", str(tmp_path / "run"))
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2, ended.stderr
-    assert "ray_address='127.0.0.1:1': nobody answers there" in ended.stderr
+    assert "ray_address='127.0.0.1:1': no answer" in ended.stderr
     assert not (tmp_path / "run").exists()
 
 

@@ -1,9 +1,9 @@
-"""Room on the nodes of a Ray cluster: a placement group, and an actor on each node.
+"""Reserves CPUs on the nodes of a Ray cluster (a placement group), and starts an actor on each node.
 
     driver ── placement group ── bundle 0: W CPUs of one node ── actor
                               ── bundle 1: W CPUs of another ── actor
 
-The group keeps its place: when a node is lost, Ray gives its bundle to the next node that has room for it.
+The placement group outlives a lost node: Ray moves the node's bundle to the next node that has enough free CPUs.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ from paceline.runtime.ray.node import RayNode, versions
 CLOSE_TIMEOUT_S = 5.0
 POLL_S = 0.5
 FEW_BYTES = 64 * 1024
-"""Ray itself sends arguments of up to 100 kB with the call."""
+"""Arrays of up to this size are sent with each call. (Ray does so for arguments of up to 100 kB.)"""
 
 
 @dataclass(slots=True)
 class Node:
-    """The driver's end of an actor."""
+    """The driver's handle of one node: its actor, and what is known of it."""
 
     bundle: int
     actor: Any
     hello: Any
-    """What it says first: a reference."""
+    """Reference to the result of `RayNode.hello`."""
     about: dict[str, Any] = field(default_factory=dict)
+    """That result, once it has arrived: host, process id, versions."""
     trouble: str = ""
-    """Why it did not come."""
+    """Why the actor could not be started, as a sentence for the error."""
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Name of the node in error texts and logs."""
         return f"node {self.bundle}" + (f" ({self.about['host']})" if self.about else "")
 
 
 class RayCluster:
-    """Room for W workers on each of N nodes. Owns the connection where it made it: close it."""
+    """Reserved CPUs for W workers on each of N nodes. Call `close`; it ends a Ray that this object has started."""
 
     def __init__(
         self,
@@ -56,17 +57,17 @@ class RayCluster:
         groups: int,
         timeout_s: float = 60.0,
     ) -> None:
-        """Connect, or start a Ray of this machine, and reserve the CPUs.
+        """Connect to a cluster, or start Ray on this machine, and reserve the CPUs. Blocks until they are free.
 
         Args:
-            address: `auto`, `HOST:PORT`, or None to start one here.
-            nodes: How many; None for all that there are.
-            workers_per_node: CPUs to take on each; None for as many as the smallest of them has.
-            groups: Groups of the run: the most workers there can be.
-            timeout_s: How long CPUs may take to become free.
+            address: `auto`, `HOST:PORT`, or None to start Ray on this machine.
+            nodes: Number of nodes; None for all.
+            workers_per_node: CPUs to reserve on each node; None for as many as the smallest node has.
+            groups: Number of groups of the run, which is the largest number of workers.
+            timeout_s: How long to wait for free CPUs.
 
         Raises:
-            ConfigError: There is no such cluster, or it has no such room.
+            ConfigError: There is no such cluster, or it has not enough CPUs.
         """
         self._ray = require_ray()
         self._group: Any = None
@@ -79,21 +80,21 @@ class RayCluster:
         except BaseException:
             self.close()
             raise
-        # Not in the order of calls: what only listens must not wait for what works.
-        self._actors = self._ray.remote(concurrency_groups={"hear": 1, "ping": 1})(RayNode)
+        # Groups of their own, because `results` and `ping` must not wait for calls that are running.
+        self._actors = self._ray.remote(concurrency_groups={"results": 1, "ping": 1})(RayNode)
 
     def start(self, bundle: int) -> Node:
-        """An actor in a bundle; may not be there yet."""
+        """Start an actor in a bundle. Does not block; see `is_ready`."""
         strategies = self._ray.util.scheduling_strategies
         where = strategies.PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
         actor = self._actors.options(num_cpus=self.workers, scheduling_strategy=where, max_restarts=0).remote()
         return Node(bundle, actor, actor.hello.remote())
 
-    def greet(self, node: Node, timeout_s: float) -> bool:
-        """Whether it is there by then.
+    def is_ready(self, node: Node, timeout_s: float) -> bool:
+        """Block until the node's actor has started, or the timeout; returns whether it has.
 
         Raises:
-            WorkerError: It cannot work with this driver.
+            WorkerError: The node has another version of Python or Paceline than the driver.
         """
         if not self._ray.wait([node.hello], timeout=timeout_s)[0]:
             return False
@@ -117,7 +118,7 @@ class RayCluster:
 
     @property
     def lost(self) -> tuple[type[Exception], ...]:
-        """What is raised when an actor, or its node, is gone."""
+        """Ray's exceptions for an actor or a node that is lost."""
         found = self._ray.exceptions
         return (
             found.RayActorError,
@@ -128,32 +129,32 @@ class RayCluster:
         )
 
     def put(self, value: Any) -> Any:
-        """A value for all nodes: a reference to it, which calls take in its place."""
+        """Store a value in the object store; returns a reference that can be passed to calls instead of it."""
         return self._ray.put(value)
 
     def put_parts(self, parts: Sequence[NDArray[Any]]) -> Any:
-        """The same for arrays, as they are now; few bytes go along with each call: quicker than having them fetched."""
+        """Store copies of some arrays; returns a reference, or the copies if they are small (see `FEW_BYTES`)."""
         few = sum(part.nbytes for part in parts) <= FEW_BYTES
         return [part.copy() for part in parts] if few else self._ray.put(list(parts))
 
     def get(self, reference: Any) -> Any:
-        """What it stands for; waits."""
+        """Return the value of a reference; blocks until it is available."""
         return self._ray.get(reference)
 
     def ready(self, references: Sequence[Any], timeout_s: float) -> list[Any]:
-        """Those that are there by then: at least one, or none."""
+        """Block until one reference is available, or the timeout; returns all that are."""
         found, _ = self._ray.wait(list(references), timeout=timeout_s)
         if found and len(references) > 1:
             found, _ = self._ray.wait(list(references), num_returns=len(references), timeout=0)
         return list(found)
 
     def kill(self, node: Node) -> None:
-        """End an actor at once."""
+        """Kill the actor of a node."""
         with suppress(Exception):
             self._ray.kill(node.actor)
 
     def close(self, nodes: Sequence[Node] = ()) -> None:
-        """Let these end, give back the CPUs, and leave. Idempotent."""
+        """Close these nodes, release the CPUs, and disconnect. Idempotent."""
         if self._ray.is_initialized():
             with suppress(Exception):
                 ending = [node.actor.close.remote() for node in nodes]
@@ -186,7 +187,7 @@ class RayCluster:
 
 
 def _room(alive: Sequence[dict[str, Any]], nodes: int | None, workers: int | None, groups: int) -> tuple[int, int]:
-    """Nodes, and workers on each."""
+    """Return the number of nodes, and the number of workers on each."""
     cpus = sorted((int(node["Resources"].get("CPU", 0)) for node in alive), reverse=True)
     fitting = [count for count in cpus if count >= (workers or 1)]
     wanted = len(fitting) if nodes is None else nodes

@@ -1,4 +1,4 @@
-"""The way into a Ray cluster: one that is there to be joined, or one of this machine for this run alone."""
+"""Connects to a running Ray cluster, or starts a local Ray for this run only."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from paceline.system import threads
 CONNECT_TIMEOUT_S = 5.0
 LOOPBACK = "127.0.0.1"
 LOCAL_STORE_BYTES = 200 * 2**20
-"""Object store of a Ray that is started here: nothing stays in it for longer than a rollout."""
+"""Object store of a local Ray. Small, because no object stays in it for longer than a rollout."""
 LOG = logging.getLogger("paceline")
 
 
 def require_ray() -> Any:
-    """The package.
+    """Import and return the ray package.
 
     Raises:
-        MissingExtra: It is not installed.
+        MissingExtra: Ray is not installed.
     """
     if find_spec("ray") is None:
         raise MissingExtra("--runtime ray", "ray")
@@ -34,19 +34,19 @@ def require_ray() -> Any:
 
 
 def connect(ray: Any, address: str | None, workers: int | None) -> None:
-    """Join a cluster, or start a Ray of this machine.
+    """Connect to a cluster, or start a local Ray.
 
     Args:
-        ray: The package.
-        address: `auto`, `HOST:PORT`, or None to start one here, for this run alone.
-        workers: What one that is started here must have room for.
+        ray: The ray package.
+        address: `auto`, `HOST:PORT`, or None to start a local Ray for this run only.
+        workers: Number of workers that a local Ray must have CPUs for.
 
     Raises:
         ConfigError: There is no such cluster.
     """
-    quietly: dict[str, Any] = {"logging_level": logging.ERROR, "namespace": "paceline"}
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "namespace": "paceline"}
     if address is None:
-        # Of this machine and for this run alone. CPUs are counted, not pinned.
+        # Ray only counts CPUs, it does not pin processes to them.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         with _loopback(ray):
             ray.init(
@@ -55,17 +55,17 @@ def connect(ray: Any, address: str | None, workers: int | None) -> None:
                 include_dashboard=False,
                 object_store_memory=LOCAL_STORE_BYTES,
                 _node_ip_address=LOOPBACK,
-                **quietly,
+                **quiet,
             )
         if (address := ray.util.get_node_ip_address()) != LOOPBACK:
             LOG.warning(
-                "ray: listens on %s, and perhaps on all addresses of this machine; a firewall may help", address
+                "ray: listens on %s, and perhaps on all addresses of this machine; a firewall can block them", address
             )
         return
     if address != "auto":
-        _knock(address)
+        _check_reachable(address)
     try:
-        ray.init(address=address, **quietly)
+        ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"ray_address={address!r}: no Ray cluster could be joined there ({error}). The driver has to run on one "
@@ -76,13 +76,13 @@ def connect(ray: Any, address: str | None, workers: int | None) -> None:
 
 @contextmanager
 def _loopback(ray: Any) -> Iterator[None]:
-    """Have a Ray that is started inside listen on the loopback address.
+    """Context in which `ray.init` starts a Ray that listens on the loopback address only.
 
-    Ray takes that address for a mistake and listens on all, except where it thinks that clusters are not supported.
+    Ray replaces a loopback address by one of all interfaces, unless it considers clusters unsupported on the platform.
     """
     constants, name = ray._private.ray_constants, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
     supported, variable = constants.ENABLE_RAY_CLUSTER, os.environ.get(name)
-    constants.ENABLE_RAY_CLUSTER, os.environ[name] = False, "0"  # here, and in what it starts
+    constants.ENABLE_RAY_CLUSTER, os.environ[name] = False, "0"  # for this process, and for those that it starts
     try:
         yield
     finally:
@@ -93,13 +93,17 @@ def _loopback(ray: Any) -> Iterator[None]:
             os.environ[name] = variable
 
 
-def _knock(address: str) -> None:
-    """Ray itself would wait for minutes."""
+def _check_reachable(address: str) -> None:
+    """Raise if nothing listens at the address: Ray itself would try for minutes.
+
+    Raises:
+        ConfigError: The connection failed.
+    """
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"ray_address={address!r}: nobody answers there ({error}). Start the cluster with `ray start --head`, or "
+            f"ray_address={address!r}: no answer ({error}). Start the cluster with `ray start --head`, or "
             "leave the address out."
         ) from error

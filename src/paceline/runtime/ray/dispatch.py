@@ -1,4 +1,4 @@
-"""What nodes have to be told: put into the object store once, and taken from there by all of them.
+"""Sends driver data (such as weights) to the nodes: stored once in Ray's object store, and read there by all nodes.
 
 driver's arena --one copy--> object store --> node 0 --one copy--> its arena
                                           ==> node 1 --one copy--> its arena
@@ -17,45 +17,45 @@ from paceline.runtime.ray.transfer import Transfer
 
 
 class Due(NamedTuple):
-    """What to tell."""
+    """Data to send along with a call. A *load* is a named list of arrays; its *token* changes when its content does."""
 
     names: Sequence[tuple[str, Hashable]]
-    """Of each load, with its token."""
+    """Name and token of each load."""
     loads: Sequence[Any]
-    """Arrays, or a reference to them."""
+    """For each load its arrays, or a reference to them."""
 
 
 class Dispatch:
-    """The driver's end of `Transfer.down`.
+    """The driver's side of `Transfer.down`.
 
     Args:
-        freight: What there is to tell.
-        arena: Where it stands.
-        cluster: Whose object store.
+        transfer: Names the loads.
+        arena: The driver's arena, which holds their arrays.
+        cluster: Holds the object store.
     """
 
     def __init__(self, transfer: Transfer[Job], arena: Arena, cluster: RayCluster) -> None:
-        self._freight, self._arena, self._cluster = transfer, arena, cluster
-        self._sent: dict[str, tuple[Hashable, Any]] = {}  # of each load the newest: its token, and what to send
+        self._transfer, self._arena, self._cluster = transfer, arena, cluster
+        self._sent: dict[str, tuple[Hashable, Any]] = {}  # by load: its newest token, and what to send
 
     def due(self, pool: PlacedPool, command: str, commands: int, *, only_news: bool = False) -> Due:
-        """What a crew has to be told before a command.
+        """Return the loads that a pool needs before a call and does not have yet.
 
         Args:
-            pool: Whom.
-            command: Before what.
-            commands: How many were started.
-            only_news: Leave out what is always told.
+            pool: The pool; its tokens are updated.
+            command: Name of the call.
+            commands: Number of calls to all workers so far.
+            only_news: Leave out loads without a token, which are sent with every call.
         """
         names: list[tuple[str, Hashable]] = []
         loads = []
-        for load in self._freight.loads(command):
-            token = self._freight.token(load, self._arena, commands)
+        for load in self._transfer.loads(command):
+            token = self._transfer.token(load, self._arena, commands)
             if only_news if token is None else pool.tokens.get(load) == token:
                 continue
             sent = self._sent.get(load)
             if sent is None or token is None or sent[0] != token:
-                parts = list(self._freight.down(load, self._arena, None, ()))
+                parts = list(self._transfer.down(load, self._arena, None, ()))
                 sent = self._sent[load] = token, self._cluster.put_parts(parts)
             pool.tokens[load] = token
             names.append((load, token))

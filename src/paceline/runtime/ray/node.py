@@ -1,6 +1,6 @@
-"""What runs on a node of a Ray cluster: the crews that the driver opens there.
+"""The Ray actor on each node, which holds the worker pools that the driver opens there.
 
-One actor per node; usually with one crew. More where it has taken over the groups of a node that was lost.
+There is one actor per node, usually with one pool. It has more pools after it took over workers of a lost node.
 """
 
 from __future__ import annotations
@@ -13,112 +13,112 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from paceline.runtime.messages import Call as JobCall
-from paceline.runtime.ray.node_pool import Loads, NodePool, NodePoolSetup, Said, failure
+from paceline.runtime.ray.node_pool import Loads, NodePool, NodePoolSetup, PoolReply, failure
 from paceline.runtime.worker import set_title
 
 
 class NodeCall(NamedTuple):
-    """What is asked of a crew, in one argument: Ray pickles each by itself.
+    """A call to a pool, as one argument, because Ray pickles every argument separately.
 
-    Loads follow as arguments of their own, so that Ray fetches them.
+    The loads are further arguments, so that Ray fetches those that are references.
     """
 
     key: int
-    """Which crew."""
+    """Key of the pool."""
     names: Sequence[tuple[str, Hashable]]
     """Name and token of each load."""
     call: JobCall | None = None
-    """A function whose first parameter is the job; None where only loads are sent."""
+    """A function whose first parameter is the job; None if only loads are sent."""
     args: tuple[Any, ...] = ()
     worker: int = 0
-    """Of this crew, where one is asked."""
+    """Index in the pool, for a call to one worker."""
 
     @property
     def function(self) -> JobCall:
-        """What to execute.
+        """The function to execute.
 
         Raises:
-            ValueError: There is nothing to execute.
+            ValueError: The call has none.
         """
         if self.call is None:
             raise ValueError("a call to a node names no function. Are versions the same?")
         return self.call
 
     def named(self, loads: Sequence[Any]) -> Loads:
-        """The loads by name, with their tokens."""
+        """Return tokens and loads by name."""
         return {name: (token, load) for (name, token), load in zip(self.names, loads, strict=True)}
 
 
 class RayNode:
-    """The actor. Its methods are called one after another, in the order of the driver's calls.
+    """The actor. Ray calls its methods one after another, in the setup of the driver's calls.
 
-    `hear` and `ping` have threads of their own: they answer whatever the rest is at.
+    `results` and `ping` run in threads of their own, so they answer while another method runs.
     """
 
     def __init__(self) -> None:
-        self._crews: dict[int, NodePool] = {}
+        self._pools: dict[int, NodePool] = {}
 
     def hello(self) -> dict[str, Any]:
-        """Where this is."""
+        """Return host, process id and versions."""
         set_title("paceline: node")
         return {"host": socket.gethostname(), "pid": os.getpid(), **versions()}
 
     def ping(self) -> int:
-        """A sign of life: moves while workers do."""
-        return sum(pool.beats() for pool in self._crews.values())
+        """Return a number that changes while workers send heartbeats."""
+        return sum(pool.beats() for pool in self._pools.values())
 
-    def open(self, key: int, transfer: bytes, order: NodePoolSetup) -> Said:
-        """Start a crew."""
+    def open(self, key: int, transfer: bytes, setup: NodePoolSetup) -> PoolReply:
+        """Start a pool; returns the process ids of its workers."""
         try:
-            self._crews[key] = NodePool(transfer, order)
+            self._pools[key] = NodePool(transfer, setup)
         except Exception as error:
             return failure(error)
-        return Said("ok", value=self._crews[key].pids())
+        return PoolReply("ok", value=self._pools[key].pids())
 
     def shut(self, key: int) -> None:
-        """End a crew."""
-        if (pool := self._crews.pop(key, None)) is not None:
+        """Close a pool."""
+        if (pool := self._pools.pop(key, None)) is not None:
             pool.close()
 
-    def do(self, call: NodeCall, *loads: Any) -> Said:
+    def do(self, call: NodeCall, *loads: Any) -> PoolReply:
         """`NodePool.do`."""
-        return self._crews[call.key].do(call.function, call.args, call.named(loads))
+        return self._pools[call.key].do(call.function, call.args, call.named(loads))
 
-    def finish(self, key: int) -> Said:
+    def finish(self, key: int) -> PoolReply:
         """`NodePool.finish`."""
-        return self._crews[key].finish()
+        return self._pools[key].finish()
 
-    def respawn(self, call: NodeCall, *loads: Any) -> Said:
+    def respawn(self, call: NodeCall, *loads: Any) -> PoolReply:
         """`NodePool.respawn`."""
-        return self._crews[call.key].respawn(call.worker, call.function, call.args, call.named(loads))
+        return self._pools[call.key].respawn(call.worker, call.function, call.args, call.named(loads))
 
-    def tell(self, call: NodeCall, *loads: Any) -> Said:
+    def tell(self, call: NodeCall, *loads: Any) -> PoolReply:
         """`NodePool.tell`."""
-        return self._crews[call.key].tell(call.worker, call.function, call.args, call.named(loads))
+        return self._pools[call.key].tell(call.worker, call.function, call.args, call.named(loads))
 
     def post(self, call: NodeCall, *loads: Any) -> None:
         """`NodePool.post`."""
-        self._crews[call.key].post(call.worker, call.function, call.args, call.named(loads))
+        self._pools[call.key].post(call.worker, call.function, call.args, call.named(loads))
 
     def renew(self, call: NodeCall, *loads: Any) -> None:
         """`NodePool.renew`."""
-        self._crews[call.key].renew(call.named(loads))
+        self._pools[call.key].renew(call.named(loads))
 
-    def hear(self, key: int, timeout_s: float) -> list[Said]:
-        """`NodePool.hear`."""
-        pool = self._crews.get(key)
-        return [] if pool is None else pool.hear(timeout_s)
+    def results(self, key: int, timeout_s: float) -> list[PoolReply]:
+        """`NodePool.results`."""
+        pool = self._pools.get(key)
+        return [] if pool is None else pool.results(timeout_s)
 
     def close(self) -> None:
-        """End all crews."""
-        for key in list(self._crews):
+        """Close all pools."""
+        for key in list(self._pools):
             self.shut(key)
 
 
 def versions() -> dict[str, str]:
-    """What has to be the same on all nodes for messages to be understood."""
+    """Return the versions that must be the same on all nodes, because calls are pickled."""
     try:
         ours = version("paceline")
-    except PackageNotFoundError:  # a checkout on the path
+    except PackageNotFoundError:  # a checkout on PYTHONPATH
         ours = "not installed"
     return {"Python": platform.python_version(), "paceline": ours}

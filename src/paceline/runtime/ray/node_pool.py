@@ -1,10 +1,14 @@
-"""A machine's part of a run that spans several: an arena of its own, worker processes, and what it tells the driver.
+"""The workers of one node of a cluster: an arena and a process runtime of their own, driven by calls of the driver.
 
-    driver  --command, weights-->  crew  --command-->  workers          the same process runtime as on one machine
-            <--one buffer--------        <--index----
+    driver  --call, weights-->  owners  --call---->  workers          the same process runtime as on one machine
+            <--one buffer-----        <--result--
 
-Nothing here knows how messages travel. Whoever asks does what is asked, until something is posted: from then on one
-thread does all that touches the workers, and listens to them; whoever has something to ask puts it into the inbox.
+1. At first the thread that calls a method (Ray's) executes it and waits for the workers itself.
+2. From the first `post` or `renew` on, one thread (`_serve`) does everything that involves the workers: it takes tasks
+   from the inbox, and in between receives results and puts them into the outbox.
+3. `results` returns task is in the outbox.
+
+This module does not depend on Ray or on how calls are sent.
 """
 
 from __future__ import annotations
@@ -32,15 +36,15 @@ from paceline.runtime.protocol import Job, Reply, Share, shares
 from paceline.runtime.ray.transfer import Did, Held, Transfer, pack, unload
 
 SLICE_S = 0.005
-"""How long to listen to workers that do what was posted before looking into the inbox again."""
+"""How long to wait for results of posted calls before checking the inbox again."""
 
 Loads = Mapping[str, tuple[Hashable, Sequence[NDArray[Any]]]]
-"""What to tell workers, by name: which it is, and its arrays."""
+"""Data from the driver by name: its token and its arrays."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodePoolSetup:
-    """All that a crew is started with."""
+    """Settings of a owners."""
 
     first_group: int
     groups: int
@@ -52,49 +56,50 @@ class NodePoolSetup:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a crew answers. Errors travel as text: the exception itself may not survive it."""
+class PoolReply:
+    """The answer of a owners. Errors are sent as text, because an exception might not survive pickling."""
 
     kind: Literal["ok", "died", "error"]
     worker: int = 0
-    """Of this crew: who answers, or died."""
+    """Index in this owners of the worker that answers or died."""
     value: Any = None
     """Results, or the text of the error."""
-    parcel: NDArray[np.uint8] | None = None
+    buffer: NDArray[np.uint8] | None = None
+    """Arrays that the workers wrote, packed by `transfer.pack`."""
 
 
 class NodePool:
     """The workers of one machine.
 
     Args:
-        freight: A cloudpickled `Transfer`, so that lambdas and classes of the user's script travel too.
-        order: What they are to be.
+        transfer: A `Transfer`, pickled by cloudpickle, which also accepts lambdas and classes of the user's script.
+        setup: Settings of the owners.
     """
 
-    def __init__(self, transfer: bytes, order: NodePoolSetup) -> None:
-        self._freight: Transfer[Job] = cloudpickle.loads(transfer)
-        self._shares = shares(order.groups, order.workers, order.first_group)
-        self._held = Held(order.first_group, order.groups)
-        self._arena = Arena.create(self._freight.fields(self._held, order.workers))
+    def __init__(self, transfer: bytes, setup: NodePoolSetup) -> None:
+        self._transfer: Transfer[Job] = cloudpickle.loads(transfer)
+        self._shares = shares(setup.groups, setup.workers, setup.first_group)
+        self._held = Held(setup.first_group, setup.groups)
+        self._arena = Arena.create(self._transfer.fields(self._held, setup.workers))
         self._known: dict[str, Hashable] = {}
-        self._posted: dict[Reply[object], tuple[Call, tuple[Any, ...]]] = {}  # in the order of their posting
-        self._asked: tuple[Call, tuple[Any, ...]] | None = None  # of all workers
-        self._replies: list[Reply[object]] = []  # to that, in worker order
-        self._inbox: queue.SimpleQueue[tuple[Future[Said] | None, Callable[[], Any]] | None] = queue.SimpleQueue()
-        self._outbox: deque[Said] = deque()
-        self._heard = threading.Condition()
-        self._stopped = False  # somebody died, or worse: nothing is heard until the driver has done something about it
+        self._posted: dict[Reply[object], tuple[Call, tuple[Any, ...]]] = {}  # in the setup in which they were posted
+        self._joint_call: tuple[Call, tuple[Any, ...]] | None = None  # the call that all workers execute
+        self._replies: list[Reply[object]] = []  # to that call, in worker setup
+        self._inbox: queue.SimpleQueue[tuple[Future[PoolReply] | None, Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._outbox: deque[PoolReply] = deque()
+        self._new_reply = threading.Condition()
+        self._stopped = False  # after a failure no results are received until the driver has replaced the worker
         try:
             self._runtime: ProcessRuntime[Job] = ProcessRuntime(
-                self._freight.program(self._held),
+                self._transfer.program(self._held),
                 self._arena,
-                order.groups,
-                order.workers,
-                first_group=order.first_group,
-                start_method=order.start_method,
-                preload=order.preload,
-                start_timeout_s=order.start_timeout_s,
-                step_timeout_s=order.step_timeout_s,
+                setup.groups,
+                setup.workers,
+                first_group=setup.first_group,
+                start_method=setup.start_method,
+                preload=setup.preload,
+                start_timeout_s=setup.start_timeout_s,
+                step_timeout_s=setup.step_timeout_s,
                 respawns=True,
             )
         except BaseException:
@@ -102,96 +107,96 @@ class NodePool:
             raise
         self._thread: threading.Thread | None = None
 
-    # What the driver asks for, one after another; only `hear`, `beats` and `pids` may be called meanwhile.
+    # Methods that the driver calls one after another. Only `results`, `beats` and `pids` may be called in between.
 
-    def do(self, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
-        """Have all workers execute a call, and wait for them."""
-        return self._ask(lambda: self._do(call, args, loads))
+    def do(self, call: Call, args: tuple[Any, ...], loads: Loads) -> PoolReply:
+        """Execute a call on all workers; blocks until all are done."""
+        return self._execute(lambda: self._do(call, args, loads))
 
-    def finish(self) -> Said:
-        """Go on after workers were replaced: those execute the call of `do` again. Waits for all."""
-        return self._ask(self._finish)
+    def finish(self) -> PoolReply:
+        """Continue `do` after workers were replaced: these execute the call again. Blocks until all are done."""
+        return self._execute(self._finish)
 
-    def respawn(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
-        """Replace a worker that died; the new one executes the call first, and this waits for it."""
-        return self._ask(lambda: self._respawn(worker, call, args, loads))
+    def respawn(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> PoolReply:
+        """Replace a worker that died; the new one executes the call first. Blocks until it is done."""
+        return self._execute(lambda: self._respawn(worker, call, args, loads))
 
-    def tell(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
-        """Have one worker execute a call, and wait for it."""
-        return self._ask(lambda: self._tell(worker, call, args, loads))
+    def tell(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> PoolReply:
+        """Execute a call on one worker; blocks until it is done."""
+        return self._execute(lambda: self._tell(worker, call, args, loads))
 
     def post(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> None:
-        """Have one worker execute a call after what was posted to it before. Does not wait."""
-        self._note(lambda: self._post(worker, call, args, loads))
+        """Submit a call to one worker, after its earlier calls. Does not block; `results` returns the reply."""
+        self._queue_task(lambda: self._post(worker, call, args, loads))
 
     def renew(self, loads: Loads) -> None:
-        """Tell workers something, whatever they are at. Does not wait."""
-        self._note(lambda: self._take_in(loads, self._shares))
+        """Write new data into the arena while workers are busy. Does not block."""
+        self._queue_task(lambda: self._store(loads, self._shares))
 
-    def hear(self, timeout_s: float) -> list[Said]:
-        """What was said to what was posted; waits so long for something."""
-        with self._heard:
-            self._heard.wait_for(lambda: self._outbox, timeout_s)
-            said = list(self._outbox)
+    def results(self, timeout_s: float) -> list[PoolReply]:
+        """Return the replies to posted calls since the last call; blocks until there is one, or the timeout."""
+        with self._new_reply:
+            self._new_reply.wait_for(lambda: self._outbox, timeout_s)
+            replies = list(self._outbox)
             self._outbox.clear()
-        return said
+        return replies
 
     def beats(self) -> int:
-        """A number that moves while workers do."""
+        """Return a number that changes while workers send heartbeats."""
         return int(self._arena["heartbeat"][:, BEAT].sum())
 
     def pids(self) -> list[int]:
-        """Of the workers."""
+        """Return the process ids of the workers."""
         return self._runtime.pids()
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers and release the arena."""
         if self._thread is not None:
             self._inbox.put(None)
             self._thread.join(10.0)
         self._runtime.close()
         self._arena.close()
 
-    def _note(self, what: Callable[[], None]) -> None:
-        """Have it done in its turn, by a thread that listens to workers from now on."""
+    def _queue_task(self, task: Callable[[], None]) -> None:
+        """Queue a task for the thread, which is started by the first such task. Does not block."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="paceline-crew", daemon=True)
+            self._thread = threading.Thread(target=self._serve, name="paceline-pool", daemon=True)
             self._thread.start()
-        self._inbox.put((None, what))
+        self._inbox.put((None, task))
 
-    def _ask(self, what: Callable[[], Said]) -> Said:
-        """Have it done, and wait: right here while nobody listens, since every change of threads takes time."""
+    def _execute(self, task: Callable[[], PoolReply]) -> PoolReply:
+        """Execute a task and return its reply: in this thread unless `_serve` runs, since switching takes time."""
         if self._thread is None:
             try:
-                return what()
+                return task()
             except Exception as error:
                 return failure(error)
-        answer: Future[Said] = Future()
-        self._inbox.put((answer, what))
+        answer: Future[PoolReply] = Future()
+        self._inbox.put((answer, task))
         return answer.result()
 
-    # What is done to workers.
+    # One thread executes everything below: the caller's at first, and the thread of `_serve` once that runs.
 
     def _serve(self) -> None:
         while True:
             listening = bool(self._posted) and not self._stopped
             try:
-                asked = self._inbox.get(block=not listening)
+                queued = self._inbox.get(block=not listening)
             except queue.Empty:
                 self._listen()
                 continue
-            if asked is None:
+            if queued is None:
                 return
-            answer, what = asked
+            answer, task = queued
             try:
-                said = what()
+                reply = task()
                 if answer is not None:
-                    answer.set_result(said)
+                    answer.set_result(reply)
             except Exception as error:
                 if answer is not None:
                     answer.set_result(failure(error))
                 else:
-                    self._say(failure(error))
+                    self._send(failure(error))
 
     def _listen(self) -> None:
         try:
@@ -199,77 +204,78 @@ class NodePool:
                 self._answered(reply)
         except Exception as error:
             self._stopped = True
-            self._say(failure(error))
+            self._send(failure(error))
 
     def _answered(self, reply: Reply[object]) -> None:
-        """Tell the driver the result of something that was posted."""
+        """Put the result of a posted call into the outbox."""
         call, args = self._posted.pop(reply)
-        self._say(self._said(reply, call, args))
+        self._send(self._reply_of(reply, call, args))
 
-    def _said(self, reply: Reply[object], call: Call, args: tuple[Any, ...]) -> Said:
-        """A worker's result, with what it wrote."""
+    def _reply_of(self, reply: Reply[object], call: Call, args: tuple[Any, ...]) -> PoolReply:
+        """Return a worker's result together with the arrays it wrote."""
         worker, result = reply.worker, reply.result()
-        return Said("ok", worker, result, self._parcel(call, args, [result], self._shares[worker : worker + 1]))
+        mine = self._shares[worker : worker + 1]
+        return PoolReply("ok", worker, result, self._pack_results(call, args, [result], mine))
 
-    def _say(self, said: Said) -> None:
-        with self._heard:
-            self._outbox.append(said)
-            self._heard.notify_all()
+    def _send(self, reply: PoolReply) -> None:
+        with self._new_reply:
+            self._outbox.append(reply)
+            self._new_reply.notify_all()
 
-    def _do(self, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
-        self._take_in(loads, self._shares)
-        self._asked = call, args
+    def _do(self, call: Call, args: tuple[Any, ...], loads: Loads) -> PoolReply:
+        self._store(loads, self._shares)
+        self._joint_call = call, args
         self._replies = self._runtime.submit_all(call, *args)
         return self._finish()
 
-    def _finish(self) -> Said:
-        if self._asked is None:
-            raise RuntimeError("finish: nothing was asked of all workers.")
-        call, args = self._asked
+    def _finish(self) -> PoolReply:
+        if self._joint_call is None:
+            raise RuntimeError("finish: no call to all workers was started by `do`.")
+        call, args = self._joint_call
         for worker, reply in enumerate(self._replies):
             if reply.forgotten:
                 self._replies[worker] = self._runtime.submit(worker, call, *args)
         results = [reply.result() for reply in self._runtime.wait(self._replies, all=True)]
-        return Said("ok", value=results, parcel=self._parcel(call, args, results, self._shares))
+        return PoolReply("ok", value=results, buffer=self._pack_results(call, args, results, self._shares))
 
-    def _respawn(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
+    def _respawn(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> PoolReply:
         mine = self._shares[worker : worker + 1]
-        self._take_in(loads, mine)
-        self._posted = {reply: what for reply, what in self._posted.items() if reply.worker != worker}
+        self._store(loads, mine)
+        self._posted = {reply: call_of for reply, call_of in self._posted.items() if reply.worker != worker}
         result = self._runtime.respawn(worker, call, *args)
         self._stopped = False
-        return Said("ok", worker, result, self._parcel(call, args, [result], mine))
+        return PoolReply("ok", worker, result, self._pack_results(call, args, [result], mine))
 
-    def _tell(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> Said:
-        self._take_in(loads, self._shares[worker : worker + 1])
-        told = self._runtime.submit(worker, call, *args)
-        while not told.done:
-            for reply in self._runtime.wait([told, *self._posted], all=False, timeout_s=1.0):
-                if reply is not told:
+    def _tell(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> PoolReply:
+        self._store(loads, self._shares[worker : worker + 1])
+        submitted = self._runtime.submit(worker, call, *args)
+        while not submitted.done:
+            for reply in self._runtime.wait([submitted, *self._posted], all=False, timeout_s=1.0):
+                if reply is not submitted:
                     self._answered(reply)
-        return self._said(told, call, args)
+        return self._reply_of(submitted, call, args)
 
     def _post(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> None:
-        self._take_in(loads, self._shares[worker : worker + 1])
+        self._store(loads, self._shares[worker : worker + 1])
         self._posted[self._runtime.submit(worker, call, *args)] = call, args
 
-    def _take_in(self, loads: Loads, pool: Sequence[Share]) -> None:
+    def _store(self, loads: Loads, owners: Sequence[Share]) -> None:
         for name, (token, parts) in loads.items():
             if token is None or self._known.get(name) != token:
-                unload(parts, self._freight.down(name, self._arena, self._held, pool))
+                unload(parts, self._transfer.down(name, self._arena, self._held, owners))
                 self._known[name] = token
 
-    def _parcel(
-        self, call: Call, args: tuple[Any, ...], results: Sequence[Any], pool: Sequence[Share]
+    def _pack_results(
+        self, call: Call, args: tuple[Any, ...], results: Sequence[Any], owners: Sequence[Share]
     ) -> NDArray[np.uint8]:
-        return pack(self._freight.up(Did(call.__name__, args, results), self._arena, self._held, pool))
+        return pack(self._transfer.up(Did(call.__name__, args, results), self._arena, self._held, owners))
 
 
-def failure(error: BaseException) -> Said:
-    """What to answer instead."""
-    if isinstance(error, WorkerLost):  # dead, or hung and killed: it can be replaced
-        return Said("died", error.worker, str(error))
+def failure(error: BaseException) -> PoolReply:
+    """Return the reply that reports an error."""
+    if isinstance(error, WorkerLost):  # dead, or killed because it hung: the driver can replace it
+        return PoolReply("died", error.worker, str(error))
     text = f"{type(error).__name__} (its text could not be made)"
     with suppress(Exception):
         text = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
-    return Said("error", value=text)
+    return PoolReply("error", value=text)

@@ -1,10 +1,10 @@
-"""What travels between the arenas of two machines, as one contiguous buffer a time.
+"""Copies arrays between the arenas of two machines, as one contiguous buffer per message.
 
     here: views of an arena --pack--> bytes ==network==> bytes --unpack--> views of the arena there
 
-Both ends name the arrays by the same function, in the same order, so that the bytes need no description. A view may
-depend on those before it: when it is asked for, their values have arrived. So lists of any length can travel: first
-how many, then that many.
+Both sides list the arrays by the same function, in the same order, so that the bytes need no description. A view may
+depend on the views before it, whose values have arrived when it is created. So a list of any length can be sent: first
+its length, then its entries.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from paceline.memory.shared import Arena, Field
 from paceline.runtime.protocol import J_co, Program, Share
 
 Views = Iterable[NDArray[Any]]
-"""Arrays to read from or to write into, made one by one."""
+"""Arrays to read from or to write into, created one by one."""
 DISAGREE = "arrived, and other ones were expected. Are versions the same?"
 
 
 class Held(NamedTuple):
-    """The groups of a node."""
+    """The contiguous range of groups that a node holds."""
 
     first_group: int
     groups: int
@@ -33,67 +33,69 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Did:
-    """A command, and what became of it."""
+    """A call that was executed, and its results."""
 
     command: str
     args: tuple[Any, ...]
     results: Sequence[Any]
-    """By worker."""
+    """One result per worker."""
 
 
 class Transfer(Protocol[J_co]):
-    """What a program's driver and workers tell each other through an arena, where they do not share one.
+    """Defines which arrays driver and workers exchange if they do not share an arena.
 
-    Handed to every machine: must survive cloudpickle.
+    Sent to every node, so cloudpickle must be able to pickle it. A *load* is a named list of arrays that the driver
+    sends.
     """
 
     def fields(self, held: Held, workers: int) -> list[Field]:
-        """What the arena of a node with these groups and workers must hold."""
+        """Return the fields of the arena of a node with these groups and workers."""
 
     def program(self, held: Held) -> Program[J_co]:
-        """What the workers of that node run."""
+        """Return the program of that node's workers."""
 
     def loads(self, command: str) -> Sequence[str]:
-        """What workers must be told before this command, by name."""
+        """Return the names of the loads that workers need before this call."""
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
-        """Changes whenever what the driver has to tell does; None where it must always be told.
+        """Return a token that changes when the content of a load does; None if the load is sent with every call.
 
         Args:
-            load: Which.
-            arena: The driver's.
-            command: How many commands were started.
+            load: Name of the load.
+            arena: The driver's arena.
+            command: Number of calls to all workers so far.
         """
 
     def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Views:
-        """From the driver to nodes.
+        """List the arrays of a load, on the driver to read from, and on a node to write into.
 
         Args:
-            load: What.
-            arena: The one at this end.
-            held: The groups that it holds, at a node's end; None at the driver's.
-            pool: At a node's end, the workers that are told.
+            load: Name of the load.
+            arena: The arena of this side.
+            held: On a node, the groups that its arena holds; None on the driver.
+            pool: On a node, the workers that the call is for.
         """
 
     def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Views:
-        """From nodes to the driver.
+        """List the arrays that a call has written, on a node to read from, and on the driver to write into.
 
         Args:
-            did: What was done there.
-            arena: The one at this end.
-            held: As in `down`.
-            pool: The workers that did it, in order: groups are numbered as in the whole run, workers as in this arena.
+            did: The call and its results.
+            arena: The arena of this side.
+            held: On a node, the groups that its arena holds; None on the driver.
+            pool: The workers that executed the call, in order; groups have the numbers of the whole run, workers those
+                of this arena.
         """
 
     def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
-        """The arguments without what is of no use to these workers."""
+        """Return the arguments of a call without the parts that these workers do not need."""
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
-        """The driver has posted this: note what its workers would, if they saw its arena."""
+        """Record in the driver's arena that a call was submitted, as a worker with access to that arena would."""
 
 
 def pack(views: Views) -> NDArray[np.uint8]:
-    """All of them as one buffer."""
+    """Copy all views into one new buffer."""
     parts, at = list(views), 0
     buffer = np.empty(sum(part.nbytes for part in parts), np.uint8)
     for part in parts:
@@ -103,10 +105,10 @@ def pack(views: Views) -> NDArray[np.uint8]:
 
 
 def unpack(buffer: NDArray[np.uint8], views: Views) -> None:
-    """Write a buffer into them.
+    """Copy a buffer into the views.
 
     Raises:
-        ValueError: The two ends disagree on what travels.
+        ValueError: Both sides list different arrays.
     """
     at = 0
     for part in views:
@@ -121,10 +123,10 @@ def unpack(buffer: NDArray[np.uint8], views: Views) -> None:
 
 
 def unload(parts: Sequence[NDArray[Any]], views: Views) -> None:
-    """Write arrays into them, one by one.
+    """Copy arrays into the views, one by one.
 
     Raises:
-        ValueError: The two ends disagree on what travels.
+        ValueError: Both sides list different arrays.
     """
     left = list(reversed(parts))
     for view in views:
@@ -138,5 +140,5 @@ def unload(parts: Sequence[NDArray[Any]], views: Views) -> None:
 
 
 def _piece(buffer: NDArray[np.uint8], at: int, like: NDArray[Any]) -> NDArray[Any]:
-    """A part of the buffer with the type and shape of an array. It need not be aligned."""
+    """Return a part of the buffer with the type and shape of an array. The part need not be aligned."""
     return np.ndarray(like.shape, like.dtype, buffer, offset=at)

@@ -90,7 +90,7 @@ class LoopbackCluster:
         actor = LoopbackActor()
         return Node(bundle, actor, actor.hello.remote())
 
-    def greet(self, node: Node, timeout_s: float) -> bool:
+    def is_ready(self, node: Node, timeout_s: float) -> bool:
         done, _ = futures.wait([node.hello], timeout_s)
         if not done or node.hello.exception():
             return False

@@ -120,16 +120,16 @@ def test_a_lost_node_is_stood_in_for_until_another_joins(made: list[LoopbackClus
 
     def lose(run: Run, cluster: LoopbackCluster) -> None:
         cluster.down.add(1)
-        placement(run).crews[1].node.actor.kill()
+        placement(run).pools[1].node.actor.kill()
 
     def look(run: Run, cluster: LoopbackCluster) -> None:
-        seen[len(seen)] = [(pool.node.bundle, len(pool.shares)) for pool in placement(run).crews]
+        seen[len(seen)] = [(pool.node.bundle, len(pool.shares)) for pool in placement(run).pools]
 
     def join(run: Run, cluster: LoopbackCluster) -> None:
         look(run, cluster)
         cluster.down.clear()
-        placement(run).welcome()
-        cluster.greet(placement(run)._coming[1], 10.0)
+        placement(run).move_back()
+        cluster.is_ready(placement(run)._starting[1], 10.0)
 
     found = train(of_ppo(CASE, iterations=6, **on(3, 2)), made, {2: lose, 3: join, 6: look})
     assert found.weights_sha256 == expected.weights_sha256
@@ -142,8 +142,8 @@ def test_a_worker_that_dies_on_a_node_is_replaced_there(made: list[LoopbackClust
     expected = ppo.train(of_ppo(CASE))
 
     def kill(run: Run, cluster: LoopbackCluster) -> None:
-        pool = placement(run).crews[1]
-        os.kill(pool.node.actor._node._crews[pool.key].pids()[0], signal.SIGKILL)
+        pool = placement(run).pools[1]
+        os.kill(pool.node.actor._node._pools[pool.key].pids()[0], signal.SIGKILL)
 
     found = train(of_ppo(CASE, **on(2, 2)), made, {2: kill})
     assert found.weights_sha256 == expected.weights_sha256
@@ -154,9 +154,9 @@ def test_with_no_node_left_it_waits_a_while_and_gives_up(made: list[LoopbackClus
     def lose(run: Run, cluster: LoopbackCluster) -> None:
         cluster.down.add(0)
         placement(run)._start_s = 0.1
-        placement(run).crews[0].node.actor.kill()
+        placement(run).pools[0].node.actor.kill()
 
-    with pytest.raises(WorkerError, match=r"nodes: none is left, and none came in 0.1 s"):
+    with pytest.raises(WorkerError, match=r"nodes: none is left, and none joined in 0.1 s"):
         train(of_ppo(CASE, **on(1, 2)), made, {2: lose})
 
 
@@ -173,11 +173,11 @@ def test_asynchronous_modes_go_on_after_deaths_and_losses(algo: str, made: list[
             nonlocal count
             count += 1
             if count == 3:
-                pool = placement(run).crews[0]
-                os.kill(pool.node.actor._node._crews[pool.key].pids()[0], signal.SIGKILL)
+                pool = placement(run).pools[0]
+                os.kill(pool.node.actor._node._pools[pool.key].pids()[0], signal.SIGKILL)
             if count == 6:
                 made[-1].down.add(1)
-                placement(run).crews[-1].node.actor.kill()
+                placement(run).pools[-1].node.actor.kill()
             return next_batch(version)
 
         rollouts.next = batch
