@@ -98,7 +98,7 @@ def test_env_that_leaks_memory_is_reported(tmp_path: Path, monkeypatch: pytest.M
         summary = run.go()
     log = (tmp_path / "run" / "train.log").read_text()
     assert "its memory grew from" in log
-    assert "memory of a worker at most: " in log
+    assert "peak memory of a worker: " in log
     assert len(summary.worker_peak_mb) == 2
     assert min(summary.worker_peak_mb) > 128, "its envs kept as much"
 

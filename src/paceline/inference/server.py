@@ -1,12 +1,12 @@
 """Central inference: the driver runs the policy for all workers, on the learner's device or on several.
 
-    worker: envs.step -> question -----+            +--> answer -> envs.step ...
+    worker: envs.step -> request ------+            +--> answer -> envs.step ...
                                        v            |
-    server thread:         wait -> one forward for a chunk of groups
+    server thread:         wait -> one forward pass for a chunk of groups
 
-A chunk is `inference_groups` groups in order, whichever workers own them, and always goes through the policy whole: a
-forward's last bits depend on its batch size, and so must not depend on who asks first. In synchronous modes a chunk
-waits for all of its lanes that are going to ask; in asynchronous ones it goes as soon as one has.
+A chunk is `inference_groups` consecutive groups, of any workers. Every forward pass computes a whole chunk: its last
+bits depend on the batch size, which therefore must not depend on which worker is first. In synchronous modes a chunk
+waits until all of its active lanes have sent a request; in asynchronous modes the first request starts it.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Groups that go through the policy together."""
+    """Groups whose actions are computed in one forward pass."""
 
     lanes: NDArray[np.int64]
     workers: tuple[int, ...]
-    """Of each lane."""
+    """[lanes] the worker of each lane."""
     rows: tuple[slice, ...]
-    """Of each lane, in the mailbox."""
+    """[lanes] the rows of each lane in the mailbox."""
     mailbox: Mailbox
     actor: Actor
 
     def answer(self, places: Iterable[int]) -> None:
-        """Compute what the policy makes of all its envs, and tell some of the lanes: others may still be reading."""
+        """Run the policy for all envs, and write the results of these lanes; others may still read their old ones."""
         params, value = self.actor(self.mailbox.obs)
         for place in places:
             rows = self.rows[place]
@@ -65,15 +65,15 @@ class Chunk:
 
 
 class DeviceActor:
-    """The policy on a device, over a whole chunk at once.
+    """Runs the policy for a whole chunk on a device.
 
     Args:
-        policy: Its own copy; is moved there.
-        spec: Of the envs.
-        weights: [P] where it finds the newest.
-        device: Where to.
-        normaliser: Applied to the leaves first, with its number of rows.
-        rows: Envs of the chunk.
+        policy: A copy of the policy for this actor, which moves it to the device.
+        spec: Spec of the envs.
+        weights: [P] the newest weights, which `renew` copies.
+        device: The device.
+        normaliser: Normalises the observations first; None for no normalisation.
+        rows: Number of envs in the chunk.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class DeviceActor:
         self.renew()
 
     def renew(self) -> None:
-        """Take over the newest weights."""
+        """Copy the newest weights to the device."""
         with torch.no_grad():
             self._vector.copy_(self._source)
 
     def __call__(self, obs: Leaves) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """One forward."""
+        """Return action parameters and values of all envs, from one forward pass."""
         obs = obs if self._scale is None else self._scale(obs)
         with torch.inference_mode():
             leaves = {leaf.name: torch.from_numpy(obs[leaf.name]).to(self._device) for leaf in self._spec.obs}
@@ -107,7 +107,7 @@ class DeviceActor:
 
 
 class InferenceServer:
-    """A thread that answers the questions about some chunks."""
+    """A thread of the driver that answers the requests for some chunks."""
 
     def __init__(
         self,
@@ -120,16 +120,16 @@ class InferenceServer:
         renew: Callable[[], object],
         stop_workers: Callable[[], None],
     ) -> None:
-        """Serve these chunks, once started.
+        """Prepare the thread; `start` starts it.
 
         Args:
-            number: Which of the servers.
-            inference_requests: The driver's end.
-            chunks: What to serve.
-            whole: Whether a chunk waits for all of its lanes.
-            version: [1] of the newest weights, for servers that renew by themselves.
-            renew: Takes over the newest weights.
-            stop_workers: Has workers break off: called when the policy fails.
+            number: Index of this server.
+            inference_requests: The driver's side of the requests.
+            chunks: The chunks to answer.
+            whole: Whether a chunk waits for all of its active lanes.
+            version: [1] version of the newest weights, read if not `whole`.
+            renew: Copies the newest weights to the actors.
+            stop_workers: Called when the policy fails, so that workers stop waiting.
         """
         self._number, self._inference_requests, self._chunks, self._whole = number, inference_requests, chunks, whole
         self._version, self._renew, self._stop_workers = version, renew, stop_workers
@@ -141,18 +141,18 @@ class InferenceServer:
         self._thread = threading.Thread(target=self._serve, name=f"inference-{number}", daemon=True)
 
     def start(self) -> None:
-        """Serve from now on."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Serve no more."""
+        """End the thread. Blocks for seconds at most."""
         self._closing = True
         if self._thread.is_alive():
             self._inference_requests.wake(self._number)
             self._thread.join(CLOSE_TIMEOUT_S)
 
     def answer(self, chunk: Chunk, lines: NDArray[np.int64]) -> bool:
-        """Answer a chunk's questions if they are all there; whether they were."""
+        """Answer a chunk if its requests are complete; returns whether it did."""
         asked = lines[:, ASKED] != lines[:, ANSWERED]
         if not asked.any() or (self._whole and (~asked & (lines[:, ACTIVE] != 0)).any()):
             return False
@@ -180,12 +180,12 @@ class InferenceServer:
 
 
 class InlineAsker:
-    """Without workers: a question is a call.
+    """The channel of a job in this process: `wait` runs the policy itself.
 
     Args:
-        chunks: By the lanes that they hold.
-        renew: Takes over the newest weights.
-        version: [1] of those.
+        chunks: All chunks.
+        renew: Copies the newest weights to the actors.
+        version: [1] version of the newest weights.
     """
 
     def __init__(self, chunks: Sequence[Chunk], renew: Callable[[], object], version: NDArray[np.int64]) -> None:
@@ -193,10 +193,10 @@ class InlineAsker:
         self._renew, self._version, self._seen_version = renew, version, -1
 
     def ask(self, lane: int, server: int) -> None:
-        """Nothing: `wait` does it."""
+        """Do nothing: `wait` computes the answer."""
 
     def wait(self, lane: int) -> float:
-        """Compute the answer, which is no waiting."""
+        """Compute the answer; returns 0, because this is not idle time."""
         if (version := int(self._version[0])) != self._seen_version:
             self._renew()
             self._seen_version = version
@@ -205,18 +205,18 @@ class InlineAsker:
         return 0.0
 
     def end(self, lane: int, server: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class ServedRuntime(Generic[J]):
-    """Workers whose policy is here: a runtime with servers beside it.
+    """A runtime together with the servers that answer its workers. Closes both.
 
     Args:
         runtime: The workers.
-        inference_requests: The driver's end of theirs.
-        servers: Answer them.
-        lanes: All of them.
-        renew: Takes over the newest weights before a rollout.
+        inference_requests: The driver's side of their requests.
+        servers: Answer the requests; this class starts them.
+        lanes: All lanes of the run.
+        renew: Copies the newest weights to the actors; called before every call to all workers.
     """
 
     def __init__(
@@ -239,36 +239,36 @@ class ServedRuntime(Generic[J]):
             server.start()
 
     def submit(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> Reply[R]:
-        """As the runtime's own."""
+        """Submit to one worker. See `Runtime.submit`."""
         return self._runtime.submit(worker, call, *args, **kwargs)
 
     def submit_all(self, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> list[Reply[R]]:
-        """As the runtime's own, with the newest weights."""
+        """Copy the newest weights to the actors, then submit. See `Runtime.submit_all`."""
         self._renew()
         return self._runtime.submit_all(call, *args, **kwargs)
 
     def wait(self, replies: Sequence[Reply[R]], *, all: bool, timeout_s: float = math.inf) -> list[Reply[R]]:  # noqa: A002
-        """As the runtime's own; raises what the policy raised."""
+        """Wait as `Runtime.wait`; also raises the error of a policy that failed in a server."""
         try:
             done = self._runtime.wait(replies, all=all, timeout_s=timeout_s)
         except PacelineError:
-            self._raise_failure()  # whatever happened to workers, it began there
+            self._raise_failure()  # a failed policy is the cause of what happened to the workers
             raise
         self._raise_failure()
         return done
 
     def respawn(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """As the runtime's own; what the old one had asked is forgotten."""
+        """Reset the requests of the old worker, then replace it. See `Runtime.respawn`."""
         mine = np.array([lane.first_group for lane in self._lanes if lane.worker == worker])
         self._inference_requests.forget(mine, worker)
         return self._runtime.respawn(worker, call, *args, **kwargs)
 
     def work(self, count: int) -> None:
-        """As the runtime's own."""
+        """Compute items. See `Runtime.work`."""
         self._runtime.work(count)
 
     def pids(self) -> list[int]:
-        """As the runtime's own."""
+        """Return the workers' process ids. See `Runtime.pids`."""
         return self._runtime.pids()
 
     def close(self) -> None:
@@ -285,46 +285,49 @@ class ServedRuntime(Generic[J]):
 
 
 class ActingRecipe(Protocol):
-    """How to act: the groups, the network and the normaliser."""
+    """What a chunk's actor is built from: sizes, network and normaliser."""
 
     @property
     def shape(self) -> SlotShape:
-        """Groups and their size, and what envs return."""
+        """Sizes of a rollout, and the env's spaces."""
 
     @property
     def policy(self) -> NetworkRecipe:
-        """How to build the policy network."""
+        """Builds the policy network."""
 
     def obs_normaliser(self, arrays: ArraysByName, *, attach: bool = False) -> ObsNormaliser | None:
-        """The observation normaliser whose statistics are among `arrays`, if observations are normalised."""
+        """Return the observation normaliser, whose statistics are in `arrays`; None without normalisation."""
 
     def actor(self, policy: nn.Module, groups: int, normaliser: ObsNormaliser | None = None) -> Actor:
-        """An actor for `groups` groups at once."""
+        """Return an actor for `groups` groups at once."""
 
 
 class ActingPlan(Protocol):
-    """What the inference server uses of an algorithm's plan."""
+    """The part of an algorithm's plan that the inference server uses."""
 
     @property
     def base(self) -> ActingRecipe:
-        """How to act."""
+        """What actors are built from."""
 
     def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """The weights and statistics to act with, by name; and a function that updates them to the newest."""
+        """Return the weights and statistics by name, and a function that updates them to the newest."""
 
 
 def chunks_of(
     program: ActingPlan, central: Central, arena: Arena, lanes: Sequence[LaneShare], every: int = 1, first: int = 0
 ) -> tuple[list[Chunk], Callable[[], None]]:
-    """Chunks of a run with their policies, and what has those take over the newest weights.
+    """Build the chunks that one server answers, with their actors.
 
     Args:
-        program: The workers'.
-        central: How they are answered.
+        program: The plan of the workers.
+        central: Settings of central inference.
         arena: Shared memory.
-        lanes: All of them.
-        every: Only every so-manieth chunk, which acts with a copy of the weights of its own;
-        first: from this one on.
+        lanes: All lanes of the run.
+        every: Number of servers: this server gets the chunks `first`, `first + every`, and so on.
+        first: Index of this server.
+
+    Returns:
+        The chunks, and a function that copies the newest weights to their actors.
     """
     base = program.base
     spec, size = base.shape.spec, base.shape.group_size
@@ -366,7 +369,7 @@ def serve(
     inference_requests: InferenceRequests,
     lanes: Sequence[LaneShare],
 ) -> Runtime[J]:
-    """Have the driver answer what these workers ask."""
+    """Start one server per device, and return the workers' runtime together with these servers."""
     lines = arena["heartbeat"]
     servers, renewals = [], []
 

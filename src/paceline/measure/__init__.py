@@ -1,1 +1,1 @@
-"""Where the time went, and what a run leaves behind to read."""
+"""Measures and records a run: time per phase, episodes, resource usage, CSV, TensorBoard, display, videos."""

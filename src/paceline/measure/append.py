@@ -1,7 +1,7 @@
-"""Files that grow while a run goes on: CSV tables and the TensorBoard event file.
+"""Append-only files of a run: CSV tables and the TensorBoard event file.
 
-Lines wait in memory and are written together. A disk that is full or gone does not stop the
-training: what was written half is cut off, the rest is kept and tried again, and the log says so.
+Rows are collected in memory and written together. A failing disk does not stop the training: a partly written row is
+cut off, the rows stay in memory, the next flush tries again, and the log has a warning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from paceline.errors import CheckpointError
 log = logging.getLogger(__name__)
 
 KEEP_BYTES = 64 << 20
-"""How much may wait in memory while the disk takes nothing."""
+"""Most bytes kept in memory while the disk cannot be written; beyond that, they are dropped."""
 
 
 class AppendFile:
@@ -38,17 +38,19 @@ class AppendFile:
         self._waiting.append(data)
 
     def flush(self) -> None:
-        """Hand everything to the operating system; on failure keep it and warn once."""
+        """Write everything to the operating system; on failure keep it and warn once."""
         if not self._waiting:
             return
         data = b"".join(self._waiting)
         try:
             _write_all(self._file.fileno(), data)
         except OSError as error:
-            os.ftruncate(self._file.fileno(), self._written)  # no half line, and no line twice
+            os.ftruncate(self._file.fileno(), self._written)  # so that no row is cut off or written twice
             self._waiting = [data] if len(data) <= KEEP_BYTES else []
             if not self._warned:
-                log.warning("%s: cannot be written (%s). Training goes on; make room.", self.path, error.strerror)
+                log.warning(
+                    "%s: cannot be written (%s). Training continues; free disk space.", self.path, error.strerror
+                )
                 self._warned = True
             return
         self._waiting.clear()
@@ -66,9 +68,9 @@ class Table(AppendFile):
     """A CSV file with a fixed header.
 
     Args:
-        path: The file; written anew unless `resume_steps` is given.
+        path: The file; overwritten unless `resume_steps` is given.
         header: Column names.
-        step_column: The column that counts steps of the run.
+        step_column: Name of the column that counts the steps of the run.
         resume_steps: Keep the rows up to this step, and append after them.
     """
 
@@ -88,12 +90,12 @@ class EventFile(AppendFile):
     """A TensorBoard event file of scalars, one event for each call.
 
     Args:
-        folder: The log directory. A resumed run gets a file of its own there.
-        resume_steps: Tells TensorBoard to forget what an earlier session wrote past this step.
+        folder: The log directory. A resumed run starts another file there.
+        resume_steps: Tells TensorBoard to drop events that an earlier session wrote after this step.
     """
 
     def __init__(self, folder: Path, *, resume_steps: int | None) -> None:
-        # Imported here: a third of a second that reading a run's tables need not pay.
+        # Imported here because it takes a third of a second, which reading a run's tables does not need.
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -106,8 +108,8 @@ class EventFile(AppendFile):
         super().__init__(folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}.{os.getpid()}")
         self._event: Any = event_pb2.Event
         self._summary: Any = summary_pb2.Summary
-        self._records: Any = RecordWriter(_Sink(self))
-        # Wall-clock dates for TensorBoard's relative axis, immune to later clock jumps.
+        self._records: Any = RecordWriter(_RecordFile(self))
+        # Wall-clock time for TensorBoard's relative axis, based on a monotonic clock so that it cannot jump.
         self._epoch_s = datetime.now(UTC).timestamp() - time.perf_counter()
         self._put(file_version="brain.Event:2")
         if resume_steps is not None:
@@ -124,7 +126,7 @@ class EventFile(AppendFile):
         self._records.write(event.SerializeToString())
 
 
-class _Sink:
+class _RecordFile:
     """The one file method that TensorBoard's record writer needs."""
 
     def __init__(self, target: AppendFile) -> None:
@@ -138,9 +140,12 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _cut(path: Path, header: tuple[str, ...], step_column: str, resume_steps: int) -> None:
-    """Drop rows past a step, and a last line that a killed process left unfinished.
+    """Drop rows after a step, and a last line that a killed process left unfinished.
 
-    Columns that an earlier version did not have yet stay empty in its rows.
+    Columns that the file lacks, because an earlier version wrote it, stay empty in its rows.
+
+    Raises:
+        CheckpointError: The file has other columns, or a line is not a row.
     """
     first, *lines = path.read_text(encoding="utf-8").splitlines(keepends=True) or [""]
     columns = first.rstrip("\n").split(",")

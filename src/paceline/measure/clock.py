@@ -1,7 +1,7 @@
-"""Where the time goes: seconds per phase on a monotonic clock.
+"""Measures seconds per phase of the training, such as collect and learn, on a monotonic clock.
 
-Phases nest, and a nested phase is taken out of its parent, so the seconds of all phases
-never count an instant twice and add up to the time spent inside any of them:
+Phases nest. The time of a nested phase does not count for its parent, so no instant counts twice and the seconds of all
+phases add up to the time spent inside of any phase:
 
     collect |----------        -----|
     wait               |------|
@@ -29,7 +29,7 @@ class Phases:
     count: dict[str, int] = field(default_factory=dict)
 
     def since(self, earlier: Phases) -> Phases:
-        """What was added after `earlier`; every phase known now is named, if only with zero."""
+        """Return the difference to `earlier`, for every phase of this snapshot."""
         return Phases(
             {name: s - earlier.seconds.get(name, 0.0) for name, s in self.seconds.items()},
             {name: n - earlier.count.get(name, 0) for name, n in self.count.items()},
@@ -37,10 +37,10 @@ class Phases:
 
 
 class Clock:
-    """Accumulates seconds per phase. For one thread: phases are a stack.
+    """Accumulates seconds per phase. For one thread only, because open phases are a stack.
 
     Args:
-        now: The timer in seconds; anything but a monotonic one is for tests.
+        now: Returns monotonic seconds; tests pass their own.
     """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
@@ -54,7 +54,7 @@ class Clock:
         self._earlier_s = 0.0
 
     def phase(self, name: str) -> _Phase:
-        """Context manager that books the time inside it under `name`; costs about a microsecond."""
+        """Return a context manager that adds the time inside of it to phase `name`; costs a microsecond."""
         phase = self._phases.get(name)
         if phase is None:
             phase = self._phases[name] = _Phase(self, name)
@@ -63,50 +63,50 @@ class Clock:
         return phase
 
     def add(self, name: str, seconds: float, count: int = 1) -> None:
-        """Book seconds that were measured elsewhere, e.g. by a worker."""
+        """Add seconds that were measured elsewhere, such as in a worker."""
         self._seconds[name] = self._seconds.get(name, 0.0) + seconds
         self._count[name] = self._count.get(name, 0) + count
 
     def pause(self) -> None:
-        """The run rests: what was spent is kept as elapsed, and what comes until `restart` does not count."""
+        """Stop counting elapsed time until `restart`."""
         now = self._now()
         self._earlier_s += now - self._began
         self._began = now
 
     def restart(self, phase: str) -> None:
-        """The run begins now, or goes on: the time since creation or `pause` is booked under `phase` alone."""
+        """Start counting elapsed time now. The time since creation or `pause` counts only for `phase`."""
         now = self._now()
         self.add(phase, now - self._began)
         self._began = now
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since this clock was made or restarted, plus those of earlier sessions (`load`)."""
+        """Elapsed seconds since creation or restart, plus those before, also of earlier sessions (`load`)."""
         return self._earlier_s + self._now() - self._began
 
     def snapshot(self) -> Phases:
-        """All phases up to this moment, the ones still open included."""
+        """Return the seconds of all phases up to now, including open ones."""
         if self._open:
             self._settle(self._now())
         return Phases(dict(self._seconds), dict(self._count))
 
     def delta(self, earlier: Phases) -> Phases:
-        """What was spent since `earlier`, a snapshot of this clock."""
+        """Return the seconds since `earlier`, a snapshot of this clock."""
         return self.snapshot().since(earlier)
 
     def state(self) -> dict[str, float]:
-        """What a resumed run needs to go on counting: seconds by phase, and `elapsed`."""
+        """Return what a checkpoint stores: elapsed seconds, and seconds by phase."""
         return {"elapsed": self.elapsed_s, **{f"phase/{name}": s for name, s in self.snapshot().seconds.items()}}
 
     def load(self, state: Mapping[str, float]) -> None:
-        """Add the time of earlier sessions, as their `state` gave it."""
+        """Add the time of earlier sessions, which `state` returned."""
         self._earlier_s += state["elapsed"]
         for key, seconds in state.items():
             if key.startswith("phase/"):
                 self.add(key.removeprefix("phase/"), seconds, count=0)
 
     def _settle(self, now: float) -> None:
-        """Book the time since the last mark to the innermost open phase."""
+        """Add the time since the last mark to the innermost open phase."""
         self._seconds[self._open[-1]] += now - self._mark
         self._mark = now
 
@@ -124,7 +124,7 @@ class Clock:
 
 
 class _Phase:
-    """One name of a clock as a context manager. Holds no state, so it may nest in itself."""
+    """A phase as a context manager. It has no state of its own, so it may nest in itself."""
 
     __slots__ = ("_clock", "_name")
 
@@ -142,5 +142,5 @@ class _Phase:
 
 
 def waits_so_far() -> int:
-    """How often this process has given the CPU up by itself; always 0 where the system does not say."""
+    """Return the number of voluntary context switches of this process; 0 on systems that do not count them."""
     return 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw

@@ -1,7 +1,7 @@
-"""Finished episodes, read from the reward and flag arrays of a rollout.
+"""Computes returns and lengths of episodes from the reward and flag arrays of a rollout.
 
-Nothing here asks an env for its statistics (a wrapper may be missing, or its keys change):
-the arrays that the learner trains on are the one source.
+The arrays that the learner trains on are the only source. Statistics of envs are not used: they need a wrapper, and
+their keys change between versions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from paceline.errors import CheckpointError
 
 WINDOW = 100
-"""Episodes in the running means, as the field reports them."""
+"""Number of episodes in the running means; 100 as in stable-baselines3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +26,24 @@ class Episodes:
 
     t: NDArray[np.int64]  # [N] row of the last step
     env: NDArray[np.int64]  # [N]
-    step: NDArray[np.int64]  # [N] steps of the run when that row was done
+    step: NDArray[np.int64]  # [N] steps of the run after that row
     returns: NDArray[np.float64]  # [N]
     length: NDArray[np.int64]  # [N]
     reward_parts: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
-    """[N, K] what else is told of an episode, in the order of the tracker's `reward_parts`."""
+    """[N, K] reward parts and measures of each episode, in the order of the tracker's `reward_parts`."""
 
     def __len__(self) -> int:
         return len(self.t)
 
     @classmethod
     def none(cls) -> Episodes:
-        """No episodes."""
+        """Return an empty object."""
         nothing = np.empty(0, np.int64)
         return cls(nothing, nothing, nothing, np.empty(0, np.float64), nothing)
 
     @classmethod
     def joined(cls, parts: Sequence[Episodes]) -> Episodes:
-        """Several one after another."""
+        """Concatenate several objects."""
         if not parts:
             return cls.none()
         columns = ([getattr(part, item.name) for part in parts] for item in fields(cls))
@@ -51,25 +51,25 @@ class Episodes:
 
 
 class EpisodeTracker:
-    """Adds up returns and lengths per env, over the borders of rollouts.
+    """Adds up returns and lengths per env, across rollouts.
 
     Args:
-        n_envs: Columns of the whole batch.
-        sums: Names of numbers that every step tells, of which an episode's sum is kept.
-        lasts: The same, of which the last one is kept.
+        n_envs: Number of envs, which are the columns of a batch.
+        sums: Names of reward parts whose sum over an episode is reported.
+        lasts: Names of measures whose last value in an episode is reported.
     """
 
     def __init__(self, n_envs: int, sums: Sequence[str] = (), lasts: Sequence[str] = ()) -> None:
         self.reward_parts = (*sums, *lasts)
-        """What is told of an episode besides its return and its length."""
+        """Names of what is reported for an episode besides return and length."""
         self._sums, self._lasts = tuple(sums), tuple(lasts)
-        self._reward_parts = np.zeros((len(sums), n_envs), np.float64)  # of the episode under way
+        self._reward_parts = np.zeros((len(sums), n_envs), np.float64)  # of the unfinished episodes
         self._recent_parts: deque[NDArray[np.float64]] = deque(maxlen=WINDOW)
         self.steps = 0
-        """Valid steps seen."""
+        """Number of valid steps so far."""
         self.episodes = 0
-        """Episodes ended."""
-        self._return = np.zeros(n_envs, np.float64)  # of the episode under way
+        """Number of finished episodes."""
+        self._return = np.zeros(n_envs, np.float64)  # of the unfinished episodes
         self._length = np.zeros(n_envs, np.int64)
         self._recent: deque[tuple[float, int]] = deque(maxlen=WINDOW)
 
@@ -84,19 +84,19 @@ class EpisodeTracker:
         return float(np.mean([n for _, n in self._recent])) if self._recent else None
 
     def mean_parts(self) -> dict[str, float]:
-        """Means over the last 100 episodes of what else is told of them; empty before the first has ended."""
+        """Return the means of reward parts and measures over the last 100 episodes; empty before the first end."""
         if not self._recent_parts or not self.reward_parts:
             return {}
         return dict(zip(self.reward_parts, np.mean(self._recent_parts, axis=0).tolist(), strict=True))
 
     @property
     def longest_under_way(self) -> int:
-        """Steps of the longest episode that has not ended (an env may never end one)."""
+        """Steps of the longest unfinished episode (an env may never end one)."""
         return int(self._length.max())
 
     @property
     def mean_under_way(self) -> float:
-        """Mean of what the episodes under way have gained so far."""
+        """Mean return so far of the unfinished episodes."""
         return float(self._return.mean())
 
     def update(
@@ -109,15 +109,15 @@ class EpisodeTracker:
         first_env: int = 0,
         reward_parts: Mapping[str, NDArray[Any]] | None = None,
     ) -> Episodes:
-        """Take in the next T steps of some envs and return the episodes that ended in them.
+        """Add the next T steps of some envs; returns the episodes that ended in them.
 
         Args:
-            reward: [T, n] as the env gave it; n = n_envs, or fewer for a slice of the columns.
+            reward: [T, n] rewards of the env; n is n_envs, or less for a slice of the columns.
             terminated: [T, n]
             truncated: [T, n]
-            valid: [T, n]; False rows (a vector env's own reset) count neither as step nor as reward.
-            first_env: Which env the first column is.
-            reward_parts: [T, n] by name, what else every step tells.
+            valid: [T, n]; rows that are False (resets of a vector env) count neither as step nor as reward.
+            first_env: Index of the env in the first column.
+            reward_parts: [T, n] reward parts and measures by name.
         """
         n_steps, n_columns = reward.shape
         own = slice(first_env, first_env + n_columns)
@@ -137,8 +137,8 @@ class EpisodeTracker:
         column = starts // n_steps
         gained = np.zeros((n_columns, n_steps), np.float64)
 
-        def sums_of(numbers: NDArray[Any]) -> NDArray[np.float64]:
-            np.copyto(gained, numbers.T, where=True if all_valid else valid.T)
+        def sums_of(values: NDArray[Any]) -> NDArray[np.float64]:
+            np.copyto(gained, values.T, where=True if all_valid else valid.T)
             summed: NDArray[np.float64] = np.add.reduceat(gained.reshape(-1), starts)
             return summed
 
@@ -146,13 +146,13 @@ class EpisodeTracker:
         stops = np.append(starts[1:], n_columns * n_steps)
         lengths = stops - starts if all_valid else np.add.reduceat(valid.T.reshape(-1), starts, dtype=np.int64)
 
-        first = np.flatnonzero(starts % n_steps == 0)  # each env's first segment goes on from the last rollout
+        first = np.flatnonzero(starts % n_steps == 0)  # each env's first segment continues the last rollout
         sums[first] += self._return[own]
         lengths[first] += self._length[own]
         last = np.append(first[1:], len(starts)) - 1
-        under_way = ~ended[:, -1]
-        self._return[own] = np.where(under_way, sums[last], 0.0)
-        self._length[own] = np.where(under_way, lengths[last], 0)
+        unfinished = ~ended[:, -1]
+        self._return[own] = np.where(unfinished, sums[last], 0.0)
+        self._length[own] = np.where(unfinished, lengths[last], 0)
 
         complete = np.ones(len(starts), np.bool_)
         complete[last] = ended[:, -1]
@@ -165,7 +165,7 @@ class EpisodeTracker:
         for k, name in enumerate(self._sums):
             parts = sums_of((reward_parts or {})[name])
             parts[first] += self._reward_parts[k, own]
-            self._reward_parts[k, own] = np.where(under_way, parts[last], 0.0)
+            self._reward_parts[k, own] = np.where(unfinished, parts[last], 0.0)
             ends[:, k] = parts[chosen]
         for k, name in enumerate(self._lasts, len(self._sums)):
             ends[:, k] = (reward_parts or {})[name][t, column[chosen]]
@@ -179,13 +179,13 @@ class EpisodeTracker:
         return finished
 
     def forget(self, envs: list[int]) -> None:
-        """These envs began a new episode out of turn: what they had gained does not count."""
+        """Drop the unfinished episodes of these envs, which had to start new ones."""
         self._return[envs] = 0.0
         self._length[envs] = 0
         self._reward_parts[:, envs] = 0.0
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Arrays that a checkpoint keeps."""
+        """Return the arrays that a checkpoint stores."""
         recent = list(self._recent)
         reward_parts = (
             {"told": self._reward_parts.copy(), "recent_told": np.array(list(self._recent_parts))}
@@ -202,11 +202,15 @@ class EpisodeTracker:
         }
 
     def load(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from where `state` was taken."""
+        """Restore what `state` returned.
+
+        Raises:
+            CheckpointError: The number of envs differs.
+        """
         if state["return"].shape != self._return.shape:
             raise CheckpointError(
-                f"episode statistics: of {len(state['return'])} envs, but this run has {len(self._return)}. "
-                "Resume with the same n_envs."
+                f"episode statistics: the checkpoint has {len(state['return'])} envs, but this run has "
+                f"{len(self._return)}. Resume with the same n_envs."
             )
         self._return[...] = state["return"]
         self._length[...] = state["length"]

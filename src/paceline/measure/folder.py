@@ -1,8 +1,8 @@
-"""The folder of one run: where it is, what may be written there, files replaced whole.
+"""Creates the folder of one run, names the files in it, and writes files atomically.
 
 runs/<env>__<algo>__<seed>__<time>/
   config.yaml  command.txt  system_info.json  layout.json      written at the start
-  progress.csv  episodes.csv  logs/  train.log                 written as it goes (`record`)
+  progress.csv  episodes.csv  logs/  train.log                 written during the run (`record`)
   checkpoints/  best_model/  summary.json
 """
 
@@ -42,14 +42,14 @@ OWN_NAMES = (
     CONFIG, COMMAND, SYSTEM_INFO, LAYOUT, PROGRESS, EPISODES, LOGS, TRAIN_LOG, CHECKPOINTS, BEST_MODEL, SUMMARY,
     TRACKING_ID,
 )  # fmt: skip
-"""Everything a run writes, and so everything `overwrite` may remove."""
+"""Everything that a run writes, and therefore everything that `overwrite` may remove."""
 
 MARKS = (COMMAND, SYSTEM_INFO, LAYOUT, PROGRESS, SUMMARY)
-"""Names that only a run has. A folder with nothing but `logs/` or `config.yaml` may be anybody's."""
+"""Names that identify the folder of a run. A folder with only `logs/` or `config.yaml` may belong to other software."""
 
 
 class RunFolder:
-    """A folder that exists, may be written to, and belongs to this run. Made by `create`."""
+    """A folder that exists, is writable, and belongs to this run. Use `create`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,19 +72,19 @@ class RunFolder:
         overwrite: bool = False,
         parent: str | Path = "runs",
     ) -> RunFolder:
-        """Make the folder, or take over the one that is there when that was asked for.
+        """Create the folder, or use the existing one for `resume` and `overwrite`.
 
         Args:
-            output_dir: The folder; None names a new one under `parent` after env, algo, seed and time.
+            output_dir: The folder; None creates one in `parent`, named after env, algo, seed and time.
             env: Env name, for the folder's name.
-            algo: Algorithm, likewise.
-            seed: Seed, likewise.
-            resume: Go on in the run that is there; its files stay.
-            overwrite: Remove the run that is there. Files that a run does not write are left alone.
-            parent: Where new folders go.
+            algo: Algorithm, for the folder's name.
+            seed: Seed, for the folder's name.
+            resume: Continue the run in the folder, and keep its files.
+            overwrite: Remove the run in the folder. Files that a run does not write are kept.
+            parent: Folder for new run folders.
 
         Raises:
-            ConfigError: There is a run already, there is none to resume, or nothing can be written there.
+            ConfigError: The folder already has a run, has no run to resume, or is not writable.
         """
         if resume and overwrite:
             raise ConfigError("resume and overwrite: one keeps a run and the other removes it. Give one of them.")
@@ -118,25 +118,25 @@ class RunFolder:
         return cls(path)
 
     def discard_if_empty(self) -> None:
-        """Leave no trace of a run that never began."""
+        """Remove the folder of a run that did not start, if it is empty."""
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
     def write(self, name: str, text: str) -> None:
-        """Put a file there whole: a reader sees the old one or the new one, never half of one."""
+        """Write a file atomically: a reader sees the old content or the new one, never a part."""
         write_atomic(self.path / name, text)
 
     def write_json(self, name: str, content: Any) -> None:
-        """Put a mapping or a dataclass there as JSON; numbers that JSON lacks become null."""
+        """Write a mapping or a dataclass as JSON; NaN and infinities become null."""
         self.write(name, to_json(content))
 
     def write_command(self, argv: Sequence[str]) -> None:
-        """Put the command there as it can be pasted into a shell."""
+        """Write the command line, quoted for a shell."""
         self.write(COMMAND, shlex.join(argv) + "\n")
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Replace a file by way of a temporary one beside it, synced first."""
+    """Replace a file atomically: write and sync a temporary file, then rename it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(temporary, "wb") as file:
@@ -150,7 +150,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def to_json(content: Any) -> str:
-    """JSON text that any reader takes: NaN and infinities become null."""
+    """Return standard JSON text: NaN and infinities become null."""
     return json.dumps(_plain(content), indent=2, allow_nan=False) + "\n"
 
 
@@ -171,7 +171,7 @@ def _plain(value: Any) -> Any:
 
 
 def _new_path(parent: Path, env: str, algo: str, seed: int) -> Path:
-    """A folder name that nobody has, even when two runs start in the same second."""
+    """Create a folder with a new name, also if two runs start in the same second; returns its path."""
     name = re.sub(r"[^\w.\-]+", "-", env).strip("-.") or "env"
     stem = f"{name}__{algo}__{seed}__{datetime.now():%Y%m%d-%H%M%S}"
     for attempt in range(1, 1000):
@@ -181,7 +181,7 @@ def _new_path(parent: Path, env: str, algo: str, seed: int) -> Path:
         except FileExistsError:
             if parent.is_dir():
                 continue
-            break  # something that is no folder is in the way; the caller's mkdir says what
+            break  # the parent is not a folder; the caller's mkdir raises the error
         except OSError:
             break
         return path
@@ -203,14 +203,14 @@ def _remove(path: Path, names: Sequence[str]) -> None:
 
 
 def require_writable(path: Path, setting: str) -> None:
-    """Make the folder where it is missing, and try to write there.
+    """Create the folder if it is missing, and write a test file.
 
     Args:
         path: The folder.
-        setting: What names it.
+        setting: Name of the setting, for the error.
 
     Raises:
-        ConfigError: It cannot be written.
+        ConfigError: The folder is not writable.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -220,10 +220,10 @@ def require_writable(path: Path, setting: str) -> None:
 
 
 def not_writable(path: Path, setting: str, error: OSError) -> ConfigError:
-    """The error for a folder that nothing can be written to."""
+    """Return the error for a folder that is not writable."""
     return ConfigError(
         f"{setting} {str(path)!r}: must be writable ({error.strerror or error}). "
-        "Choose another folder, or make room or rights there."
+        "Choose another folder, free disk space, or change its permissions."
     )
 
 

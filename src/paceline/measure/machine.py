@@ -1,4 +1,4 @@
-"""The machine a run is on, and what the run takes of it."""
+"""Describes the machine of a run, and samples CPU and memory usage of the run's processes."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
-    """What one process takes."""
+    """CPU and memory usage of one process."""
 
     cpu_percent: float | None
-    """None at the first look at it."""
+    """Percent of one core since the previous sample; None in the first sample of a process."""
     memory_mb: float
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the process tree takes at one moment."""
+    """CPU and memory usage of the process tree in one sample."""
 
     cpu_percent: float
-    """Of one core, since the sample before: 200 is two cores busy."""
+    """Percent of one core since the previous sample: 200 is two busy cores."""
     memory_mb: float
-    """Proportional (PSS) where the system tells it, so that shared pages count once; else resident."""
+    """Proportional set size (PSS), in which shared pages count once; resident size on systems without it."""
     processes: int
     each: Mapping[int, ProcessUsage] = field(default_factory=dict)
-    """The same by process id."""
+    """Usage by process id."""
 
     def scalars(self) -> dict[str, float]:
-        """By the names of the `system/` tags."""
+        """Return the numbers by tag, without the prefix `system/`."""
         return {"cpu_percent": self.cpu_percent, "rss_mb": self.memory_mb}
 
 
 class SystemSampler:
-    """Samples the process tree now and then, and keeps the peak.
+    """Samples the process tree from time to time, and keeps the memory peak.
 
-    `sample` is called in every iteration and mostly returns what it knows. To find the processes and read their
-    memory takes milliseconds for each, to read the processor time of known ones microseconds: the first is done
-    less often, and both are spaced to cost at most 0.2 % of the time.
+    `sample` is called in every iteration and usually returns the previous sample. Finding the processes and reading
+    their memory takes milliseconds per process, reading the CPU time of known ones microseconds. So the first happens
+    less often, and both take at most 0.2 % of the time.
 
     Args:
-        every_s: The shortest time between two looks.
+        every_s: Shortest time between two samples.
     """
 
     SHARE = 0.002
@@ -72,32 +72,32 @@ class SystemSampler:
         self.sample()
 
     def sample(self, *, force: bool = False) -> Usage:
-        """The newest look at the tree, no older than the spacing; `force` looks now."""
+        """Return the newest sample, and take one if it is due; `force` takes one now."""
         now = time.perf_counter()
         if force or now >= self._next_memory:
-            self._look_for_all()
-            self._next_memory = self._next_look(now)
+            self._sample_memory()
+            self._next_memory = self._next_time(now)
         elif now < self._next_cpu:
             return self._usage
         now = time.perf_counter()
-        self._look_at_cpu(now)
-        self._next_cpu = self._next_look(now)
+        self._sample_cpu(now)
+        self._next_cpu = self._next_time(now)
         return self._usage
 
-    def _next_look(self, began: float) -> float:
+    def _next_time(self, began: float) -> float:
         return began + max(self._every_s, (time.perf_counter() - began) / self.SHARE)
 
-    def _look_for_all(self) -> None:
+    def _sample_memory(self) -> None:
         self._processes, self._memory = [], {}
         for process in _tree(self._root):
             try:
                 self._memory[process.pid] = _memory_mb(process)
             except (psutil.Error, OSError):
-                continue  # it ended meanwhile
+                continue  # the process has ended
             self._processes.append(process)
         self.peak_memory_mb = max(self.peak_memory_mb, sum(self._memory.values()))
 
-    def _look_at_cpu(self, now: float) -> None:
+    def _sample_cpu(self, now: float) -> None:
         cpu_s: dict[int, float] = {}
         for process in self._processes:
             try:
@@ -105,13 +105,13 @@ class SystemSampler:
             except (psutil.Error, OSError):
                 continue
             cpu_s[process.pid] = times.user + times.system
-        passed_s, before = now - self._at, self._cpu_s
-        # A process that came since the last look counts in full, one that has gone not at all.
+        elapsed_s, before = now - self._at, self._cpu_s
+        # A process that is new since the last sample counts in full, one that has ended not at all.
         busy_s = sum(max(0.0, s - before.get(pid, 0.0)) for pid, s in cpu_s.items())
-        percent = 100.0 * busy_s / passed_s if before and passed_s > 0 else 0.0
+        percent = 100.0 * busy_s / elapsed_s if before and elapsed_s > 0 else 0.0
         each = {
             pid: ProcessUsage(
-                100.0 * max(0.0, s - before[pid]) / passed_s if pid in before and passed_s > 0 else None,
+                100.0 * max(0.0, s - before[pid]) / elapsed_s if pid in before and elapsed_s > 0 else None,
                 self._memory[pid],
             )
             for pid, s in cpu_s.items()
@@ -121,7 +121,7 @@ class SystemSampler:
 
 
 def system_info() -> dict[str, Any]:
-    """Machine and versions, for system_info.json. Names neither host nor user."""
+    """Return machine and versions, for system_info.json. Contains neither host nor user name."""
     memory = psutil.virtual_memory()
     return {
         "cpu": cpu_model(),
@@ -143,7 +143,7 @@ def system_info() -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """The processor's name as the system gives it."""
+    """Return the name of the CPU."""
     try:
         for line in (PROC / "cpuinfo").read_text().splitlines():
             key, _, value = line.partition(":")
@@ -155,7 +155,7 @@ def cpu_model() -> str:
 
 
 def tree_memory_mb(root: psutil.Process | None = None) -> float:
-    """Memory of a process and all below it, shared pages counted once (PSS) where readable."""
+    """Return the memory of a process and its descendants in MB; shared pages count once (PSS) if readable."""
     total = 0.0
     for process in _tree(root or psutil.Process()):
         try:

@@ -1,13 +1,10 @@
-"""What a person sees while a run goes on.
+"""Displays the progress of a run: a live panel on a terminal, otherwise a line every five seconds.
 
-A thread of its own draws once a second: a drawing costs this process some 2 ms, and more where the cores are
-full, since it holds the interpreter's lock meanwhile. The training only leaves the newest iteration behind and
-never waits for a terminal: one stopped with Ctrl-S blocks its writers.
+    training --- update(iteration) ---> [newest, last seconds] <--- read once a second by the display thread ---> stderr
 
-    training --- update(iteration) ---> [newest, last seconds] <--- drawn by the thread ---> stderr
-
-On a terminal it is a live panel, elsewhere a line every five seconds, and nothing when quiet. A log gets
-the same lines from the training itself, so that it has them whatever becomes of the terminal.
+Only the display thread writes to the terminal, because a terminal that is stopped with Ctrl-S blocks its writers. It
+draws once a second: a drawing holds the GIL for about 2 ms, and longer if all cores are busy. The log gets its lines
+from the training's thread, so that it is complete if the terminal is closed.
 """
 
 from __future__ import annotations
@@ -33,21 +30,21 @@ from paceline.measure.view import View
 REFRESH_S = 1.0
 PLAIN_EVERY_S = 5.0
 PATIENCE_S = 1.0
-"""How long the start and the end may wait for a terminal."""
+"""How long `start` and `close` may wait for the terminal."""
 WINDOW_S = 10.0
-"""Rates and phase shares are of the last so many seconds."""
+"""Rates and phase shares cover this many seconds."""
 
 
 class Progress:
     """The display of one run: `with Progress(...) as progress: progress.update(iteration)`.
 
     Args:
-        info: For the first line.
-        goal: For the bar and the time left.
+        info: Data for the first lines.
+        goal: Budgets, for the bar and the remaining time.
         quiet: Show nothing.
-        console: Where to draw; stderr unless told.
-        live: Whether to draw a panel; None looks at the console.
-        log: Gets the first and last lines, notes, and a line every five seconds, also when quiet.
+        console: Where to draw; None for stderr.
+        live: Whether to draw a panel; None decides by the console.
+        log: Receives the first and last lines, notes, and a line every five seconds, also if `quiet`.
     """
 
     def __init__(
@@ -71,7 +68,7 @@ class Progress:
             live = self._console.is_terminal and not self._console.is_dumb_terminal
             live = live and self._console.encoding == "utf-8"
         self._is_live = live
-        self._lock = threading.Lock()  # of the fields below, held for moments only
+        self._lock = threading.Lock()  # protects the fields below; only held briefly
         self._recent: deque[Iteration] = deque()
         self._returns: deque[float] = deque(maxlen=4096)
         self._last_eval: EvaluationRow | None = None
@@ -95,7 +92,7 @@ class Progress:
         self.close()
 
     def start(self) -> None:
-        """Print the first line and begin to draw."""
+        """Print the first lines and start the display thread."""
         if self._thread is not None:
             return
         self._to_log(first_lines(self._info))
@@ -108,7 +105,7 @@ class Progress:
         self._ready.wait(PATIENCE_S)
 
     def update(self, iteration: Iteration) -> None:
-        """Leave the newest iteration for the display. Never blocks."""
+        """Store the newest iteration for the display. Never blocks on the terminal."""
         with self._lock:
             self._recent.append(iteration)
             while len(self._recent) > 1 and self._recent[0].wall_s < iteration.wall_s - WINDOW_S:
@@ -125,17 +122,17 @@ class Progress:
             self._logged = now
 
     def note(self, text: str, detail: str = "") -> None:
-        """Say something above the panel: a worker was replaced, a save has failed. Never blocks on the terminal.
+        """Print a note above the panel, such as that a worker was replaced. Never blocks on the terminal.
 
         Args:
-            text: A line.
-            detail: More, over several lines, for the log alone.
+            text: One line.
+            detail: Further lines, for the log only.
         """
         self._to_log([f"{text}\n{detail}" if detail else text])
         self._show_note(text)
 
     def close(self, summary: Summary | None = None) -> None:
-        """Stop drawing and print the last lines. May be called twice; waits for a stuck terminal a second at most."""
+        """Stop the thread and print the last lines. Idempotent; waits for a blocked terminal a second at most."""
         if summary is not None and self._summary is None:
             self._to_log(last_lines(summary, self._info))
             self._summary = summary
@@ -147,7 +144,7 @@ class Progress:
         self._thread = None
 
     def view(self) -> View:
-        """What the display shows at this moment."""
+        """Return the data that the display shows now."""
         with self._lock:
             recent = list(self._recent)
             returns = list(self._returns)
@@ -167,7 +164,7 @@ class Progress:
         )
 
     def _show(self) -> None:
-        """All writing happens here, in the thread."""
+        """The display thread, which does all writing."""
         live = Live(console=self._console, auto_refresh=False, transient=True) if self._is_live else None
         try:
             self._say(first_lines(self._info))
@@ -184,7 +181,7 @@ class Progress:
             if self._summary is not None:
                 self._say(last_lines(self._summary, self._info))
         except (OSError, ValueError):
-            pass  # the terminal is gone; the run is not
+            pass  # the terminal was closed, and the run continues
 
     def _to_log(self, lines: Sequence[str]) -> None:
         if self._log is not None:
@@ -218,19 +215,19 @@ class Progress:
 
 
 class _Warnings(logging.Handler):
-    """Shows what the loggers warn of as notes: written past a live panel it would tear it."""
+    """Shows logged warnings as notes: written directly to stderr, they would break the live panel."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._show = show
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Leave it for the display."""
+        """Pass the warning to the display."""
         self._show(record.getMessage())
 
 
 def restore_streams() -> None:
-    """Undo the live panel's hold on stdout and stderr, in a forked child: it must not draw."""
+    """Restore stdout and stderr, which a live panel replaces; called in a forked child, which must not draw."""
     if isinstance(sys.stdout, FileProxy):
         sys.stdout = sys.stdout.rich_proxied_file
     if isinstance(sys.stderr, FileProxy):

@@ -1,6 +1,6 @@
-"""What a run leaves behind, iteration by iteration: progress.csv, episodes.csv and TensorBoard logs.
+"""Records a run per iteration and episode: progress.csv, episodes.csv and TensorBoard logs.
 
-The columns of progress.csv after the first three *are* the TensorBoard tags: one name for one number.
+The columns of progress.csv after the first three have the names of the TensorBoard tags.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from paceline.measure.episodes import Episodes
 from paceline.measure.folder import EPISODES, LOGS, PROGRESS, RunFolder
 
 PHASES = ("collect", "learn", "sync", "wait", "eval")
-"""Phases that have a tag of their own; a run may name more, and the summary keeps them all."""
+"""Phases with a TensorBoard tag. A run may have more phases, which only the summary contains."""
 
 TAGS = (
     *(f"rollout/{name}" for name in ("ep_rew_mean", "ep_len_mean", "n_completed_episodes")),
@@ -46,7 +46,7 @@ EPISODES_HEADER = ("step", "env", "return", "length", "wall_s")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunInfo:
-    """What is known before the first step; the first line says it."""
+    """Settings of a run that are known before its first step; the first lines show them."""
 
     algo: str
     env: str
@@ -54,7 +54,7 @@ class RunInfo:
     n_envs: int
     group_size: int
     num_workers: int
-    """0: everything in this process."""
+    """0 for a run in this process."""
     start_method: str | None
     """None without workers."""
     nodes: int | None = None
@@ -63,7 +63,7 @@ class RunInfo:
     learner_threads: int = 1
     device: str = "cpu"
     folder: str | None = None
-    """Where the run is recorded."""
+    """Folder of the run; None without one."""
     resumed_steps: int = 0
 
 
@@ -78,20 +78,20 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class WorkerActivity:
-    """What one worker did in an iteration; the rest of the time it was idle."""
+    """What one worker did in an iteration. In the remaining time it was idle."""
 
     env_s: float
     inference_s: float
     cpu_percent: float | None = None
-    """Of one core."""
+    """Percent of one core."""
     memory_mb: float | None = None
     learn_s: float = 0.0
-    """Computing gradients for the learner."""
+    """Seconds of computing gradients for the learner."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRow:
-    """What an evaluation found."""
+    """Result of an evaluation."""
 
     mean_reward: float
     mean_ep_length: float
@@ -99,48 +99,48 @@ class EvaluationRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Iteration:
-    """One rollout and what was learned from it."""
+    """One rollout, and the update from it."""
 
     iteration: int
-    """Counts from 1."""
+    """Number of this iteration, from 1."""
     steps: int
     """Steps of the run so far."""
     episodes: int
     """Episodes of the run so far."""
     wall_s: float
-    """Seconds of the run so far, earlier sessions of a resumed run included."""
+    """Seconds of the run so far, including earlier sessions of a resumed run."""
     iteration_steps: int
     iteration_episodes: int
     iteration_s: float
-    """From the end of the iteration before, so that nothing falls between two."""
+    """Seconds since the end of the previous iteration."""
     ep_rew_mean: float | None = None
     """Mean return of the last 100 episodes; None before the first has ended."""
     ep_len_mean: float | None = None
     reward_parts: Mapping[str, float] = field(default_factory=dict)
-    """Means over the last 100 episodes of what else is told of them."""
+    """Means of reward parts and measures over the last 100 episodes."""
     last_return: float | None = None
     """Return of the episode that ended last."""
     last_length: int | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of this iteration by phase; `env` and `inference` are the parts of collecting."""
+    """Seconds of this iteration by phase; `env` and `inference` are parts of collecting."""
     train: Mapping[str, float] = field(default_factory=dict)
-    """What the update reports, by the names of `TAGS` after `train/`."""
+    """Numbers that the update reports, by tag without the prefix `train/`."""
     evaluation: EvaluationRow | None = None
-    """The evaluation that followed this update, if one did."""
+    """The evaluation after this update; None without one."""
     parallel: Mapping[str, float] = field(default_factory=dict)
-    """By the names of `TAGS` after `parallel/`."""
+    """Numbers about workers, by tag without the prefix `parallel/`."""
     system: Mapping[str, float] = field(default_factory=dict)
-    """By the names of `TAGS` after `system/`."""
+    """CPU and memory usage, by tag without the prefix `system/`."""
     workers: Sequence[WorkerActivity] = ()
-    """What each worker did; for the display, not recorded."""
+    """Activity of each worker; only displayed, not recorded."""
 
     @property
     def fps(self) -> float:
-        """Steps per second of this iteration, learning and everything else included."""
+        """Steps per second of this iteration, including learning and everything else."""
         return self.iteration_steps / self.iteration_s if self.iteration_s > 0 else 0.0
 
     def scalars(self) -> dict[str, float]:
-        """The numbers by tag; a tag without a number is left out."""
+        """Return the numbers of this iteration by tag."""
         found: dict[str, float] = {}
         if self.ep_rew_mean is not None and self.ep_len_mean is not None:
             found["rollout/ep_rew_mean"] = self.ep_rew_mean
@@ -165,7 +165,7 @@ class Iteration:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """What summary.json says of a whole run."""
+    """Content of summary.json. The field names are part of its format."""
 
     algo: str
     env: str
@@ -177,56 +177,56 @@ class Summary:
     episodes: int
     iterations: int
     wall_s: float
-    """From the first step on, earlier sessions of a resumed run included."""
+    """Seconds from the first step on, including earlier sessions of a resumed run."""
     startup_s: float
-    """What went before: calibration, workers, envs."""
+    """Seconds before the first step: calibration, and start of workers and envs."""
     fps: float
-    """Steps per second of training: learning included, evaluation and checkpoints not."""
+    """Steps per second of training, including learning, without evaluation and checkpoints."""
     final_eval: EvaluationRow | None
     best_eval: EvaluationRow | None
     phases: Mapping[str, float]
     """Seconds by phase."""
     peak_memory_mb: float | None
-    """Of the whole process tree."""
+    """Peak memory of the process tree; None if it was not measured."""
     worker_peak_mb: Sequence[float] = ()
-    """The most that each worker's process had, pages that it shares with others included."""
+    """Peak memory of each worker process, including pages that it shares with others."""
     lag: Mapping[str, float]
     """Updates between the weights that collected a slot and those that learned from it."""
     lag_counts: Mapping[str, int] = field(default_factory=dict)
-    """How many slots had which lag."""
+    """Number of slots by lag."""
     dropped_steps: int = 0
-    """Collected and not learned from."""
+    """Steps that were collected but not used for learning."""
     restarts: int
-    """Workers that were replaced."""
+    """Number of workers that were replaced."""
     restarted: int = 0
-    """Episodes that were broken off by that, instead of being taken up where they were."""
+    """Episodes that were lost with replaced workers, because their envs could not be restored."""
     skipped_updates: int = 0
-    """Left out because the gradient was not finite."""
+    """Updates skipped because the gradient was not finite."""
     not_finite: int = 0
-    """Numbers of envs that were not finite (--on-nan warn or replace)."""
+    """NaN and infinite values from envs (--on-nan warn or replace)."""
     weights_sha256: str
     runtime: str = "process"
     """inline, process or ray."""
     nodes: int = 1
-    """Machines that workers ran on."""
+    """Number of machines that workers ran on."""
     bytes_per_step: float = 0.0
-    """What came to the driver over the network, for each step."""
+    """Bytes that the driver received over the network, per step."""
     finished: bool
-    """Whether a budget ended the run, and not a signal or an error."""
+    """Whether the run ended because a budget was spent, and not by a signal or an error."""
     stop_reason: str
 
 
 class RunRecord:
-    """Writes iterations and episodes to the run's folder, together every two seconds.
+    """Writes iterations and episodes to the run's folder every two seconds.
 
-    Call `flush` before saving a checkpoint: a resumed run keeps the rows up to the checkpoint's
-    step, and they have to be there.
+    Call `flush` before saving a checkpoint: a resumed run keeps the rows up to the checkpoint's step, so these must
+    be in the file.
 
     Args:
         folder: The run's folder.
-        resume_steps: Step of the checkpoint that is resumed; rows past it are cut. None for a new run.
+        resume_steps: Step of the checkpoint that is resumed; rows after it are removed. None for a new run.
         extra_tags: Tags beyond `TAGS` that an algorithm reports.
-        flush_s: How long rows may wait.
+        flush_s: Longest time that rows stay in memory.
     """
 
     def __init__(
@@ -250,7 +250,11 @@ class RunRecord:
         self.flush()
 
     def __call__(self, iteration: Iteration, episodes: Episodes | None = None) -> None:
-        """Take in one iteration and the episodes that ended in it. Does not wait for the disk to sync."""
+        """Add one iteration and the episodes that ended in it. Does not wait for the disk to sync.
+
+        Raises:
+            ValueError: The iteration has an unknown tag.
+        """
         scalars = iteration.scalars()
         if not self._known.issuperset(scalars):
             unknown = ", ".join(sorted(set(scalars) - self._known))
@@ -268,7 +272,7 @@ class RunRecord:
             self.flush()
 
     def flush(self) -> None:
-        """Hand everything to the operating system, so that a killed run leaves it behind."""
+        """Write all rows to the operating system, so that they survive if the process is killed."""
         for file in self._files:
             file.flush()
         self._flushed = time.perf_counter()
@@ -288,4 +292,4 @@ class RunRecord:
 
 
 def _cell(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.9g}"  # nine digits hold any float32
+    return str(value) if isinstance(value, int) else f"{value:.9g}"  # nine digits represent any float32 exactly

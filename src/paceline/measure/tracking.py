@@ -1,4 +1,4 @@
-"""Weights & Biases: the same numbers under the same names as in TensorBoard. Needs the extra `wandb`."""
+"""Logs a run to Weights & Biases, with the tags of TensorBoard. Needs the extra `wandb`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from paceline.measure.folder import TRACKING_ID, RunFolder, to_json
 from paceline.measure.record import Iteration, Summary
 
 PROJECT = "paceline"
-"""Where runs go unless WANDB_PROJECT says otherwise."""
+"""Project of the runs if WANDB_PROJECT is not set."""
 
 
 def require_wandb() -> Any:
-    """The wandb package, imported only when it is asked for.
+    """Import and return the wandb package.
 
     Raises:
-        MissingExtra: It is not installed.
+        MissingExtra: wandb is not installed.
     """
     try:
         return importlib.import_module("wandb")
@@ -31,15 +31,15 @@ def require_wandb() -> Any:
 
 
 class Tracking:
-    """One run of Weights & Biases; a resumed run goes on in the same one.
+    """One run of Weights & Biases. A resumed run continues the same one.
 
     Args:
         config: The whole config, as nested plain values.
-        folder: The run's folder: its name is the run's, and it keeps the run's id.
+        folder: The run's folder, whose name becomes the run's name and which stores the run's id. None for neither.
 
     Raises:
         MissingExtra: wandb is not installed.
-        ConfigError: It could not start.
+        ConfigError: wandb could not start.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: RunFolder | None = None) -> None:
@@ -54,27 +54,27 @@ class Tracking:
                 dir=None if folder is None else str(folder),
                 config=dict(config),
             )
-        except Exception as error:  # each of its versions has other ones
+        except Exception as error:  # its exceptions differ between versions
             raise ConfigError(
                 f"--track: wandb could not start ({type(error).__name__}: {error}). "
                 "Log in with `wandb login`, set WANDB_MODE=offline, or leave out --track."
             ) from error
 
     def __call__(self, iteration: Iteration) -> None:
-        """Take in one iteration. Sent by wandb's own process."""
+        """Log one iteration. wandb sends it in a process of its own."""
         self._run.log(iteration.scalars(), step=iteration.steps)
 
     def sum_up(self, summary: Summary) -> None:
-        """Put the summary beside the curves."""
+        """Store the summary of the run."""
         self._run.summary.update(json.loads(to_json(summary)))
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining data and end the run."""
         self._run.finish()
 
 
 def _identity(folder: RunFolder) -> str:
-    """The id of this folder's run, a new one where there is none."""
+    """Return the id stored in the run's folder; stores a new one if there is none."""
     path: Path = folder / TRACKING_ID
     if not path.is_file():
         folder.write(TRACKING_ID, uuid.uuid4().hex[:12] + "\n")

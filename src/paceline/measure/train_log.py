@@ -1,7 +1,7 @@
-"""train.log: what a run says, with the time of day, whatever the terminal shows or does not show.
+"""Writes train.log: the messages of a run and the warnings of the `paceline` loggers, with time stamps.
 
-It also takes what the `paceline` loggers warn of, and marks the run as alive: the process that writes
-a log holds a lock on it, which no crash can leave behind.
+The log also shows whether a run is active: the process that writes it holds a file lock, which the system releases when
+the process ends or crashes.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
 
 class TrainLog(logging.Handler):
-    """The log of one run; close it. A full disk costs lines, never the run.
+    """The log of one run; call `close`. A full disk loses lines, but does not stop the run.
 
     Args:
         path: The file.
-        append: Go on after what is there, as a resumed run does.
+        append: Keep the existing lines, for a resumed run.
 
     Raises:
-        ConfigError: Another process is writing it: the run is under way.
+        ConfigError: Another process is writing it: the run is still active.
     """
 
     def __init__(self, path: Path, *, append: bool = False) -> None:
         super().__init__()
         self._path = path
         self._file: IO[bytes] | None = open(path, "ab", buffering=0)  # noqa: SIM115  # owned, closed by `close`
-        if not _patiently(self._file):
+        if not _lock_with_retries(self._file):
             self._file.close()
             raise ConfigError(
                 f"{path}: another process is writing this run. Wait for it, stop it, or choose another --output-dir."
@@ -48,11 +48,11 @@ class TrainLog(logging.Handler):
         logging.getLogger(LOGGER).addHandler(self)
 
     def say(self, line: str, level: int = logging.INFO) -> None:
-        """Write a line of the run's own; loggers' levels do not matter to it."""
+        """Write a message of the run, regardless of the loggers' levels."""
         self.handle(logging.LogRecord(LOGGER, level, __file__, 0, line, None, None))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write it now, unbuffered, so that a killed run leaves it behind."""
+        """Write a record at once, so that it survives if the process is killed."""
         if self._file is None:
             return
         try:
@@ -61,10 +61,10 @@ class TrainLog(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's own name)
-        """Nothing: the run matters more than its log."""
+        """Do nothing: an error of the log must not stop the run."""
 
     def close(self) -> None:
-        """Let go of the file and the logger. Idempotent."""
+        """Close the file and detach from the logger. Idempotent."""
         logging.getLogger(LOGGER).removeHandler(self)
         file, self._file = self._file, None
         if file is not None:
@@ -80,7 +80,7 @@ class TrainLog(logging.Handler):
 
 
 def being_written(path: Path) -> bool:
-    """Whether some process holds this log, on this machine and where the file system knows locks."""
+    """Return whether a process of this machine is writing this log; False on file systems without locks."""
     try:
         with open(path, "rb") as file:
             return not _lock(file, shared=True)
@@ -88,8 +88,8 @@ def being_written(path: Path) -> bool:
         return False
 
 
-def _patiently(file: IO[bytes]) -> bool:
-    """Lock; whoever only looks (`being_written`) is gone again in a moment."""
+def _lock_with_retries(file: IO[bytes]) -> bool:
+    """Lock the file; retries, since `being_written` in another process holds a lock for a moment."""
     for _ in range(20):
         if _lock(file):
             return True
@@ -98,7 +98,7 @@ def _patiently(file: IO[bytes]) -> bool:
 
 
 def _lock(file: IO[bytes], *, shared: bool = False) -> bool:
-    """Lock a file until it is closed; False where somebody else has."""
+    """Lock a file until it is closed; returns False if another process holds the lock."""
     if sys.platform == "win32":
         return True
     try:

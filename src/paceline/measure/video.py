@@ -1,6 +1,6 @@
-"""Frames of an env as a GIF or MP4 file.
+"""Writes frames of an env as a GIF or MP4 file.
 
-GIF needs nothing more than Pillow, which is always there. MP4 needs imageio with its ffmpeg.
+GIF only needs Pillow, which is always installed. MP4 needs imageio with ffmpeg (extra `video`).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from paceline.errors import ConfigError, MissingExtra
 
 SUFFIXES = (".gif", ".mp4")
 GIF_FPS = 25.0
-"""Viewers play a GIF of more than 50 frames/s at ten; half of that is as smooth and half as large."""
+"""Viewers play a GIF of more than 50 frames/s at 10 frames/s. 25 looks as smooth and makes half the file size."""
 GIF_WIDTH = 480
 LENGTH_S = 30.0
-"""A video ends here: frames wait in memory until they are written."""
+"""Longest video in seconds, because frames stay in memory until they are written."""
 
 
 class Video:
-    """Collects frames and writes the file when it is closed.
+    """Collects frames, and writes the file in `write`.
 
     Args:
         path: The file, .gif or .mp4.
-        fps: Frames per second that the env means to show.
+        fps: Frames per second of the env.
 
     Raises:
-        ConfigError: Another suffix, or nothing can be written there.
+        ConfigError: The suffix is another one, or the file is not writable.
         MissingExtra: MP4 without imageio and its ffmpeg.
     """
 
@@ -47,19 +47,19 @@ class Video:
 
     @property
     def full(self) -> bool:
-        """Whether further frames are left out."""
+        """Whether the video has its longest duration, so that further frames are dropped."""
         return len(self._frames) >= LENGTH_S * self._fps
 
     @property
     def seconds(self) -> float:
-        """How long it plays."""
+        """Duration of the video."""
         return len(self._frames) / self._fps
 
     def add(self, frame: Any) -> None:
-        """Take in one frame: [H, W, 3] uint8.
+        """Add one frame, [H, W, 3] uint8.
 
         Raises:
-            ConfigError: It is something else.
+            ConfigError: The frame has another shape or type.
         """
         if self.full:
             return
@@ -68,17 +68,17 @@ class Video:
             what = "None" if frame is None else f"{picture.dtype} {picture.shape}"
             raise ConfigError(
                 f"video: a frame must be an RGB array, [H, W, 3] uint8 (render() gave {what}). "
-                "Does the env know render_mode='rgb_array'?"
+                "Does the env support render_mode='rgb_array'?"
             )
         if self._seen % self._every == 0:
-            self._frames.append(_small(picture) if self.path.suffix.lower() == ".gif" else _even(picture))
+            self._frames.append(_gif_frame(picture) if self.path.suffix.lower() == ".gif" else _mp4_frame(picture))
         self._seen += 1
 
     def write(self) -> None:
-        """Write the file whole, or leave what was there."""
+        """Write the file atomically; does nothing without frames."""
         if not self._frames:
             return
-        # Named like the target: both writers choose the format by the suffix.
+        # With the suffix of the target, because both writers choose the format by it.
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".video-", suffix=self.path.suffix.lower())
         os.close(handle)
         try:
@@ -98,7 +98,12 @@ class Video:
 
 
 def check_path(path: Path) -> None:
-    """Refuse what could not be written in the end, before anything is played."""
+    """Raise if a video cannot be written there; call it before playing.
+
+    Raises:
+        ConfigError: The suffix is not supported, or the file is not writable.
+        MissingExtra: MP4 without imageio and ffmpeg.
+    """
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"video {str(path)!r}: must end with {' or '.join(SUFFIXES)}.")
     if path.suffix.lower() == ".mp4":
@@ -121,14 +126,14 @@ def _imageio() -> Any:
         raise MissingExtra("an MP4 video (a GIF needs none)", "video") from error
 
 
-def _small(picture: NDArray[np.uint8]) -> Image.Image:
-    """At most `GIF_WIDTH` wide, in 256 colours: a sixth of the memory."""
+def _gif_frame(picture: NDArray[np.uint8]) -> Image.Image:
+    """Return the frame at most `GIF_WIDTH` wide and in 256 colours, which takes a sixth of the memory."""
     image = Image.fromarray(picture)
     if image.width > GIF_WIDTH:
         image = image.resize((GIF_WIDTH, round(image.height * GIF_WIDTH / image.width)), Image.Resampling.BILINEAR)
     return image.convert("P", palette=Image.Palette.ADAPTIVE)
 
 
-def _even(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Even height and width, as the codec wants them; copied, since an env may reuse its array."""
+def _mp4_frame(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a copy with even height and width, which the codec needs; a copy, since an env may reuse its array."""
     return picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2].copy()

@@ -1,4 +1,4 @@
-"""What the display knows at one moment, and what follows from it: rates, shares, the time that is left."""
+"""Derives what the display shows from the newest iterations: rates, phase shares, and the remaining time."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ COLOURS = {
     "eval": "green",
     "other": "grey50",
 }
-"""Phases in the order in which they are shown."""
+"""Colours of the phases, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class View:
-    """What the display knows at one moment."""
+    """State of a run for the display."""
 
     info: RunInfo
     goal: Goal
     newest: Iteration | None
     recent: Sequence[Iteration]
-    """Iterations of the last seconds: rates and shares are theirs."""
+    """Iterations of the last seconds, from which rates and shares are computed."""
     wall_s: float
     since_s: float
     """Seconds since the newest iteration."""
@@ -49,19 +49,19 @@ class View:
 
     @property
     def fps(self) -> float | None:
-        """Steps per second of late, learning included."""
+        """Recent steps per second, including learning."""
         seconds = sum(it.iteration_s for it in self.recent)
         return sum(it.iteration_steps for it in self.recent) / seconds if seconds > 0 else None
 
     @property
     def episodes_per_s(self) -> float | None:
-        """Episodes per second of late."""
+        """Recent episodes per second."""
         seconds = sum(it.iteration_s for it in self.recent)
         return sum(it.iteration_episodes for it in self.recent) / seconds if seconds > 0 else None
 
     @property
     def fraction(self) -> float:
-        """How much of the run is done, by the budget that is nearest to its end."""
+        """Fraction of the run that is done, by the budget that is closest to its end."""
         parts = [
             have / goal
             for have, goal in (
@@ -75,12 +75,12 @@ class View:
 
     @property
     def by_episodes(self) -> bool:
-        """Whether the budget that ends the run first is one of episodes."""
+        """Whether the budget that ends the run first is the number of episodes."""
         return bool(self.goal.episodes) and self.episodes / (self.goal.episodes or 1) >= self.fraction
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until the first budget is spent at the present rate; None while nobody can know."""
+        """Estimated seconds until the first budget is spent, at the recent rate; None without a rate."""
         lefts = []
         if self.goal.seconds is not None:
             lefts.append(self.goal.seconds - self.wall_s)
@@ -94,12 +94,12 @@ class View:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Part of the recent time by phase, the rest as `other`; they add up to one."""
+        """Fraction of the recent time by phase, with the remainder as `other`; they add up to one."""
         return phase_shares([it.phases for it in self.recent], sum(it.iteration_s for it in self.recent))
 
 
 def phase_shares(phases: Sequence[Mapping[str, float]], total_s: float) -> dict[str, float]:
-    """Part of `total_s` by phase, known phases first, the rest as `other`."""
+    """Return the fraction of `total_s` by phase, in the order of `COLOURS`, with the remainder as `other`."""
     if total_s <= 0:
         return {}
     seconds: dict[str, float] = dict.fromkeys(COLOURS, 0.0)
@@ -107,5 +107,5 @@ def phase_shares(phases: Sequence[Mapping[str, float]], total_s: float) -> dict[
         for name, value in one.items():
             seconds[name] = seconds.get(name, 0.0) + value
     seconds["other"] += max(0.0, total_s - sum(seconds.values()))
-    total_s = sum(seconds.values())  # above the wall time only by rounding
+    total_s = sum(seconds.values())  # may exceed the wall time by rounding
     return {name: value / total_s for name, value in seconds.items() if value > 0}

@@ -1,4 +1,4 @@
-"""The workers on the live panel: who is busy with what, and what each takes of the machine."""
+"""The rows of the workers on the live panel: how each spends its time, and its CPU and memory usage."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rich.text import Text
 from paceline.measure.record import Iteration
 
 SHOWN = 8
-"""Workers with a line of their own; the rest share one."""
+"""Workers with a row of their own; the others share one."""
 BAR_WIDTH = 16
 COLOURS = {"env": "cyan", "inference": "blue", "learn": "magenta", "idle": "grey37"}
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """How one worker, or the mean of several, spent the last seconds; shares add up to one."""
+    """Fractions of the recent time of one worker, or their mean over several; with `idle` they add up to one."""
 
     env: float
     inference: float
@@ -27,12 +27,12 @@ class Activity:
 
     @property
     def idle(self) -> float:
-        """Waiting: for the slowest worker, for the learner, for the policy where it is elsewhere, for a core."""
+        """Fraction of waiting: for the slowest worker, the learner, central inference, or a core."""
         return max(0.0, 1.0 - self.env - self.inference - self.learn)
 
 
 def activities(recent: Sequence[Iteration]) -> list[Activity]:
-    """What each worker did over some iterations, in worker order."""
+    """Return the activity of each worker over some iterations, in worker order."""
     seconds = sum(it.iteration_s for it in recent)
     if not recent or seconds <= 0:
         return []
@@ -51,7 +51,7 @@ def activities(recent: Sequence[Iteration]) -> list[Activity]:
 
 
 def rows(found: Sequence[Activity]) -> list[tuple[str, Text]]:
-    """A name and a line for each of the first workers, and one line for all others together."""
+    """Return name and text of the rows: one for each of the first workers, and one for the mean of all others."""
     lines = [(f"{i}", _line(one)) for i, one in enumerate(found[:SHOWN])]
     if rest := found[SHOWN:]:
         line = _line(_mean(rest))

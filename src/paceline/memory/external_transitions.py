@@ -29,7 +29,7 @@ ExternalTransitions = Sequence[Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class GuestRows:
-    """Rows for one group."""
+    """A trajectory laid out as rows of one group."""
 
     group: int
     rows: list[Row]
@@ -38,23 +38,23 @@ class GuestRows:
 
 
 def external_rows(transitions: ExternalTransitions, shape: ReplayShape, number: int) -> GuestRows:
-    """Lay out a trajectory.
+    """Lay out a trajectory as rows of one group.
 
     Args:
         transitions: (obs, action, reward, next_obs, terminated), with masks (..., mask, next_mask).
         shape: Shape of the replay.
-        number: How many trajectories were added before: groups take turns.
+        number: Number of trajectories added before; they go to the groups round-robin.
 
     Raises:
-        ConfigError: A transition does not match the env's spaces, or there are too many.
+        ConfigError: A transition does not match the env's spaces, or the trajectory is too long for the replay.
     """
     spec, columns = shape.spec, shape.group_size
     if shape.frame_stack > 1:
         raise ConfigError(
             f"add_trajectory: needs frame_stack=1, because the replay stores single frames (got {shape.frame_stack})."
         )
-    wanted = 7 if spec.masked else 5
-    if wrong := [len(one) for one in transitions if len(one) != wanted]:
+    entries = 7 if spec.masked else 5
+    if wrong := [len(one) for one in transitions if len(one) != entries]:
         form = "(obs, action, reward, next_obs, terminated" + (", mask, next_mask)" if spec.masked else ")")
         raise ConfigError(f"add_trajectory: every transition must be {form} (got one with {wrong[0]} entries).")
     length = -(-len(transitions) // columns)
@@ -67,13 +67,13 @@ def external_rows(transitions: ExternalTransitions, shape: ReplayShape, number: 
     finals = []
     for at, one in enumerate(transitions):
         column, t = divmod(at, length)
-        obs, action, reward, after, terminated, *masks = one
+        obs, action, reward, next_obs, terminated, *masks = one
         row = rows[t]
         try:
             for name, leaf in spec.split(obs).items():
                 row.obs[name][column] = leaf
             row.action[column], row.reward[column] = int(action) - spec.action.start, reward
-            last = {name: np.array(leaf, row.obs[name].dtype) for name, leaf in spec.split(after).items()}
+            last = {name: np.array(leaf, row.obs[name].dtype) for name, leaf in spec.split(next_obs).items()}
         except (TypeError, ValueError, KeyError) as error:
             raise ConfigError(f"add_trajectory: transition {at} does not match the env's spaces ({error}).") from error
         if not 0 <= row.action[column] < spec.action.nvec[0]:
@@ -81,13 +81,13 @@ def external_rows(transitions: ExternalTransitions, shape: ReplayShape, number: 
         row.valid[column], row.terminated[column] = True, bool(terminated)
         if masks and row.mask is not None:
             row.mask[column], last[MASK_KEY] = masks
-        goes_on = t < length - 1 and at + 1 < len(transitions) and _same(spec.split(transitions[at + 1][0]), last)
-        if not terminated and not goes_on:
+        continues = t < length - 1 and at + 1 < len(transitions) and _same(spec.split(transitions[at + 1][0]), last)
+        if not terminated and not continues:
             row.truncated[column] = True
             finals.append((t, column, last))
     return GuestRows(number % shape.groups, rows, finals)
 
 
 def _same(obs: dict[str, Any], last: dict[str, NDArray[Any]]) -> bool:
-    """Whether a step begins where the one before it led to."""
+    """Return whether an observation equals the `next_obs` of the previous transition."""
     return all(np.array_equal(np.asarray(leaf, last[name].dtype), last[name]) for name, leaf in obs.items())

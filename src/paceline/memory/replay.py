@@ -46,7 +46,7 @@ class Replay:
         self._arrays = {field.name.removeprefix(PREFIX): arena[field.name] for field in shape.fields()}
         self.head = np.zeros(shape.groups, np.int64)
         """[groups] rows written so far."""
-        self._floor = np.zeros(shape.groups, np.int64)  # [groups] rows before this were never here
+        self._floor = np.zeros(shape.groups, np.int64)  # [groups] first row that is stored here
         self._flat = {
             name: array.reshape(-1, *array.shape[2:])
             for name, array in self._arrays.items()
@@ -62,7 +62,7 @@ class Replay:
     def _bounds(self) -> None:
         """Recompute which rows can be sampled, after a head has moved."""
         kept = self.head + self._margin + self.shape.frame_stack - self.shape.rows
-        # The first rows after a floor would need frames of the rows before it.
+        # Stacked observations of the first rows after a floor would need frames from before it.
         floor = np.where(self._floor, self._floor + self.shape.frame_stack - 1, 0)
         self.low = np.maximum(kept, floor)
         """[groups] oldest row that can be sampled."""

@@ -1,4 +1,4 @@
-"""Layout of the replay, and the worker's side of it: writing rows into its own columns. See `replay`."""
+"""Layout of the replay buffer, and the writer with which a worker fills its own columns. See `replay`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paceline.memory.shared import Arrays, Field
 from paceline.spec import MASK_KEY, EnvSpec, Leaf
 
 TERMINATED, TRUNCATED, VALID, FINAL = 1, 2, 4, 8
-"""Bits of `flags`. FINAL: the last observation of a truncated episode is stored separately (`final_obs`)."""
+"""Bits of `flags`. FINAL means that the last observation of a truncated episode is stored in `final_obs`."""
 ENDED = TERMINATED | TRUNCATED
 PREFIX = "replay/"
 

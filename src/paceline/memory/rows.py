@@ -1,4 +1,4 @@
-"""One time step of a rollout as a worker sees it: numpy views of its own columns in shared memory.
+"""One time step of a rollout as a worker writes it: numpy views of its own columns in shared memory.
 
 Rows are created once, before the first step, so that the step loop neither indexes nor allocates.
 """

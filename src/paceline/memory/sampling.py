@@ -19,7 +19,7 @@ SMALLEST = 1e-6
 
 
 class Sampler(Protocol):
-    """Chooses the items of a minibatch."""
+    """Chooses the items of a minibatch from a replay."""
 
     def took_in(self, group: int) -> None:
         """Update after the head of a group has moved."""
@@ -65,27 +65,27 @@ class UniformSampler:
         beta: float,  # noqa: ARG002 - required by the protocol; uniform sampling has no bias to correct
     ) -> tuple[NDArray[np.int64], None]:
         """Return items; all weights are 1."""
-        item = self._any(stream, count)
+        item = self._draw_any(stream, count)
         while not self._replay.all_valid:
             wrong = np.flatnonzero(~self._replay.valid(item))
             if not len(wrong):
                 break
-            item[wrong] = self._any(stream, len(wrong))
+            item[wrong] = self._draw_any(stream, len(wrong))
         return item, None
 
-    def _any(self, stream: np.random.Generator, count: int) -> NDArray[np.int64]:
+    def _draw_any(self, stream: np.random.Generator, count: int) -> NDArray[np.int64]:
         replay, shape = self._replay, self._replay.shape
         low, high = replay.low, replay.high
         # A product instead of `integers`: four times as fast, and uniform to the precision of a double.
-        share = stream.random(count)
+        position = stream.random(count)
         if replay.level:
             # All groups have the same range, so items of consecutive rows are contiguous.
             begin, end = int(low[0]) * shape.n_envs, int(high[0]) * shape.n_envs
-            place = (share * (end - begin)).astype(np.int64)
+            place = (position * (end - begin)).astype(np.int64)
             place += begin
             return np.remainder(place, shape.items, out=place)
         ends = np.cumsum((high - low) * shape.group_size)
-        place = (share * ends[-1]).astype(np.int64)
+        place = (position * ends[-1]).astype(np.int64)
         group = np.searchsorted(ends, place, side="right")
         back = ends[group] - place - 1
         row, column = high[group] - 1 - back // shape.group_size, back % shape.group_size
@@ -115,7 +115,7 @@ class PrioritisedSampler:
         self._replay, self._alpha = replay, alpha
         self._tree = SumTree(replay.shape.items)
         self._largest = 1.0
-        self._open = np.zeros_like(replay.head), np.zeros_like(replay.head)  # [groups] rows with priorities: from, to
+        self._open = np.zeros_like(replay.head), np.zeros_like(replay.head)  # [groups] rows with priorities: first, end
 
     def took_in(self, group: int) -> None:
         """Give new rows a priority, and set that of rows about to be overwritten to zero."""
@@ -126,8 +126,8 @@ class PrioritisedSampler:
         self._set(np.arange(first, min(low, last)), columns, 0.0)
         fresh = np.arange(max(last, low), high)
         if shape.priorities:
-            said = replay.rows("priority", max(last, low), high, replay.columns(group))
-            first_priority: NDArray[np.float64] | float = self._power(said)
+            stored = replay.rows("priority", max(last, low), high, replay.columns(group))
+            first_priority: NDArray[np.float64] | float = self._power(stored)
         else:
             first_priority = self._largest
         self._set(fresh, columns, first_priority)

@@ -1,4 +1,4 @@
-"""What learning shares between processes: prepared samples, the shuffled order of an epoch, one gradient per shard.
+"""Arrays that gradient workers share: prepared samples, the shuffled order of an epoch, and one gradient per shard.
 
     driver: samples, order ──► worker: shard of a minibatch ──► grads[shard] ──► driver: sum in order, step
 
@@ -18,12 +18,12 @@ from torch import Tensor
 from paceline.memory.shared import Arrays, Field
 
 SAMPLE = ("log_prob", "advantage", "returns", "value")
-"""Columns of `samples`: packed, so that a minibatch is one gather instead of four."""
+"""Columns of `samples`, in one array so that a minibatch takes one gather instead of four."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardShape:
-    """Sizes of the arrays that learning shares."""
+    """Sizes of the shared arrays."""
 
     samples: int
     shards: int

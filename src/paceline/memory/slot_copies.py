@@ -1,4 +1,4 @@
-"""Copies of whole rollouts: into another set of slots, and into checkpoints."""
+"""Copies rollouts into another set of slots, to other machines, and into checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.memory.slots import Slots
 
 
 def copy_rollout(source: Slots, into: Slots) -> None:
-    """Copy a whole rollout to another set."""
+    """Copy a whole rollout to another set of slots of the same shape."""
     for name, field in into.arrays().items():
         if not name.startswith("final"):
             np.copyto(field, source.array(name))
@@ -23,23 +23,23 @@ def copy_rollout(source: Slots, into: Slots) -> None:
 
 
 def copy_columns(source: Slots, columns: slice, into: Slots, at: int) -> int:
-    """Copy some columns to column `at` of another set; returns the column after them."""
+    """Copy some columns, whole groups, to column `at` of another set; returns the column after them."""
     size = into.shape.group_size
     end = at + int(columns.stop - columns.start)
     for name, field in into.arrays().items():
         if not name.startswith("final"):
             field[:, at:end] = source.array(name)[:, columns]
-    for group, own in enumerate(range(columns.start // size, columns.stop // size), at // size):
-        count = int(source.array("final_count")[own])
+    for group, source_group in enumerate(range(columns.start // size, columns.stop // size), at // size):
+        count = int(source.array("final_count")[source_group])
         for name in _final_names(into):
-            into.array(name)[group, :count] = source.array(name)[own, :count]
+            into.array(name)[group, :count] = source.array(name)[source_group, :count]
         into.array("final_at")[group, :count, 1] += at - columns.start
         into.array("final_count")[group] = count
     return end
 
 
 def parts_of(slots: Slots, first_group: int, groups: int) -> Iterator[NDArray[Any]]:
-    """All that some groups have collected, as views: counts before what they count, and no more of that."""
+    """Yield views of everything that some groups have collected: the counts first, then only as many final entries."""
     columns, first = slots.shape.columns(first_group, groups), first_group - slots.shape.first_group
     for name, field in slots.arrays().items():
         if not name.startswith("final"):
@@ -52,13 +52,13 @@ def parts_of(slots: Slots, first_group: int, groups: int) -> Iterator[NDArray[An
 
 
 def slots_state(slots: Slots) -> dict[str, NDArray[Any]]:
-    """The rollout as plain arrays, for a checkpoint."""
+    """Return the rollout as plain arrays, for a checkpoint."""
     longest, finals = int(slots.array("final_count").max()), _final_names(slots)
     return {name: field[:, :longest].copy() if name in finals else field for name, field in slots.arrays().items()}
 
 
 def load_slots(slots: Slots, state: dict[str, NDArray[Any]]) -> None:
-    """Take over `slots_state`."""
+    """Restore what `slots_state` returned."""
     finals = _final_names(slots)
     for name, value in state.items():
         field = slots.array(name)

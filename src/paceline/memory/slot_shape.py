@@ -1,4 +1,4 @@
-"""Arena fields of a set of slots."""
+"""Sizes of a rollout, and the arena fields that hold it (a set of slots)."""
 
 from __future__ import annotations
 

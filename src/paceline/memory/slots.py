@@ -1,4 +1,4 @@
-"""Slots, where a rollout is stored: a worker writes the arrays as rows, the learner reads them as a Trajectory.
+"""Slots store a rollout: a worker writes the arrays as rows, and the learner reads them as a Trajectory.
 
 obs [T+1, B, ...]      worker 0 | worker 1 | worker 2        a group's slot is its G columns;
 action [T, B, ...]     g0 g1 g2 | g3 g4 g5 | g6 g7           a worker owns the columns of its groups
@@ -19,8 +19,8 @@ from paceline.memory.shared import Arrays
 from paceline.memory.slot_shape import SlotShape
 from paceline.spec import ENV_REWARD
 
-TRAVELS = ("action", "reward", "terminated", "truncated", "valid", "log_prob", "value")
-"""Fields of a trajectory that every env has, one array each."""
+COMMON_FIELDS = ("action", "reward", "terminated", "truncated", "valid", "log_prob", "value")
+"""Fields that a trajectory takes over from the slots unchanged, one array each."""
 
 
 class Slots:
@@ -101,7 +101,7 @@ class Slots:
             finals=self._finals(),
             version=version,
             extras={name: view[f"extra/{name}"] for name in spec.extras},
-            **{name: view[name] for name in TRAVELS},
+            **{name: view[name] for name in COMMON_FIELDS},
         )
 
     def samples(self) -> Samples:
@@ -137,7 +137,7 @@ class Samples:
     action: torch.Tensor  # [T*B, *act]
 
     def to(self, device: torch.device) -> Samples:
-        """A copy on a device."""
+        """Return a copy on a device."""
         return Samples(
             {name: leaf.to(device) for name, leaf in self.obs.items()},
             None if self.mask is None else self.mask.to(device),

@@ -4,8 +4,9 @@ In sync mode the vector does not change while workers collect, so they read it i
 updates this vector directly, and publishing copies nothing. A learner with workers, which read the vector between all
 of its optimiser steps, has its own vector and copies it here; so does a learner on another device.
 
-In async modes the learner never pauses. Each version is copied into one of two buffers in turn, together with whatever
-else acting needs, and readers make private copies: no process waits, and no reader mixes two versions.
+In async modes the learner never pauses. It copies each version into one of two buffers in turn, together with the
+other arrays that acting needs (such as normaliser statistics), and readers make private copies: no process waits, and
+no reader mixes two versions.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Weights:
 
     @property
     def version(self) -> int:
-        """How many times weights have been published."""
+        """Number of times that weights have been published."""
         return int(self._version[0])
 
     @version.setter
@@ -108,7 +109,7 @@ class LiveWeights:
 
 
 class Snapshots:
-    """Double buffer of everything that acting needs, which readers copy while the learner continues.
+    """Double buffer of all arrays that acting needs, which readers copy while the learner continues.
 
     Args:
         arena: Shared memory with `Weights.fields` and `fields`.

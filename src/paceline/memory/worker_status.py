@@ -1,4 +1,7 @@
-"""Worker status in shared memory: one cache line per worker, which the driver reads without a message."""
+"""Status of each worker in shared memory: heartbeat, claimed work, running env, peak memory.
+
+worker --writes--> its own line of 8 integers, one cache line <--reads at any time, without a message-- driver
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ BEAT = 0
 CLAIM = 1
 """The item of the work queue that the worker has claimed, plus one; 0 for none."""
 STOP = 2
-"""Not 0: the driver asks the worker to stop collecting."""
+"""Set by the driver to a value other than 0 to stop the worker from collecting."""
 ENV, FIRST, SPAN = 3, 4, 5
 """Which envs are being made, reset or stepped: `SPAN` envs from `FIRST + ENV` on; no env if `SPAN` is 0."""
 MEMORY = 6
 """Peak memory of the worker in kilobytes, as of its last command."""
 NOT_FINITE = 7
-"""Count of NaN and infinite values from envs (`collect.finite`)."""
+"""Number of NaN and infinite values from envs (`collect.finite`)."""
 
 
 StatusLine: TypeAlias = NDArray[np.int64] | None

@@ -1,4 +1,4 @@
-"""File descriptor limit: every worker uses some descriptors of the driver, and the soft limit may be low."""
+"""Raises the soft limit of open files, since every worker uses some file descriptors of the driver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if sys.platform != "win32":
 PER_WORKER = 6
 """Descriptors per worker: two pipes, its sentinel, its stack file, and two more while it starts."""
 RESERVE = 48
-"""Descriptors for tables, logs, a checkpoint being written, and files that an env in this process opens."""
+"""Descriptors for CSV tables, logs, a checkpoint being written, and files that an env in this process opens."""
 
 
 def make_room(workers: int) -> None:

@@ -1,4 +1,4 @@
-"""Die with the parent: the kernel kills this process when another one is gone."""
+"""Lets the kernel kill this process when its driver ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def die_with_parent(fd: int) -> None:
         fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(fd, 10, signal.SIGKILL)  # F_SETSIG, which the module does not name
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-        # The signal comes when the other end closes, but it may have closed before the signal was requested.
+        # The kernel sends the signal when the other end closes; check whether it closed before this was set up.
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         if poll.poll(0):

@@ -1,4 +1,4 @@
-"""What this process may use of the machine: CPU affinity, and the control group's CPU quota and memory limit."""
+"""Reads the resource limits of this process: CPU affinity, and the control group's CPU quota and memory limit."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ PROC = Path("/proc")
 
 
 def affinity() -> list[int]:
-    """Cores that this process may run on."""
+    """Return the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def cpu_quota() -> float | None:
-    """Cores that the control group allows (2.5 is two and a half), None without a limit."""
+    """Return the control group's CPU quota in cores (such as 2.5); None without a limit."""
     quotas = []
     for folder in _cgroups("cpu"):
         try:
@@ -34,7 +34,7 @@ def cpu_quota() -> float | None:
 
 
 def memory_limit_mb() -> int | None:
-    """Memory that the control group allows, None without a limit."""
+    """Return the control group's memory limit in MB; None without a limit."""
     limits = []
     for folder in _cgroups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -42,12 +42,12 @@ def memory_limit_mb() -> int | None:
                 limits.append(int((folder / name).read_text()))
             except (OSError, ValueError):
                 continue
-    # "No limit" is a number near 2**63 in the older interface.
+    # In cgroup v1, no limit is a number near 2**63.
     return min((limit >> 20 for limit in limits if limit < 1 << 60), default=None)
 
 
 def _cgroups(controller: str) -> list[Path]:
-    """Folders of this process's control group and of those above it: each may set a limit."""
+    """Return the folders of this process's control group and of its parents: each may set a limit."""
     try:
         lines = (PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -57,8 +57,8 @@ def _cgroups(controller: str) -> list[Path]:
         parts = line.split(":", 2)
         if len(parts) != 3 or (parts[1] and controller not in parts[1].split(",")):
             continue
-        top = CGROUP / parts[1] if parts[1] else CGROUP  # named controllers: the older interface
+        top = CGROUP / parts[1] if parts[1] else CGROUP  # cgroup v1 names controllers, v2 does not
         below = Path(parts[2].lstrip("/"))
-        # Inside a container the path may be the host's, and only the top is there.
+        # Inside a container the path may be that of the host, and only the top folder exists.
         folders += [folder for folder in (top / below, *(top / p for p in below.parents)) if folder.is_dir()]
     return list(dict.fromkeys(folders))

@@ -1,7 +1,10 @@
-"""Binds threads that take turns to one core: passing the GIL to a thread on another core means waking that core.
+"""Binds the threads of a team to one core, because passing the GIL to a thread on another core has to wake that core.
 
-Only these threads are bound, and the caller while they work. Threads and processes that envs start in their constructor
-or in `reset` are not bound. Does nothing on systems without CPU affinity.
+    calling thread   enter ......................... leave     bound in between
+    team's threads   bound from the first `look` on
+
+Threads and processes that envs start in their constructor or in `reset` are not bound (`roaming`). If an env starts a
+process in `step`, the team is unbound for good. Does nothing on systems without CPU affinity.
 """
 
 from __future__ import annotations
@@ -14,66 +17,66 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 CAN_BIND = hasattr(os, "sched_setaffinity")
-"""Whether threads can be kept on a core."""
+"""Whether this system can bind threads to cores."""
 
 _free_cores: WeakKeyDictionary[threading.Thread, set[int]] = WeakKeyDictionary()
-"""Of each thread that is kept on a core: those that it could have."""
+"""Bound threads, each with the cores that it may use when it is not bound."""
 
 _entered: WeakKeyDictionary[threading.Thread, int] = WeakKeyDictionary()
-"""How many have been entered by a thread that is no owner, and not left."""
+"""Calling threads, each with the number of `OneCore` objects that it has entered and not left."""
 
 
 class OneCore:
-    """The core of some threads.
+    """The core of one team of threads.
 
     Args:
-        place: Which of this process's cores, counted round: processes with the same parent count from the same one.
+        place: Index of the team. Teams get cores round-robin, and all processes of one parent start at the same core.
     """
 
     def __init__(self, place: int) -> None:
         self._free = sorted(os.sched_getaffinity(0)) if CAN_BIND else []
         self._place = os.getppid() + place
-        self._bound, self._given_up = False, len(self._free) < 2
+        self._bound, self._disabled = False, len(self._free) < 2
         self._caller: threading.Thread | None = None
 
     def look(self, threads: Iterable[threading.Thread]) -> None:
-        """Bind them, or let them go for good; to be called every now and then."""
-        if self._given_up:
+        """Bind the team's threads, or unbind them for good once a child process exists. Call it from time to time."""
+        if self._disabled:
             return
-        # What an env starts in a step would keep to the core of the thread that started it.
-        self._given_up = _has_children()
-        if self._given_up or not self._bound:
+        # A process that an env starts in `step` inherits the affinity of the thread, and would stay on its core.
+        self._disabled = _has_children()
+        if self._disabled or not self._bound:
             self._bound = True
             for thread in threads:
-                if self._given_up:
-                    _let_go(thread)
+                if self._disabled:
+                    _unbind(thread)
                 else:
-                    self._keep(thread, set(self._free))
+                    self._bind(thread, set(self._free))
 
     def enter(self) -> None:
-        """The calling thread is one of them, until it leaves; and of those of others that it enters meanwhile."""
-        if self._bound and not self._given_up and self._caller is None:
+        """Bind the calling thread to this core until `leave`; it may enter other objects in between."""
+        if self._bound and not self._disabled and self._caller is None:
             caller = self._caller = threading.current_thread()
             _entered[caller] = _entered.get(caller, 0) + 1
             if _entered[caller] == 1:
-                self._keep(caller, os.sched_getaffinity(0))
+                self._bind(caller, os.sched_getaffinity(0))
 
     def leave(self) -> None:
-        """The thread that entered goes where it could go before, when it has left all that it entered."""
+        """Unbind the thread that entered, when it has left every object that it entered."""
         caller, self._caller = self._caller, None
         if caller is not None:
             _entered[caller] -= 1
             if not _entered[caller]:
-                _let_go(caller)
+                _unbind(caller)
 
-    def _keep(self, thread: threading.Thread, free: set[int]) -> None:
+    def _bind(self, thread: threading.Thread, free: set[int]) -> None:
         with suppress(OSError):
             os.sched_setaffinity(thread.native_id or 0, [self._free[self._place % len(self._free)]])
             _free_cores[thread] = free
 
 
 def roaming(do: Callable[..., Any], **how: Any) -> Any:
-    """What a call returns, made free of this thread's core: what it starts would keep to that core too."""
+    """Return `do(**how)`, called with this thread unbound, so that threads and processes it starts are not bound."""
     free = _free_cores.get(threading.current_thread()) if _free_cores else None
     if free is None:
         return do(**how)
@@ -85,7 +88,7 @@ def roaming(do: Callable[..., Any], **how: Any) -> Any:
         os.sched_setaffinity(0, bound)
 
 
-def _let_go(thread: threading.Thread) -> None:
+def _unbind(thread: threading.Thread) -> None:
     if (free := _free_cores.pop(thread, None)) is not None:
         with suppress(OSError):
             os.sched_setaffinity(thread.native_id or 0, free)

@@ -1,8 +1,8 @@
-"""The core budget: how many cores this process may use, and one compute thread for everyone.
+"""Core budget (how many cores this process may use) and thread limits of BLAS and torch.
 
-Four workers that each start as many BLAS threads as there are cores are the classic reason why parallel
-training is slower than sequential. Workers inherit variables that say so before numpy and torch are loaded
-(`forkserver`); `limit` covers libraries that are loaded already.
+If each of four workers starts one BLAS thread per core, parallel training becomes slower than sequential. So workers
+inherit OMP_NUM_THREADS=1 and its kind before numpy and torch are loaded (`runtime.forkserver`), and `limit` sets the
+threads of libraries that are already loaded.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from paceline.system.limits import affinity, cpu_quota
 
 
 def core_budget() -> int:
-    """Cores this process may keep busy: its affinity (`taskset` shows here), cut to the control group's quota."""
+    """Return how many cores this process may use: those of its CPU affinity, at most the control group's quota."""
     cores, quota = len(affinity()), cpu_quota()
     return max(1, min(cores, math.floor(quota))) if quota else cores
 
 
 def pinned_cores(cores: Sequence[int]) -> list[int]:
-    """The cores to pin workers to; empty means all that are allowed.
+    """Return the cores to pin workers to: `cores`, or all allowed cores if it is empty.
 
     Raises:
-        ConfigError: One of them may not be used here.
+        ConfigError: A core is outside of this process's CPU affinity.
     """
     allowed = affinity()
     if foreign := sorted(set(cores) - set(allowed)):
@@ -36,7 +36,7 @@ def pinned_cores(cores: Sequence[int]) -> list[int]:
 
 
 def limit(threads: int) -> None:
-    """Give this process `threads` torch threads and one BLAS thread, whatever is loaded already."""
+    """Limit this process to `threads` torch threads and one BLAS thread, also in libraries that are already loaded."""
     threadpoolctl.threadpool_limits(1, user_api="blas")
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)

@@ -32,7 +32,7 @@ class WaitAffinity:
         self._anywhere: set[int] = set()
 
     def __enter__(self) -> None:
-        self._anywhere = os.sched_getaffinity(0)  # each time: whoever is in charge may change it while we run
+        self._anywhere = os.sched_getaffinity(0)  # read each time: the user may change it while the process runs
         if self._core < self._anywhere:
             _move(self._core)
 
@@ -42,16 +42,16 @@ class WaitAffinity:
 
 
 Waiting = AbstractContextManager[None]
-"""Where to wait."""
+"""Context manager around a blocking call."""
 
 
 def wait_on(core: int | None) -> Waiting:
-    """A core to wait on; None for any."""
+    """Return a context manager that binds to a core, or one that does nothing for None."""
     return nullcontext() if core is None else WaitAffinity(core)
 
 
 def wait_cores(workers: int) -> Sequence[int | None]:
-    """Return a core for each worker; no cores if there are more or fewer workers than cores.
+    """Return a core for each worker; None for each if there are more or fewer workers than cores.
 
     With fewer workers the scheduler finds an idle core by itself, and two programs that both count from the first core
     would collide there.
@@ -62,5 +62,5 @@ def wait_cores(workers: int) -> Sequence[int | None]:
 
 
 def _move(cores: set[int]) -> None:
-    with suppress(OSError):  # they may have been taken from this program, or a sandbox may forbid it
+    with suppress(OSError):  # these cores may have been taken from the process, or a sandbox may forbid it
         os.sched_setaffinity(0, cores)

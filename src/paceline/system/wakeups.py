@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 
 class Signal(Protocol):
-    """Both ends in one: any holder may set it, wait for it and clear it. Can be passed as a process argument."""
+    """A flag between processes: each may set it, wait for it and clear it. Can be passed as a process argument."""
 
     @property
     def waitable(self) -> Any:

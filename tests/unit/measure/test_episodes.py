@@ -140,7 +140,7 @@ def test_state_is_a_copy() -> None:
 
 
 def test_state_of_another_env_count_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="of 3 envs, but this run has 2"):
+    with pytest.raises(CheckpointError, match="the checkpoint has 3 envs, but this run has 2"):
         EpisodeTracker(2).load(EpisodeTracker(3).state())
 
 
