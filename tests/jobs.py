@@ -85,6 +85,10 @@ class Recorder:
         """Where this process may run while it works."""
         return os.sched_getaffinity(0)
 
+    def scheduler(self) -> int:
+        """The scheduling policy of this process."""
+        return os.sched_getscheduler(0)
+
     def echo(self, *args: Any) -> tuple[Any, ...]:
         """The arguments."""
         return args

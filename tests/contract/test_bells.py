@@ -13,7 +13,7 @@ from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.shared import Arena
 from paceline.runtime.doorbell import BUFFER_BYTES, SKIPPED_SPINS, DriverDoorbells, Spinner, SpinTimes, doorbell_fields
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Doorbells, run_all, serve
+from paceline.runtime.protocol import run_all, serve
 from paceline.system import wakeups
 
 KINDS = ("forkserver", "fork")
@@ -37,7 +37,7 @@ def serving(kind: str, **options: Any) -> Iterator[tuple[ProcessRuntime[Answerin
         arena.close()
 
 
-def ask(doorbells: Doorbells, payload: bytes) -> list[bytes]:
+def ask(doorbells: DriverDoorbells, payload: bytes) -> list[bytes]:
     workers = range(len(doorbells.notifications))
     for worker in workers:
         doorbells.notify(worker, payload)
@@ -45,7 +45,7 @@ def ask(doorbells: Doorbells, payload: bytes) -> list[bytes]:
     return [doorbells.payload(worker) for worker in workers]
 
 
-def ring_the_first_for_ever(doorbells: Doorbells) -> None:
+def ring_the_first_for_ever(doorbells: DriverDoorbells) -> None:
     while True:
         if doorbells.wait([0, 1], at_least=1, timeout_s=10.0, doing="step") == [0]:
             doorbells.notify(0)

@@ -99,11 +99,20 @@ def test_work_is_done_between_the_halves_of_a_command(shared: Running) -> None:
     assert results(shared.runtime, replies) == list(range(shared.jobs))
 
 
-@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="only Linux has it")
-def test_a_woken_worker_lets_its_driver_wake_the_others_first(shared: Running) -> None:
-    if isinstance(shared.runtime, ProcessRuntime):
-        assert [os.sched_getscheduler(pid) for pid in shared.runtime.pids()] == [os.SCHED_BATCH] * WORKERS
-    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="only Linux has this policy")
+@pytest.mark.parametrize("kind", ["inline", "forkserver", "fork"])
+def test_workers_use_batch_scheduling_and_the_driver_keeps_its_policy(kind: str) -> None:
+    before = os.sched_getscheduler(0)
+    with running(kind) as it:
+        policies = run_all(it.runtime, Recorder.scheduler)
+        driver = os.sched_getscheduler(0)
+    assert driver == before
+    if kind == "inline":
+        assert policies == [before], "the job runs in the driver's process, whose policy does not change"
+    elif before == os.SCHED_OTHER:
+        assert policies == [os.SCHED_BATCH] * WORKERS, "a woken worker does not preempt the driver"
+    else:
+        assert policies == [before] * WORKERS, "a policy that the user has chosen is kept"
 
 
 @pytest.fixture

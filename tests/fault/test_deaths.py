@@ -237,25 +237,28 @@ def test_closing_does_not_wait_for_orders_that_are_long() -> None:
 def test_slots_that_a_worker_filled_before_it_died_are_learned_from() -> None:
     """A full slot is complete; only the rollout that the worker had begun is lost."""
     learned: list[NDArray[np.float32]] = []
+    learned_steps: list[int] = []
     with Run(config("impala", num_workers=1, slots_per_worker=2)) as run:
         rollouts, learner = inside(run).rollouts, inside(run).learner
         assert isinstance(rollouts, AsyncRollouts)
-        sets, update = inside(run).rollouts._orders._sets, learner.update
+        sets, update = inside(run).rollouts._scheduler._sets, learner.update
 
         def watched(batch: Trajectory, progress: float) -> dict[str, float]:
             learned.append(batch.obs["obs"].numpy().copy())
+            learned_steps.append(rollouts.learned_steps)
             stats: dict[str, float] = update(batch, progress)
             return stats
 
         learner.update = watched
         wait_until_idle(run)
         filled = [slots.array("obs/obs").copy() for slots in sets]
-        assert all(np.count_nonzero(slots.array("valid")) for slots in sets), "the worker filled both slots"
+        filled_steps = [np.count_nonzero(slots.array("valid")) for slots in sets]
+        assert filled_steps == [8 * 32] * 2, "the worker filled both slots"
         os.kill(run.training.runtime.pids()[0], signal.SIGKILL)
         run.go(steps=5_000)
         assert rollouts.restarts.count == 1
-        assert rollouts.learned_steps + rollouts.dropped_steps == run.training.tracker.steps
     assert len(learned) > 2
+    assert learned_steps[:2] == np.cumsum(filled_steps).tolist(), "every step of both slots was learned from"
     for number, obs in enumerate(filled):
         np.testing.assert_array_equal(learned[number], obs, err_msg=f"slot {number} that the killed worker had filled")
 

@@ -90,7 +90,9 @@ class RunFolder:
             raise ConfigError("resume and overwrite: one keeps a run and the other removes it. Give one of them.")
         if output_dir is None:
             if resume:
-                raise ConfigError("resume: no run folder is given. Name the one to go on with by --output-dir.")
+                raise ConfigError(
+                    "resume: no run folder is given. Name the folder of the run to continue by --output-dir."
+                )
             path = _new_path(Path(parent), env, algo, seed)
         else:
             path = Path(output_dir)
@@ -98,7 +100,7 @@ class RunFolder:
             if found and not (resume or overwrite):
                 raise ConfigError(
                     f"output_dir {str(path)!r}: holds a run already ({found[0]} is there). "
-                    "Choose another folder, go on with --resume, or remove that run with --overwrite."
+                    "Choose another folder, continue the run with --resume, or remove that run with --overwrite."
                 )
             if found and being_written(path / TRAIN_LOG):
                 raise ConfigError(

@@ -242,7 +242,18 @@ class DriverDoorbells:
         return answered
 
     def wait(self, workers: Collection[int], *, at_least: int, timeout_s: float, doing: str) -> list[int]:
-        """Block until `at_least` of these workers have answered, or the timeout. See `Doorbells.wait`."""
+        """Block until `at_least` of these workers have answered all their notifications; returns those that have.
+
+        Args:
+            workers: Indices of the workers to wait for.
+            at_least: Number of answers to wait for.
+            timeout_s: Longest wait; the result may then be shorter than `at_least`.
+            doing: Name of the operation, for error texts.
+
+        Raises:
+            WorkerError: A worker raised, died or missed its deadline. Then close the runtime, or after `WorkerDied`
+                replace the worker by `respawn`; the new worker has no notification.
+        """
         if len(answered := self.answered(workers)) >= at_least and perf_counter() < self._next_check:
             return answered
         if self._spinner.due():

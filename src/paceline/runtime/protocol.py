@@ -15,7 +15,7 @@ script or a notebook) is sent as code.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
@@ -75,7 +75,7 @@ class CentralInferenceJob(Job, Protocol):
 
 @runtime_checkable
 class DoorbellJob(Job, Protocol):
-    """A job that can be woken by a doorbell (`Doorbells`) instead of by a message."""
+    """A job that can be woken by a doorbell (`DriverDoorbells`) instead of by a message."""
 
     def answer(self, payload: bytes) -> bytes:
         """Handle one notification: its data is in `payload` and in shared memory. Returns the reply's payload."""
@@ -217,7 +217,7 @@ def check_not_forgotten(replies: Sequence[Reply[object]]) -> None:
 
 
 def serve(job: DoorbellJob) -> None:
-    """Answer notifications by `job.answer` until `Doorbells.rest`; to be submitted to workers.
+    """Answer notifications by `job.answer` until `DriverDoorbells.rest`; to be submitted to workers.
 
     A worker's main loop recognises this function and serves instead of calling it.
 
@@ -225,40 +225,6 @@ def serve(job: DoorbellJob) -> None:
         RuntimeError: Always, since it is only executed by a runtime without doorbells.
     """
     raise RuntimeError(f"{type(job).__name__}: this runtime has no doorbells. Create it with doorbells=True.")
-
-
-class Doorbells(Protocol):
-    """Wakes workers that execute the call `serve`; each calls `job.answer` once per notification."""
-
-    notifications: list[int]
-    """Number of notifications of each worker, without those by `rest`."""
-
-    def notify(self, worker: int, payload: bytes = b"") -> None:
-        """Have a worker call `job.answer(payload)`. Does not block.
-
-        The worker must have answered all earlier notifications. Until it answers this one, the caller must not change
-        the data that the worker reads.
-        """
-
-    def wait(self, workers: Collection[int], *, at_least: int, timeout_s: float, doing: str) -> list[int]:
-        """Block until `at_least` of these workers have answered all their notifications; returns those that have.
-
-        Args:
-            workers: Indices of the workers to wait for.
-            at_least: Number of answers to wait for.
-            timeout_s: Longest wait; the result may then be shorter than `at_least`.
-            doing: Name of the operation, for error texts.
-
-        Raises:
-            WorkerError: Any worker raised, died or missed its deadline. Then close the runtime, or after
-                `WorkerDied` replace the worker by `respawn`; the new worker has no notification.
-        """
-
-    def payload(self, worker: int) -> bytes:
-        """Return the payload of a worker's reply; call it once per answer, and before the next `notify`."""
-
-    def rest(self) -> None:
-        """Have all workers stop serving, so that their replies to `serve` become done. All must have answered."""
 
 
 def shares(groups: int, workers: int, first_group: int = 0) -> list[Share]:

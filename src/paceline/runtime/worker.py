@@ -125,7 +125,7 @@ def _missing_method(job: Job, method: str, use: str) -> TypeError:
 
 
 def _execute_calls(order: WorkerSetup, job: Job) -> None:
-    """Execute what comes, until told to end: calls for this worker, and items of work that any free worker takes."""
+    """Execute calls, and items of `work`, until the driver sends `CLOSE`."""
     conn, line, wait_affinity = order.conn, order.arena["heartbeat"][order.share.worker], wait_on(order.wait_on)
     compute = job.work if isinstance(job, GradientJob) else None
     while True:
