@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
-from tests.contract.test_runtimes import Running
+from tests.contract.runtimes import Running
 from tests.jobs import GROUPS, Recorder, fields
 
 from paceline.memory.shared import Arena, Field

@@ -11,11 +11,8 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.contract.runtimes import Running, results, take_all, taken
 from tests.contract.test_runtimes import (  # noqa: F401 - collected here once more, with the fixture below
-    Running,
-    results,
-    take_all,
-    taken,
     test_a_worker_computes_with_one_thread,
     test_commands_are_done_in_order_and_by_all_before_run_returns,
     test_every_item_is_done_once_by_any_free_worker,

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-import pytest
 
 from paceline.collect.inference_client import InterleavedCollectors, LaneShare, Mailbox, RemoteActor, mailbox_fields
 from paceline.collect.rollout import RolloutCollector
 from paceline.collect.times import CollectTimes
 from paceline.envs.make import EnvRecipe
 from paceline.memory.shared import Arena
-from paceline.memory.worker_status import heartbeat_field
-from paceline.runtime import inference_requests as inference_requests
-from paceline.runtime.inference_requests import InferenceRequests, inference_request_fields
 
 
 class Slow:
@@ -58,20 +54,3 @@ def test_waiting_is_not_busy() -> None:
     times = CollectTimes(env_s=1.0, inference_s=2.0, total_s=3.0, learn_s=0.5, waiting_s=1.5)
     assert times.busy_s == 2.0
     assert times.plus(times).busy_s == 4.0
-
-
-def test_the_wait_for_an_answer_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    arena = Arena.create([*inference_request_fields(1, 1, 1), heartbeat_field(1)])
-    driver = InferenceRequests(arena)
-    asker: Any = driver.worker_end(0).open(arena, 0)
-
-    class Answers:
-        def wait(self, _seconds: float) -> None:
-            driver.answer(0, 0)
-
-    monkeypatch.setattr(asker, "_watch", Answers())
-    monkeypatch.setattr(inference_requests, "perf_counter", iter([10.0, 12.5]).__next__)
-    asker.ask(0, 0)
-    assert asker.wait(0) == 2.5
-    driver.close()
-    arena.close()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.golden import test_dqn as dqn
 from tests.golden import test_same_weights as ppo
@@ -18,7 +17,6 @@ from paceline.config.train_config import TrainConfig
 from paceline.errors import WorkerError
 from paceline.measure.record import Summary
 from paceline.runtime.ray.placement import Placement
-from paceline.runtime.ray.transfer import pack, unload, unpack
 from paceline.train.run import Run
 
 CASE = "truncation, Box actions, normalisers"
@@ -67,32 +65,6 @@ def train(it: TrainConfig, clusters: list[LoopbackCluster], events: dict[int, Ev
 def placement(run: Run) -> Placement:
     found: Placement = run.training.runtime.placement  # type: ignore[attr-defined]
     return found
-
-
-def test_what_is_packed_is_unpacked_also_where_sizes_travel_along() -> None:
-    def views(arrays: dict[str, Any]) -> Iterator[Any]:
-        yield arrays["flag"]
-        yield arrays["count"]
-        yield arrays["rows"][:, 1 : 1 + int(arrays["count"][0])]
-
-    there = {"flag": np.array([True]), "count": np.array([2]), "rows": np.arange(12.0).reshape(3, 4)}
-    here = {"flag": np.array([False]), "count": np.array([0]), "rows": np.zeros((3, 4))}
-    parcel = pack(views(there))
-    assert parcel.nbytes == 1 + 8 + 6 * 8
-    unpack(parcel, views(here))
-    assert here["rows"].tolist() == [[0, 1, 2, 0], [0, 5, 6, 0], [0, 9, 10, 0]]
-    for wrong in (parcel[:-1], np.append(parcel, parcel[:1])):
-        with pytest.raises(ValueError, match="freight"):
-            unpack(wrong, views(here))
-
-
-def test_arrays_are_written_where_they_belong_if_they_are_those_expected() -> None:
-    there, here = [np.array([3]), np.arange(4.0)], [np.array([0]), np.zeros(4)]
-    unload(there, iter(here))
-    assert [array.tolist() for array in here] == [[3], [0, 1, 2, 3]]
-    for wrong in (there[:1], [*there, there[0]], [there[0], np.array([1.0])]):
-        with pytest.raises(ValueError, match="freight"):
-            unload(wrong, iter(here))
 
 
 @pytest.mark.parametrize(("case", "pipeline"), [(CASE, False), ("Dict observations, action masks", True)])

@@ -1,0 +1,140 @@
+"""The text of first and last lines, log lines and the live panel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.measure.iterations import INFO, SUMMARY, drawn, iteration, view
+
+from paceline.measure.panel import (
+    bar,
+    duration,
+    first_lines,
+    last_lines,
+    number,
+    plain_line,
+    sparkline,
+    stack,
+)
+from paceline.measure.record import EvaluationRow, Goal, WorkerActivity
+
+
+def test_first_line_names_envs_workers_start_method_and_threads() -> None:
+    first, folder = first_lines(INFO)
+    for part in ("ppo", "CartPole-v1", "32 envs", "8 groups of 4", "2 workers", "forkserver", "1 thread", "seed 7"):
+        assert part in first
+    assert "runs/[red]x" in folder
+    sequential = first_lines(replace(INFO, num_workers=0, start_method=None, resumed_steps=5000))
+    assert "sequential" in sequential[0]
+    assert "worker" not in sequential[0]
+    assert sequential[1] == "resumed at step 5,000"
+
+
+def test_plain_line_begins_with_the_episode_where_the_budget_is_episodes() -> None:
+    now = iteration(4, last_return=123.4, last_length=1234)
+    assert plain_line(view(now, goal=Goal(steps=10_000, episodes=50))).startswith(
+        "[0:02] episode 40/50 | reward 123.4 | length 1,234 | mean(100) 12.5 | 10 episodes in this rollout | 32 envs | "
+        "2,000 steps/s | "
+    )
+    by_steps = plain_line(view(now, goal=Goal(steps=5_000, episodes=1_000_000)))
+    assert by_steps.startswith("[0:02] 4,000 / 5,000 steps | episode 40/1,000,000 | reward")
+    none_yet = plain_line(view(iteration(1, ep_rew_mean=None, ep_len_mean=None, iteration_episodes=1)))
+    assert "reward" not in none_yet
+    assert "mean(100)" not in none_yet
+    assert "| 1 episode in this rollout |" in none_yet
+
+
+def test_lag_is_shown_where_there_is_one() -> None:
+    parallel = {"policy_lag_mean": 0.52, "policy_lag_max": 3.0}
+    assert "lag 0.52 (max 3)" in drawn(view(iteration(1, parallel=parallel)))
+    assert "lag 0.52 (max 3)" in plain_line(view(iteration(1, parallel=parallel)))
+    assert "lag" not in drawn(view(iteration(1, parallel={"policy_lag_mean": 0.0, "policy_lag_max": 0.0})))
+
+
+def test_panel_has_a_line_for_each_worker() -> None:
+    workers = [WorkerActivity(0.3, 0.1, 97.0, 45.0), WorkerActivity(0.1, 0.05)]
+    text = drawn(view(iteration(1, workers=workers)))
+    first, second = text.splitlines()[-2:]
+    assert first.split()[0] == "0"
+    for part in ("env  60%", "inference  20%", "idle  20%", "97 % cpu", "45 MB"):
+        assert part in first
+    assert "idle  70%" in second
+    assert "cpu" not in second
+
+
+def test_plain_line_says_everything_in_one_line() -> None:
+    line = plain_line(view(iteration(4), last_eval=EvaluationRow(480.0, 1.0)))
+    for part in (
+        "0:02",
+        "4,000 / 10,000 steps",
+        "2,000 steps/s",
+        "mean(100) 12.5",
+        "eval 480.0",
+        "collect 60%",
+        "0:03 left",
+    ):
+        assert part in line
+    assert "\n" not in line
+
+
+def test_panel_shows_what_a_person_asks_for() -> None:
+    text = drawn(
+        view(
+            iteration(4),
+            returns=[1.0, 5.0, 9.0],
+            last_eval=EvaluationRow(480.0, 1.0),
+            best_eval=EvaluationRow(490.0, 1.0),
+        )
+    )
+    for part in ("40%", "0:03 left", "2,000 steps/s", "20 episodes/s", "12.5", "▁▅█", "480.0 last", "490.0 best",
+                 "collect 60%", "learn 30%", "other 10%", "2 of 2", "idle 25%", "1,234 MB"):  # fmt: skip
+        assert part in text, part
+
+
+def test_panel_before_the_first_iteration_and_without_episodes() -> None:
+    assert "starting" in drawn(view())
+    assert "no episode has ended yet" in drawn(view(iteration(1, ep_rew_mean=None, ep_len_mean=None)))
+
+
+def test_panel_tells_trouble() -> None:
+    now = iteration(4, parallel={"workers_alive": 1, "worker_restarts": 3})
+    text = drawn(view(now, since_s=75.0))
+    assert "1 of 2" in text
+    assert "3 restarts" in text
+    assert "no update for 1:15" in text
+
+
+@pytest.mark.parametrize("width", [30, 50, 80, 200])
+def test_panel_keeps_to_its_width_and_height(width: int) -> None:
+    text = drawn(view(iteration(4), returns=[float(i) for i in range(500)]), width)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert len(text.splitlines()) == 5
+
+
+def test_bars_are_exactly_as_wide_as_asked() -> None:
+    for fraction in (0.0, 0.013, 0.5, 0.999, 1.0):
+        assert len(bar(fraction, 20).plain) == 20
+    assert len(stack({"collect": 1 / 3, "learn": 1 / 3, "wait": 1 / 3}, 10).plain) == 10
+
+
+def test_sparkline() -> None:
+    assert sparkline([0.0, 7.0], 10) == "▁█"
+    assert sparkline([float(i) for i in range(8)], 8) == "▁▂▃▄▅▆▇█"
+    assert len(sparkline([float(i) for i in range(1000)], 24)) == 24
+    assert sparkline([3.0, 3.0, 3.0], 10) == "▁▁▁"
+    assert sparkline([1.0, float("nan"), 2.0], 10) == "▁█"
+    assert sparkline([], 10) == sparkline([1.0], 10) == ""
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert [duration(s) for s in (0.4, 65, 3725)] == ["0:00", "1:05", "1:02:05"]
+    assert [number(v) for v in (0.0, 0.01234, -3.14159, 1234.56)] == ["0.0", "0.0123", "-3.14", "1,234.6"]
+
+
+def test_last_lines() -> None:
+    text = "\n".join(last_lines(SUMMARY, INFO))
+    for part in ("finished (total_timesteps)", "4,000 steps", "2,000 steps/s", "evaluation 480.0", "best 490.0",
+                 "collect 60%", "workers replaced: 1", "runs/[red]x"):  # fmt: skip
+        assert part in text, part
+    assert last_lines(replace(SUMMARY, finished=False), INFO)[0].startswith("stopped")
