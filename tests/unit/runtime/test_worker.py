@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 
+import psutil
 import pytest
 from tests.contract.runtimes import WORKERS, running
-from tests.jobs import Recorder
+from tests.jobs import GROUPS, Recorder, fields
 
 from paceline.errors import WorkerError
-from paceline.runtime.protocol import run_all
+from paceline.memory.shared import Arena
+from paceline.memory.worker_status import MEMORY
+from paceline.runtime.doorbell import doorbell_fields
+from paceline.runtime.inference_requests import InferenceRequests, inference_request_fields
+from paceline.runtime.process import ProcessRuntime
+from paceline.runtime.protocol import run_all, serve
+from paceline.runtime.worker import _use_batch_scheduling
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="only Linux has this policy")
@@ -49,3 +56,46 @@ def test_an_error_arrives_with_its_text_and_its_traceback(how: str, said: str) -
         assert "Its traceback:" in text
         assert "in fail" in text
         assert "jobs.py" in text
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux has this policy")
+@pytest.mark.parametrize("user", ["SCHED_OTHER", "SCHED_IDLE"])
+def test_a_scheduling_policy_that_the_user_has_chosen_is_kept(user: str) -> None:
+    chosen = getattr(os, user)
+    child = os.fork()
+    if child == 0:
+        os.sched_setscheduler(0, chosen, os.sched_param(0))
+        _use_batch_scheduling()
+        os._exit(os.sched_getscheduler(0))
+    expected = os.SCHED_BATCH if chosen == os.SCHED_OTHER else chosen
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == expected
+
+
+def test_a_job_without_answer_cannot_be_woken_by_a_doorbell() -> None:
+    arena = Arena.create([*fields(1), *doorbell_fields(1)])
+    runtime = ProcessRuntime(Recorder, arena, GROUPS, 1, start_method="fork", doorbells=True)
+    try:
+        with pytest.raises(WorkerError, match="Recorder: has no `answer`, and cannot be woken by a doorbell"):
+            run_all(runtime, serve)  # type: ignore[arg-type]
+    finally:
+        runtime.close()
+        arena.close()
+
+
+def test_a_job_without_connect_cannot_use_central_inference() -> None:
+    arena = Arena.create([*fields(1), *inference_request_fields(1, 1, 1)])
+    requests = InferenceRequests(arena)
+    try:
+        with pytest.raises(WorkerError, match="Recorder: has no `connect`, and cannot use central inference"):
+            ProcessRuntime(Recorder, arena, GROUPS, 1, start_method="fork", inference_requests=requests)
+    finally:
+        requests.close()
+        arena.close()
+
+
+def test_a_worker_reports_its_peak_memory() -> None:
+    with running("fork") as it:
+        run_all(it.runtime, Recorder.echo)
+        peaks_kb = it.arena["heartbeat"][:, MEMORY]
+        assert (peaks_kb > 1024).all()
+        assert (peaks_kb < psutil.virtual_memory().total / 1024).all()
