@@ -92,7 +92,9 @@ def test_the_server_is_guarded_first_and_loads_the_modules_of_workers_before_its
 ) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(multiprocessing, "set_forkserver_preload", calls.append)
-    monkeypatch.setattr(forkserver.forkserver, "ensure_running", lambda: calls.append(os.environ["OMP_NUM_THREADS"]))
+    monkeypatch.setattr(
+        "multiprocessing.forkserver.ensure_running", lambda: calls.append(os.environ["OMP_NUM_THREADS"])
+    )
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     start_fork_server(["some.module"])
     modules = [forkserver.GUARD_MODULE, forkserver.WORKER_MODULE, "some.module", forkserver.EXIT_MODULE]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import psutil
 import pytest
@@ -73,10 +74,10 @@ def test_a_scheduling_policy_that_the_user_has_chosen_is_kept(user: str) -> None
 
 def test_a_job_without_answer_cannot_be_woken_by_a_doorbell() -> None:
     arena = Arena.create([*fields(1), *doorbell_fields(1)])
-    runtime = ProcessRuntime(Recorder, arena, GROUPS, 1, start_method="fork", doorbells=True)
+    runtime: Any = ProcessRuntime(Recorder, arena, GROUPS, 1, start_method="fork", doorbells=True)
     try:
         with pytest.raises(WorkerError, match="Recorder: has no `answer`, and cannot be woken by a doorbell"):
-            run_all(runtime, serve)  # type: ignore[arg-type]
+            run_all(runtime, serve)
     finally:
         runtime.close()
         arena.close()

@@ -21,10 +21,10 @@ class Affinities:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.of: dict[int, set[int]] = {}
+        self.children = False
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(self.of.get(self._id(pid), CORES)))
         monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: self.of.update({self._id(pid): set(cores)}))
         monkeypatch.setattr(one_core, "_has_children", lambda: self.children)
-        self.children = False
 
     @staticmethod
     def _id(pid: int) -> int:
