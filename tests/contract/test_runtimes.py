@@ -28,14 +28,14 @@ def test_results_come_in_worker_order_not_in_reply_order(shared: Running) -> Non
     assert run_all(shared.runtime, Recorder.echo, 1, {"a": [2]}) == [(1, {"a": [2]})] * shared.jobs
 
 
-def test_commands_are_done_in_order_and_by_all_before_run_returns(shared: Running) -> None:
+def test_calls_run_in_order_on_all_workers_before_run_all_returns(shared: Running) -> None:
     for number in range(4):
         done = run_all(shared.runtime, Recorder.note, 10 + number)
         assert done == [number + 1] * shared.jobs
         assert (shared.arena["log"][:, number] == 10 + number).all(), "written to shared memory by now"
 
 
-def test_work_is_done_between_the_halves_of_a_command(shared: Running) -> None:
+def test_work_is_computed_between_submit_and_wait(shared: Running) -> None:
     shared.arena["items"][...] = 0
     shared.arena["mode"][0] = 0
     replies = shared.runtime.submit_all(Recorder.slowest_first)
@@ -51,7 +51,7 @@ def _work_and_finish(runtime: Runtime[Recorder], replies: list[Reply[None]]) -> 
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
-def test_a_failure_between_the_halves_of_a_command_is_noticed_in_work_or_after(how: str) -> None:
+def test_a_failure_between_submit_and_wait_is_raised_by_work_or_wait(how: str) -> None:
     with running("forkserver") as it:
         replies = it.runtime.submit_all(Recorder.fail, 0, how)
         with pytest.raises(WorkerError, match="`fail`"):
@@ -92,7 +92,7 @@ def test_submitted_calls_run_in_order_and_replies_come_first_ready(shared: Runni
     assert shared.runtime.wait(pending, all=False, timeout_s=0.0) == []
 
 
-def test_waiting_for_a_later_reply_takes_in_the_earlier_ones_of_its_worker(shared: Running) -> None:
+def test_waiting_for_a_later_reply_receives_the_earlier_ones_of_its_worker(shared: Running) -> None:
     first, second = (shared.runtime.submit(0, Recorder.echo, number) for number in (1, 2))
     with pytest.raises(RuntimeError, match="worker 0, `echo`: no result yet"):
         first.result()
@@ -117,12 +117,12 @@ def test_a_job_that_computes_no_gradients_says_so(kind: str) -> None:
         it.runtime.work(2)
 
 
-def test_groups_are_shared_out_whole_and_in_order(shared: Running) -> None:
+def test_groups_are_divided_whole_and_in_order(shared: Running) -> None:
     expected = [(0, 0, 5)] if shared.kind == "inline" else [(0, 0, 3), (1, 3, 2)]
     assert run_all(shared.runtime, Recorder.share) == expected
 
 
-def test_processes_are_others_and_inline_is_this_one(shared: Running) -> None:
+def test_jobs_run_in_other_processes_except_inline(shared: Running) -> None:
     pids = run_all(shared.runtime, Recorder.pid)
     me = psutil.Process().pid
     if shared.kind == "inline":

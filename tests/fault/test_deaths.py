@@ -151,7 +151,7 @@ def test_async_training_goes_on_and_no_torn_slot_is_learned(algo: str, monkeypat
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("algo", ASYNC)
-def test_a_storm_of_twenty_kills_in_a_minute_leaves_nothing_hanging(algo: str) -> None:
+def test_twenty_kills_in_a_minute_do_not_hang_the_run(algo: str) -> None:
     with Run(config(algo, n_envs=16, num_workers=4)) as run:
         check_learned_batches(run)
         with killing(run, kills=20, every_s=2.8, seed=1) as killed:
@@ -222,7 +222,7 @@ def test_envs_that_cannot_be_restored_start_new_episodes_with_a_warning(tmp_path
     assert "began new episodes." in log
 
 
-def test_closing_does_not_wait_for_orders_that_are_long() -> None:
+def test_close_does_not_wait_for_long_rollouts() -> None:
     busy = {"env": "paceline/Busy-v0", "env_kwargs": {"cpu_ms": 0.0, "sleep_ms": 50.0}, "env_threads": 1}
     with Run(config("impala", **busy, n_steps=400)) as run:
         pids = run.training.runtime.pids()
@@ -339,7 +339,7 @@ def test_in_batches_dqn_is_the_same_as_without_the_deaths(env: str) -> None:
     assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
 
 
-def test_a_death_in_the_very_first_batch_changes_nothing_either() -> None:
+def test_a_death_in_the_first_batch_does_not_change_the_weights() -> None:
     settings = dqn(total_timesteps=600, episodes_per_batch=8)
     with Run(settings) as run:
         expected = run.go()

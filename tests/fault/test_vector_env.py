@@ -83,7 +83,7 @@ def test_a_wrong_observation_is_refused_by_name() -> None:
     assert "must be float32 of shape (4,), as its space says" in text
 
 
-def test_an_env_that_takes_its_process_along_is_reported() -> None:
+def test_an_env_that_kills_its_process_is_reported() -> None:
     assert "exit code 7" in step_until(WorkerDied, vec_with("exit"))
 
 
@@ -108,7 +108,7 @@ def test_a_worker_that_is_killed_is_reported_by_calls_too() -> None:
         vec.get_attr("label")
 
 
-def test_closing_does_not_wait_for_envs_under_way() -> None:
+def test_close_does_not_wait_for_running_envs() -> None:
     vec = make_vec(FAULT, 4, 2, env_kwargs={"mode": "hang"}, env_threads=1)
     vec.reset(seed=0)
     vec.send(ACTIONS)
@@ -154,7 +154,7 @@ def test_workers_that_were_idle_for_long_are_not_taken_for_hung() -> None:
         timer.join()
 
 
-def test_every_env_that_is_asked_may_take_its_time() -> None:
+def test_the_timeout_applies_to_each_called_env() -> None:
     with closing(make_vec(Napping, 5, 1, env_timeout_s=1.0)) as vec:
         vec.reset(seed=0)
         assert vec.call("nap", 0.4) == ("slow",) * 5
@@ -183,7 +183,7 @@ def test_after_an_interrupt_envs_of_this_process_that_took_no_step_are_not_said_
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_what_cannot_be_sent_leaves_everything_as_it_was(workers: int) -> None:
+def test_an_order_that_cannot_be_pickled_changes_nothing(workers: int) -> None:
     with closing(make_vec(SampleEnv, 4, workers)) as vec, closing(make_vec(SampleEnv, 4, 0)) as other:
         vec.reset(seed=0)
         if workers:

@@ -14,12 +14,12 @@ import pytest
 from tests.contract.runtimes import Running, results, take_all, taken
 from tests.contract.test_runtimes import (  # noqa: F401 - collected here once more, with the fixture below
     test_a_worker_computes_with_one_thread,
-    test_commands_are_done_in_order_and_by_all_before_run_returns,
+    test_calls_run_in_order_on_all_workers_before_run_all_returns,
     test_every_item_is_done_once_by_any_free_worker,
-    test_groups_are_shared_out_whole_and_in_order,
+    test_groups_are_divided_whole_and_in_order,
     test_results_come_in_worker_order_not_in_reply_order,
     test_submitted_calls_run_in_order_and_replies_come_first_ready,
-    test_work_is_done_between_the_halves_of_a_command,
+    test_work_is_computed_between_submit_and_wait,
 )
 from tests.jobs import OneFails, Recorder
 from tests.ray.recorder import running
@@ -82,7 +82,7 @@ def test_an_error_arrives_with_its_text_and_its_traceback(how: str, said: str) -
 
 
 @pytest.mark.parametrize(("nodes", "workers"), LAYOUTS)
-def test_a_dead_worker_is_replaced_and_what_the_others_said_is_kept(nodes: int, workers: int) -> None:
+def test_a_dead_worker_is_replaced_and_results_of_the_others_are_kept(nodes: int, workers: int) -> None:
     with running(nodes, workers) as it:
         before = run_all(it.runtime, Recorder.pid)
         os.kill(before[1], signal.SIGKILL)

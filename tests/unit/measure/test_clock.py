@@ -97,7 +97,7 @@ def test_seconds_measured_elsewhere(clock: Clock) -> None:
     assert clock.snapshot().count == {"env": 5}
 
 
-def test_resumed_clock_goes_on(clock: Clock, timer: Timer) -> None:
+def test_a_resumed_clock_continues(clock: Clock, timer: Timer) -> None:
     with clock.phase("learn"):
         timer.now += 4.0
     resumed = Clock(timer)

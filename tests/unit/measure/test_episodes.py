@@ -56,7 +56,7 @@ def rollout(rng: np.random.Generator, t: int, b: int, p_end: float, p_valid: flo
     p_end=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
     p_valid=st.sampled_from([0.7, 1.0]),
 )
-def test_equals_two_nested_loops_over_several_rollouts(seed: int, t: int, b: int, p_end: float, p_valid: float) -> None:
+def test_episodes_equal_those_of_two_nested_loops(seed: int, t: int, b: int, p_end: float, p_valid: float) -> None:
     rng = np.random.default_rng(seed)
     tracker, reference = EpisodeTracker(b), ByDefinition(b)
     recent: list[tuple[float, int]] = []
@@ -117,7 +117,7 @@ def test_mean_is_of_the_last_hundred() -> None:
     assert tracker.episodes == 150
 
 
-def test_restored_tracker_goes_on_exactly() -> None:
+def test_a_restored_tracker_continues_exactly() -> None:
     rng = np.random.default_rng(1)
     straight = EpisodeTracker(4)
     straight.update(*rollout(rng, 20, 4, 0.1, 1.0))
@@ -144,7 +144,7 @@ def test_state_of_another_env_count_is_refused() -> None:
         EpisodeTracker(2).load(EpisodeTracker(3).state())
 
 
-def test_the_work_is_numpys_whatever_the_rollout() -> None:
+def test_the_number_of_python_calls_does_not_depend_on_the_rollout() -> None:
     """Once an iteration for all envs, so no call may be made for each row, env or episode."""
     rng, tracker = np.random.default_rng(0), EpisodeTracker(32)
     taken = set()

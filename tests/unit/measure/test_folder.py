@@ -83,11 +83,11 @@ def test_overwrite_does_not_touch_a_folder_that_is_no_run(tmp_path: Path) -> Non
     assert (tmp_path / "config.yaml").read_text() == "precious"
 
 
-def test_overwrite_of_nothing_is_fine(tmp_path: Path) -> None:
+def test_overwrite_of_an_empty_folder_is_allowed(tmp_path: Path) -> None:
     assert create(tmp_path / "new", overwrite=True).path.is_dir()
 
 
-def test_nothing_to_resume(tmp_path: Path) -> None:
+def test_resume_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no run in"):
         create(tmp_path / "none", resume=True)
     with pytest.raises(ConfigError, match="no run folder is given"):
@@ -129,7 +129,7 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert [p.name for p in tmp_path.iterdir()] == ["summary.json"]
 
 
-def test_json_holds_what_any_reader_takes(tmp_path: Path) -> None:
+def test_nan_and_infinities_become_null_in_json(tmp_path: Path) -> None:
     run = create(tmp_path / "run")
     content = {
         "eval": EvaluationRow(1.5, float("nan")),

@@ -78,7 +78,7 @@ def test_sampler_sees_a_busy_child_and_keeps_the_peak() -> None:
     assert usage.scalars() == {"cpu_percent": usage.cpu_percent, "rss_mb": usage.memory_mb}
 
 
-def test_cpu_is_looked_at_more_often_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_is_sampled_more_often_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
 
     def slow(root: object) -> list[object]:
@@ -100,7 +100,7 @@ def test_cpu_is_looked_at_more_often_than_memory(monkeypatch: pytest.MonkeyPatch
     assert usage.each[os.getpid()].cpu_percent is not None
 
 
-def test_sampler_mostly_answers_from_memory() -> None:
+def test_most_samples_are_returned_from_the_cache() -> None:
     sampler = SystemSampler()
     assert sampler.sample() is sampler.sample()
     assert sampler.sample(force=True) is sampler.sample()

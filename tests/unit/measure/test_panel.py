@@ -78,7 +78,7 @@ def test_plain_line_says_everything_in_one_line() -> None:
     assert "\n" not in line
 
 
-def test_panel_shows_what_a_person_asks_for() -> None:
+def test_panel_shows_progress_speed_return_and_time() -> None:
     text = drawn(
         view(
             iteration(4),
@@ -97,7 +97,7 @@ def test_panel_before_the_first_iteration_and_without_episodes() -> None:
     assert "no episode has ended yet" in drawn(view(iteration(1, ep_rew_mean=None, ep_len_mean=None)))
 
 
-def test_panel_tells_trouble() -> None:
+def test_panel_shows_dead_workers_restarts_and_silence() -> None:
     now = iteration(4, parallel={"workers_alive": 1, "worker_restarts": 3})
     text = drawn(view(now, since_s=75.0))
     assert "1 of 2" in text
@@ -127,7 +127,7 @@ def test_sparkline() -> None:
     assert sparkline([], 10) == sparkline([1.0], 10) == ""
 
 
-def test_numbers_as_people_read_them() -> None:
+def test_numbers_and_durations_are_formatted() -> None:
     assert [duration(s) for s in (0.4, 65, 3725)] == ["0:00", "1:05", "1:02:05"]
     assert [number(v) for v in (0.0, 0.01234, -3.14159, 1234.56)] == ["0.0", "0.0123", "-3.14", "1,234.6"]
 

@@ -76,7 +76,7 @@ def test_the_log_gets_lines_also_when_quiet(tmp_path: Path) -> None:
     assert len([line for line in lines if line.startswith("finished (total_timesteps)")]) == 1
 
 
-def test_what_loggers_warn_of_is_shown_as_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_of_loggers_are_shown_as_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "REFRESH_S", 0.01)
     console, file = captured(terminal=True)
     logger = logging.getLogger("paceline.measure.append")
@@ -90,7 +90,7 @@ def test_what_loggers_warn_of_is_shown_as_a_note(monkeypatch: pytest.MonkeyPatch
     assert logging.getLogger("paceline").handlers == []
 
 
-def test_quiet_says_nothing_and_starts_nothing() -> None:
+def test_quiet_prints_nothing_and_starts_no_thread() -> None:
     console, file = captured(terminal=True)
     before = threading.active_count()
     with Progress(INFO, Goal(), console=console, quiet=True) as progress:
@@ -127,7 +127,7 @@ class Stuck(io.StringIO):
         return super().write(text)
 
 
-def test_a_stuck_terminal_does_not_hold_up_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blocked_terminal_does_not_block_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "PATIENCE_S", 0.05)
     file = Stuck()
     progress = Progress(INFO, Goal(), console=Console(file=file, width=100))
@@ -155,7 +155,7 @@ def test_a_closed_terminal_ends_the_display_only() -> None:
     progress.close(SUMMARY)
 
 
-def test_window_forgets_what_is_long_ago() -> None:
+def test_iterations_older_than_the_window_are_dropped() -> None:
     progress = Progress(INFO, Goal(), quiet=True)
     for i in range(1, 101):
         progress.update(iteration(i, evaluation=EvaluationRow(float(50 - abs(50 - i)), 1.0)))

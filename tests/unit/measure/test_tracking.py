@@ -68,7 +68,7 @@ def test_logs_the_tags_of_tensorboard_at_the_steps_of_the_run(runs: list[FakeRun
     assert run.finished
 
 
-def test_a_resumed_run_goes_on_in_the_same_one(
+def test_a_resumed_run_continues_the_same_wandb_run(
     runs: list[FakeRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_PROJECT", "mine")
@@ -84,7 +84,7 @@ def test_a_resumed_run_goes_on_in_the_same_one(
     assert {path.name for path in (tmp_path / "a").iterdir()} <= set(OWN_NAMES)  # `overwrite` removes it
 
 
-def test_what_wandb_says_at_the_start_becomes_advice(runs: list[FakeRun], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_wandb_at_the_start_gives_advice(runs: list[FakeRun], monkeypatch: pytest.MonkeyPatch) -> None:
     def init(**_: Any) -> None:
         raise RuntimeError("api_key not configured")
 
@@ -93,7 +93,7 @@ def test_what_wandb_says_at_the_start_becomes_advice(runs: list[FakeRun], monkey
         Tracking({})
 
 
-def test_absent_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_wandb_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(MissingExtra, match=r"pip install 'paceline\[wandb\]'"):
         require_wandb()

@@ -17,7 +17,7 @@ def said(path: Path) -> list[str]:
     return [line.split(maxsplit=2)[2] for line in path.read_text().splitlines()]
 
 
-def test_takes_the_runs_own_lines_and_what_the_loggers_warn_of(tmp_path: Path) -> None:
+def test_the_log_has_messages_of_the_run_and_warnings_of_loggers(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     logger = logging.getLogger("paceline.envs.group")
     with TrainLog(path) as log:
@@ -29,7 +29,7 @@ def test_takes_the_runs_own_lines_and_what_the_loggers_warn_of(tmp_path: Path) -
     assert said(path) == ["INFO    a line with 100 % and [brackets]", "WARNING env 3 is odd", "ERROR   bad"]
 
 
-def test_begins_anew_unless_told_to_append(tmp_path: Path) -> None:
+def test_a_log_is_truncated_unless_append_is_set(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     for append, expected in ((False, ["one"]), (True, ["one", "one"]), (False, ["one"])):
         with TrainLog(path, append=append) as log:
@@ -37,7 +37,7 @@ def test_begins_anew_unless_told_to_append(tmp_path: Path) -> None:
         assert [line.split()[-1] for line in said(path)] == expected
 
 
-def test_lines_are_there_at_once(tmp_path: Path) -> None:
+def test_lines_are_written_at_once(tmp_path: Path) -> None:
     with TrainLog(tmp_path / "train.log") as log:
         log.say("now")
         assert said(tmp_path / "train.log") == ["INFO    now"]
@@ -59,7 +59,7 @@ def test_is_known_as_being_written_until_it_is_closed(tmp_path: Path) -> None:
     assert not being_written(path)
 
 
-def test_nobody_else_may_write_it_meanwhile(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     with TrainLog(path) as log:
         log.say("mine")
@@ -82,7 +82,7 @@ def test_a_killed_writer_leaves_no_lock_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"overwrite": True}, {"resume": True}])
-def test_a_run_under_way_is_not_taken_over(tmp_path: Path, how: dict[str, bool]) -> None:
+def test_the_folder_of_an_active_run_is_refused(tmp_path: Path, how: dict[str, bool]) -> None:
     where = {"env": "E", "algo": "ppo", "seed": 0}
     RunFolder.create(tmp_path / "a", **where).write("summary.json", "{}")  # type: ignore[arg-type]
     with TrainLog(tmp_path / "a" / "train.log"):

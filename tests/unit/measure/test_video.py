@@ -53,7 +53,7 @@ def test_fast_envs_are_thinned_and_wide_ones_scaled(tmp_path: Path) -> None:
         assert getattr(image, "n_frames", 1) == 50
 
 
-def test_a_video_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_beyond_the_longest_duration_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(video, "LENGTH_S", 1.0)
     film = Video(tmp_path / "x.gif", 10.0)
     for number, picture in enumerate(frames(25)):
@@ -80,7 +80,7 @@ def test_an_env_may_reuse_its_array(tmp_path: Path) -> None:
         (np.zeros((4, 4, 3), np.float32), "gave float32"),
     ],
 )
-def test_what_is_no_picture_is_refused(tmp_path: Path, frame: Any, said: str) -> None:
+def test_a_frame_that_is_not_an_rgb_array_is_refused(tmp_path: Path, frame: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Video(tmp_path / "x.gif", 10.0).add(frame)
 

@@ -16,7 +16,7 @@ def test_rates_are_of_the_recent_iterations() -> None:
     assert view().fps is None
 
 
-def test_time_left_is_of_the_budget_that_ends_first() -> None:
+def test_remaining_time_is_that_of_the_budget_that_ends_first() -> None:
     now = iteration(4)  # 4,000 steps and 40 episodes at 2,000 steps/s and 20 episodes/s, after 2 s
     assert view(now, goal=Goal(steps=10_000)).left_s == pytest.approx(3.0)
     assert view(now, goal=Goal(episodes=50)).left_s == pytest.approx(0.5)

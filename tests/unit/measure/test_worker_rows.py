@@ -25,7 +25,7 @@ def test_shares_are_of_the_time_that_has_passed() -> None:
     assert second.cpu_percent is None
 
 
-def test_none_without_workers_or_iterations() -> None:
+def test_there_are_no_rows_without_workers_or_iterations() -> None:
     assert activities([]) == []
     assert activities([iteration()]) == []
     assert activities([iteration(WorkerActivity(0.1, 0.1), seconds=0.0)]) == []
@@ -43,7 +43,7 @@ def test_many_workers_share_the_last_line() -> None:
 
 
 @pytest.mark.parametrize(("env", "inference"), [(0.0, 0.0), (1.0, 0.0), (0.33, 0.33), (0.9, 0.3), (0.499, 0.001)])
-def test_bars_are_all_as_wide(env: float, inference: float) -> None:
+def test_all_bars_have_the_same_width(env: float, inference: float) -> None:
     ((_, line),) = rows([Activity(env, inference)])
     assert line.plain.startswith("█" * BAR_WIDTH + "   env")
 

@@ -7,7 +7,7 @@ import numpy as np
 from paceline.memory.gather import Gather
 
 
-def test_rows_in_any_number_and_order() -> None:
+def test_gather_returns_rows_in_any_number_and_order() -> None:
     rng = np.random.default_rng(0)
     arrays = {"obs": rng.integers(0, 255, (50, 3, 2), np.uint8), "sample": rng.normal(size=(50, 4)).astype(np.float32)}
     gather = Gather(arrays)
@@ -19,7 +19,7 @@ def test_rows_in_any_number_and_order() -> None:
             assert np.array_equal(taken[name], array[index])
 
 
-def test_it_sees_what_is_written_later_and_stays_in_place() -> None:
+def test_gather_reads_current_data_and_reuses_its_buffers() -> None:
     array = np.zeros((4, 2), np.float32)
     gather = Gather({"a": array})
     first = gather(np.array([0, 1]))["a"]

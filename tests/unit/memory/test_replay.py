@@ -26,7 +26,7 @@ from paceline.spec import PLAIN
     masked=st.booleans(),
     stints=st.lists(st.integers(1, 4), min_size=1, max_size=12),
 )
-def test_transitions_are_what_was_played(
+def test_gathered_transitions_equal_the_played_ones(
     seed: int, groups: int, size: int, rows: int, multi_step: int, stack: int, masked: bool, stints: list[int]
 ) -> None:
     shape = ReplayShape(
@@ -57,7 +57,7 @@ def test_transitions_are_what_was_played(
 
 
 @pytest.mark.parametrize("stack", [1, 3])
-def test_a_replay_that_begins_in_the_middle_has_nothing_of_before(stack: int) -> None:
+def test_begin_at_starts_an_empty_replay_at_these_heads(stack: int) -> None:
     shape = ReplayShape(spec=spec(stack=stack), rows=12, groups=2, group_size=2, frame_stack=stack)
     memory = arrays(shape)
     replay = Replay(memory, shape, gamma=GAMMA)
@@ -70,7 +70,7 @@ def test_a_replay_that_begins_in_the_middle_has_nothing_of_before(stack: int) ->
     assert replay.high.tolist() == [35, 46]
 
 
-def test_a_group_is_padded_to_the_row_of_another_and_shows_there_what_it_showed() -> None:
+def test_pad_moves_a_group_forward_and_keeps_its_current_observation() -> None:
     replay, story = filled()
     before = int(replay.head.max()) + 5
     everyone = np.arange(replay.shape.n_envs)
@@ -111,7 +111,7 @@ def test_rows_that_a_lost_writer_may_have_begun_are_not_read_again() -> None:
     assert not (found.next_obs[PLAIN] == -7.0).any()
 
 
-def test_its_state_is_all_there_is() -> None:
+def test_a_restored_replay_and_sampler_draw_the_same_items() -> None:
     replay, _ = filled()
     sampler = PrioritisedSampler(replay, 0.7)
     for group in range(2):

@@ -11,7 +11,7 @@ from paceline.memory.replay_rows import TRUNCATED, VALID, ReplayShape, rows_for
 from paceline.spec import PLAIN, EnvSpec
 
 
-def test_a_lost_episode_ends_as_a_truncation_with_what_it_showed_last() -> None:
+def test_a_cut_ends_an_episode_as_a_truncation_with_its_last_observation() -> None:
     replay, story = filled(stints=2)
     env, head = 1, int(replay.head[0])
     story.steps[env][head - 1].update(ended=False, terminated=False, valid=True)

@@ -12,7 +12,7 @@ from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
 
 
 @pytest.mark.parametrize("stints", [1, 3, 9])
-def test_only_rows_that_are_whole_and_stay_are_drawn_and_all_of_them(stints: int) -> None:
+def test_samplers_draw_every_complete_row_and_no_other(stints: int) -> None:
     replay, story = filled(stints=stints, margin=3)
     samplers: list[Sampler] = [UniformSampler(replay), PrioritisedSampler(replay, 0.5)]
     for group in range(2):
@@ -32,7 +32,7 @@ def test_only_rows_that_are_whole_and_stay_are_drawn_and_all_of_them(stints: int
         assert set(item.tolist()) == able
 
 
-def test_priorities_decide_how_often_and_weights_make_it_good() -> None:
+def test_items_are_drawn_by_priority_and_weights_correct_the_bias() -> None:
     replay, _ = filled()
     sampler = PrioritisedSampler(replay, 1.0)
     for group in range(2):
@@ -51,7 +51,7 @@ def test_priorities_decide_how_often_and_weights_make_it_good() -> None:
     assert max(weight) == 1.0
 
 
-def test_what_is_overwritten_loses_its_priority() -> None:
+def test_overwritten_rows_are_not_drawn_by_priority() -> None:
     replay, story = filled(stints=1)
     sampler = PrioritisedSampler(replay, 1.0)
     for group in range(2):
@@ -67,7 +67,7 @@ def test_what_is_overwritten_loses_its_priority() -> None:
             assert (back < (replay.head - replay.low)[group_of]).all()
 
 
-def test_only_rows_that_are_there_are_drawn_though_all_heads_are_equal() -> None:
+def test_groups_with_equal_heads_and_different_floors_are_sampled_within_their_ranges() -> None:
     shape = ReplayShape(spec=spec(), rows=64, groups=2, group_size=2)
     memory = arrays(shape)
     replay = Replay(memory, shape, gamma=GAMMA)

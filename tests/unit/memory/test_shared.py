@@ -29,7 +29,7 @@ DTYPES = ("bool", "uint8", "int8", "float32", "int64", "float64")
         max_size=8,
     )
 )
-def test_fields_are_aligned_zeroed_and_apart(described: list[tuple[list[int], str, bool]]) -> None:
+def test_fields_are_aligned_zeroed_and_do_not_overlap(described: list[tuple[list[int], str, bool]]) -> None:
     fields = [Field.of(f"f{i}", shape, dtype, sparse=sparse) for i, (shape, dtype, sparse) in enumerate(described)]
     arena = Arena.create(fields)
     try:

@@ -102,7 +102,7 @@ def test_finals_come_back_in_group_order_and_are_copies(slots: Slots) -> None:
     assert finals.obs["v"][0, 0] == 21
 
 
-def test_there_is_room_for_a_truncation_in_every_step_of_every_env(slots: Slots) -> None:
+def test_every_step_of_every_env_may_be_a_truncation(slots: Slots) -> None:
     final = slots.final_slot(1)
     leaves = {"v": np.zeros(3, np.float32), "image": np.zeros((4, 4, 1), np.uint8)}
     for t in range(T):

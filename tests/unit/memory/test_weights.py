@@ -31,7 +31,7 @@ def test_publishing_the_vector_itself_copies_nothing(arena: Arena, monkeypatch: 
     assert len(copies) == 1
 
 
-def test_weights_that_are_learned_apart_are_shown_as_they_are_without_a_new_version(arena: Arena) -> None:
+def test_showing_copies_a_private_vector_without_a_new_version(arena: Arena) -> None:
     weights, learned = Weights(arena), torch.arange(10.0)
     show = weights.showing(learned)
     assert show is not None
@@ -106,7 +106,7 @@ def test_a_copy_has_all_parts_of_one_version() -> None:
         arena.close()
 
 
-def test_a_copy_that_was_overtaken_is_made_again() -> None:
+def test_a_snapshot_copy_is_repeated_if_it_was_overwritten() -> None:
     arena = snapshot_arena()
     try:
         snapshots = Snapshots(arena, ["weights", "norm/obs"])

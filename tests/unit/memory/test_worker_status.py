@@ -19,7 +19,7 @@ from paceline.memory.worker_status import WorkerStatus, envs_of, spare
         ([0, 0], "envs 7-13"),
     ],
 )
-def test_of_parts_that_are_at_work_together_those_not_done_are_named(done: list[int], left: str) -> None:
+def test_a_line_names_the_envs_that_have_not_finished(done: list[int], left: str) -> None:
     line = spare()
     spans = [3, 3, 4]
     parts = [WorkerStatus(line, first) for first in (4, 7, 10)]

@@ -52,7 +52,7 @@ def ring_the_first_for_ever(doorbells: DriverDoorbells) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_ring_is_one_wake_up_and_one_answer(kind: str) -> None:
+def test_every_notification_is_answered_once(kind: str) -> None:
     with serving(kind) as (runtime, doorbells):
         for _ in range(50):
             ask(doorbells, b"")
@@ -86,7 +86,7 @@ def test_long_payload_does_not_make_the_driver_spin(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_commands_are_obeyed_between_servings(kind: str) -> None:
+def test_calls_are_executed_between_two_serve_calls(kind: str) -> None:
     with serving(kind) as (runtime, doorbells):
         for _ in range(3):
             ask(doorbells, b"ab")
@@ -114,7 +114,7 @@ def test_first_replies_are_returned_before_the_others_arrive() -> None:
         (b"!hang", WorkerHung, r"worker 1 .*no sign of life in `step`"),
     ],
 )
-def test_a_worker_may_fail_but_not_vanish(payload: bytes, error: type[WorkerError], text: str) -> None:
+def test_a_worker_that_raises_dies_or_hangs_is_reported(payload: bytes, error: type[WorkerError], text: str) -> None:
     with serving("forkserver", step_timeout_s=0.2) as (_, doorbells):
         ask(doorbells, b"")
         doorbells.notify(0)
@@ -134,7 +134,7 @@ def test_a_worker_that_is_replaced_serves_again() -> None:
         assert ask(doorbells, b"ab") == [b"ba"] * WORKERS
 
 
-def test_lingering_saves_the_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spinning_saves_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SpinTimes, "for_cores", classmethod(lambda cls, workers, cores: cls(5.0, 5.0)))
     with serving("forkserver") as (runtime, doorbells):
         for _ in range(20):
@@ -150,7 +150,7 @@ def test_no_process_spins_on_a_core_that_another_needs() -> None:
     assert scarce == SpinTimes()
 
 
-def test_who_looks_out_for_the_last_finds_it_or_its_death(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spinning_for_the_last_answer_finds_the_answer_or_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SpinTimes, "for_cores", classmethod(lambda cls, workers, cores: cls(0.0, 0.0, 0.2)))
     with serving("forkserver") as (_, doorbells):
         for _ in range(20):
@@ -176,7 +176,7 @@ def test_fruitless_spinning_is_followed_by_blocking_waits() -> None:
     assert not Spinner(0.0).due()
 
 
-def test_pipes_do_where_there_is_no_eventfd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doorbells_work_with_pipes_instead_of_eventfd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.runtime.doorbell.new_signal", wakeups.PipeSignal)
     with serving("forkserver") as (_, doorbells):
         for _ in range(3):

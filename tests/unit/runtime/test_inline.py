@@ -26,7 +26,7 @@ from paceline.runtime.protocol import run_all
         ("sys_exit", SystemExit),
     ],
 )
-def test_inline_an_error_is_the_error_itself(how: str, error: type[BaseException]) -> None:
+def test_the_exception_of_a_call_is_raised_unchanged(how: str, error: type[BaseException]) -> None:
     with running("inline") as it:
         with pytest.raises(error):
             run_all(it.runtime, Recorder.fail, 0, how)

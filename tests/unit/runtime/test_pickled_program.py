@@ -15,7 +15,7 @@ from paceline.memory.shared import Arena
 from paceline.runtime.pickled_program import pack
 
 
-def test_what_cannot_be_sent_is_named_before_anything_starts() -> None:
+def test_a_captured_object_that_cannot_be_pickled_is_named() -> None:
     lock = threading.Lock()
 
     def program(arena: Arena, share: Any) -> Recorder:

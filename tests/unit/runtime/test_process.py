@@ -165,7 +165,7 @@ def test_only_workers_that_can_get_work_are_flagged_as_helpers(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", ["forkserver", SLOW_SPAWN, "fork"])
-def test_a_dead_worker_is_replaced_and_what_the_others_said_is_kept(kind: str) -> None:
+def test_a_dead_worker_is_replaced_and_results_of_the_others_are_kept(kind: str) -> None:
     with running(kind, workers=3) as it:
         gc.collect()  # what earlier tests left to it
         before, open_before = it.runtime.pids(), psutil.Process().num_fds()
@@ -184,14 +184,14 @@ def test_a_dead_worker_is_replaced_and_what_the_others_said_is_kept(kind: str) -
         assert run_all(it.runtime, Recorder.share) == [(0, 0, 2), (1, 2, 2), (2, 4, 1)]
 
 
-def test_without_pipes_to_poll_items_are_dealt_out_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_poll_items_are_submitted_round_robin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.runtime.work_queue.AVAILABLE", False)
     with running("forkserver") as it:
         it.runtime.work(5)
         assert it.arena["items"][:, :5].tolist() == [[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
 
 
-def test_without_pipes_to_poll_the_driver_does_what_comes_within_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_poll_the_driver_computes_items_while_a_call_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.runtime.work_queue.AVAILABLE", False)
     by_hand: list[int] = []
     with running("forkserver", local_gradient=by_hand.append) as it:
@@ -211,7 +211,7 @@ def test_a_job_that_cannot_be_built_in_one_worker_stops_all(kind: str) -> None:
     assert not [c for c in after if c.pid not in before and "paceline: worker" in " ".join(c.cmdline())]
 
 
-def test_more_workers_and_pinned_ones() -> None:
+def test_workers_are_pinned_to_cores_round_robin() -> None:
     allowed = sorted(psutil.Process().cpu_affinity())
     with running("forkserver", workers=4, cores=allowed) as it:
         assert run_all(it.runtime, Recorder.share) == [(0, 0, 2), (1, 2, 1), (2, 3, 1), (3, 4, 1)]

@@ -17,14 +17,14 @@ from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Reply, run_all
 
 
-def test_an_answer_that_waits_for_others_is_no_silence() -> None:
+def test_a_worker_that_has_answered_is_not_hung_while_others_work() -> None:
     """The driver listens to the last worker, and the first has nothing more to say until then."""
     with running("forkserver", step_timeout_s=1.0) as it:
         run_all(it.runtime, Recorder.echo)
         assert run_all(it.runtime, Recorder.last_takes_its_time, 2.5) == list(range(WORKERS))
 
 
-def test_a_death_is_noticed_while_the_last_still_works() -> None:
+def test_a_death_is_raised_while_the_last_worker_still_works() -> None:
     with running("forkserver") as it:
         began = perf_counter()
         replies = it.runtime.submit_all(Recorder.last_takes_its_time, 20.0)
@@ -34,14 +34,14 @@ def test_a_death_is_noticed_while_the_last_still_works() -> None:
         assert perf_counter() - began < 10.0
 
 
-def test_a_wait_for_all_that_takes_too_long_returns_what_is_done() -> None:
+def test_a_wait_for_all_returns_the_finished_replies_at_its_timeout() -> None:
     with running("forkserver") as it:
         replies = it.runtime.submit_all(Recorder.last_takes_its_time, 1.0)
         assert it.runtime.wait(replies, all=True, timeout_s=0.3) == replies[:1]
         assert results(it.runtime, replies) == [0, 1]
 
 
-def test_a_death_is_found_after_all_that_was_said_before() -> None:
+def test_a_death_is_raised_after_the_results_sent_before_it() -> None:
     with running("forkserver") as it:
         assert isinstance(it.runtime, ProcessRuntime)
         pending: list[Reply[Any]] = [it.runtime.submit(1, Recorder.echo, "alive")]

@@ -14,7 +14,7 @@ from paceline.memory.worker_status import BEAT
 from paceline.runtime import watchdog
 
 
-def test_what_stands_still_is_broken_off_by_name_and_nothing_is_left(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hang_is_interrupted_with_an_error_that_names_it(caplog: pytest.LogCaptureFixture) -> None:
     before, threads = signal.getsignal(signal.SIGUSR2), threading.active_count()
     with (
         pytest.raises(EnvHung, match=r"^somebody: no sign of life in `doing` for .* \(limit 0.3 s\).* Try another\."),
@@ -26,7 +26,7 @@ def test_what_stands_still_is_broken_off_by_name_and_nothing_is_left(caplog: pyt
     assert threading.active_count() == threads
 
 
-def test_after_a_start_the_other_limit_counts() -> None:
+def test_the_step_timeout_applies_after_the_first_heartbeat() -> None:
     line = np.zeros(8, np.int64)
     line[BEAT] = 1
     with pytest.raises(EnvHung, match=r"\(limit 0.3 s\)"), watchdog.watched("doing", (60.0, 0.3), who="", line=line):

@@ -17,7 +17,7 @@ from paceline.runtime.protocol import Reply, run_all
 from paceline.runtime.worker_handle import describe_exit
 
 
-def test_a_worker_that_rests_is_not_taken_for_hung() -> None:
+def test_an_idle_worker_is_not_hung() -> None:
     with running("forkserver", step_timeout_s=1.0, start_timeout_s=30.0) as it:
         assert taken(it.runtime, [it.runtime.submit(0, Recorder.beat, 1, 0.0)], 5.0) == [(0, 1)]
         time.sleep(1.5)
@@ -45,7 +45,7 @@ def test_a_worker_that_dies_is_named_with_what_ended_it(kind: str, how: str, sai
             run_all(it.runtime, Recorder.pid)
 
 
-def test_a_silent_worker_is_called_hung_and_closing_still_ends_it() -> None:
+def test_a_worker_without_heartbeat_is_killed_and_reported_as_hung() -> None:
     with running("forkserver", start_timeout_s=30.0, step_timeout_s=0.5) as it:
         # Signs of life keep it: three times the limit in all.
         assert run_all(it.runtime, Recorder.beat, 5, 0.3) == [5, 5]
@@ -56,7 +56,7 @@ def test_a_silent_worker_is_called_hung_and_closing_still_ends_it() -> None:
         assert perf_counter() - began < 10.0
 
 
-def test_a_stopped_worker_that_reads_nothing_does_not_keep_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sending_to_a_stopped_worker_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.runtime.worker_handle.SEND_TIMEOUT_S", 1)
     with running("forkserver", start_timeout_s=30.0, step_timeout_s=1.0) as it:
         run_all(it.runtime, Recorder.beat, 1, 0.0)
@@ -67,7 +67,7 @@ def test_a_stopped_worker_that_reads_nothing_does_not_keep_the_driver(monkeypatc
         assert run_all(it.runtime, Recorder.share) == [(0, 0, 3), (1, 3, 2)]
 
 
-def test_before_the_first_heartbeat_the_start_up_limit_counts() -> None:
+def test_the_start_timeout_applies_before_the_first_heartbeat() -> None:
     """Building envs and resetting them for the first time may take longer than a step."""
     with running("forkserver", start_timeout_s=2.0, step_timeout_s=0.1) as it:
         assert run_all(it.runtime, Recorder.slowest_first) == [0, 1]  # 0.2 s without a sign of life
@@ -78,5 +78,5 @@ def test_before_the_first_heartbeat_the_start_up_limit_counts() -> None:
 @pytest.mark.parametrize(
     ("code", "said"), [(-11, "SIGSEGV"), (-9, "out-of-memory"), (7, "exit code 7"), (None, "still runs")]
 )
-def test_exit_codes_in_words(code: int | None, said: str) -> None:
+def test_exit_codes_are_described(code: int | None, said: str) -> None:
     assert said in describe_exit(code)

@@ -39,7 +39,7 @@ def test_quota_in_a_container_that_sees_only_the_top(cgroup: Path, tmp_path: Pat
     assert cpu_quota() == 2.0
 
 
-def test_quota_of_the_older_interface(cgroup: Path, tmp_path: Path) -> None:
+def test_quota_of_cgroup_v1(cgroup: Path, tmp_path: Path) -> None:
     put(tmp_path / "proc" / "self" / "cgroup", "4:memory:/a\n3:cpu,cpuacct:/a\n1:name=systemd:/a\n")
     put(cgroup / "cpu,cpuacct" / "a" / "cpu.cfs_quota_us", "50000\n")
     put(cgroup / "cpu,cpuacct" / "a" / "cpu.cfs_period_us", "100000\n")
@@ -49,7 +49,7 @@ def test_quota_of_the_older_interface(cgroup: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "0::/\n", "rubbish\n"])
-def test_no_quota(cgroup: Path, tmp_path: Path, text: str | None) -> None:
+def test_without_a_control_group_there_is_no_quota(cgroup: Path, tmp_path: Path, text: str | None) -> None:
     if text is not None:
         put(tmp_path / "proc" / "self" / "cgroup", text)
     put(cgroup / "cpu.max", "max 100000\n" if text != "rubbish\n" else "rubbish")

@@ -36,12 +36,12 @@ def faults(how: str, **environment: str) -> int:
     return int(subprocess.run(command, env=plain | environment, capture_output=True, text=True, check=True).stdout)
 
 
-def test_what_was_freed_is_used_again_without_new_pages() -> None:
+def test_freed_memory_is_reused_without_page_faults() -> None:
     pages = 10 * 20 * 300_000 // 4096
     assert faults("as it is") > pages / 2, "what it is for: otherwise this test shows nothing"
     assert faults("kept") < pages / 20
 
 
-def test_malloc_set_up_by_the_environment_stays_so() -> None:
+def test_malloc_settings_of_the_environment_are_kept() -> None:
     own = {"MALLOC_TRIM_THRESHOLD_": "100000", "MALLOC_MMAP_THRESHOLD_": "1000000"}
     assert faults("kept", **own) > 10 * 20 * 300_000 // 4096 / 2

@@ -19,7 +19,7 @@ def slack_ns() -> int:
     return int(ctypes.CDLL(None).prctl(30, 0, 0, 0, 0))  # PR_GET_TIMERSLACK
 
 
-def test_a_thread_and_those_it_starts_wake_on_time_and_no_others() -> None:
+def test_timer_slack_applies_to_this_thread_and_those_it_starts() -> None:
     before, seen = slack_ns(), []
 
     def outer() -> None:
@@ -36,7 +36,7 @@ def test_a_thread_and_those_it_starts_wake_on_time_and_no_others() -> None:
     assert slack_ns() == before > 1
 
 
-def test_threads_that_step_envs_do() -> None:
+def test_env_threads_set_their_timer_slack() -> None:
     team = Team(3, "test")
     try:
         assert [team.ask(owner, slack_ns)[0] for owner in range(2)] == [1, 1]

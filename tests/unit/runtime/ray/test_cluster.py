@@ -30,7 +30,7 @@ def nodes_with(*cpus: float) -> list[dict[str, Any]]:
         ((2,), None, None, 1, (1, 1)),
     ],
 )
-def test_as_much_as_there_is_room_for(
+def test_nodes_and_workers_default_to_what_the_cluster_has(
     cpus: tuple[int, ...], nodes: int | None, workers: int | None, groups: int, expected: tuple[int, int]
 ) -> None:
     assert _room(nodes_with(*cpus), nodes, workers, groups) == expected
@@ -45,7 +45,7 @@ def test_as_much_as_there_is_room_for(
         ((8, 8), 2, 8, r"nodes\*workers_per_node = 2\*8 = 16: .*groups \(8\)"),
     ],
 )
-def test_no_more_than_that(cpus: tuple[int, ...], nodes: int | None, workers: int | None, text: str) -> None:
+def test_more_nodes_or_workers_than_the_cluster_has_are_refused(cpus: tuple[int, ...], nodes: int | None, workers: int | None, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         _room(nodes_with(*cpus), nodes, workers, 8)
 

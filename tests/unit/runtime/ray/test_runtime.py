@@ -79,14 +79,14 @@ def test_nodes_that_share_no_memory_train_the_same_weights(
 
 
 @pytest.mark.parametrize("case", ["episodes", "self-play"])  # tests/ray has the others
-def test_so_does_dqn(case: str, made: list[LoopbackCluster]) -> None:
+def test_dqn_on_nodes_trains_the_same_weights(case: str, made: list[LoopbackCluster]) -> None:
     expected = dqn.train(dqn.config(dqn.DQN[case], 0))
     found = dqn.train(dqn.config(dqn.DQN[case], "auto", **on(2, 1)))  # type: ignore[arg-type]
     assert found.weights_sha256 == expected.weights_sha256
     assert (found.steps, found.episodes) == (expected.steps, expected.episodes)
 
 
-def test_a_lost_node_is_stood_in_for_until_another_joins(made: list[LoopbackCluster]) -> None:
+def test_workers_of_a_lost_node_move_to_others_and_back(made: list[LoopbackCluster]) -> None:
     expected = ppo.train(of_ppo(CASE, iterations=6))
     seen: dict[int, list[tuple[int, int]]] = {}
 
@@ -122,7 +122,7 @@ def test_a_worker_that_dies_on_a_node_is_replaced_there(made: list[LoopbackClust
     assert found.restarts == 1
 
 
-def test_with_no_node_left_it_waits_a_while_and_gives_up(made: list[LoopbackCluster]) -> None:
+def test_a_run_without_nodes_ends_after_the_start_timeout(made: list[LoopbackCluster]) -> None:
     def lose(run: Run, cluster: LoopbackCluster) -> None:
         cluster.down.add(0)
         placement(run)._start_s = 0.1
@@ -133,7 +133,7 @@ def test_with_no_node_left_it_waits_a_while_and_gives_up(made: list[LoopbackClus
 
 
 @pytest.mark.parametrize("algo", ["impala", "dqn"])
-def test_asynchronous_modes_go_on_after_deaths_and_losses(algo: str, made: list[LoopbackCluster]) -> None:
+def test_async_modes_continue_after_lost_workers_and_nodes(algo: str, made: list[LoopbackCluster]) -> None:
     settings: dict[str, Any] = {"env": "CartPole-v1", "n_envs": 12, "group_size": 2, "n_steps": 16, "algo": algo}
     if algo == "dqn":
         settings |= {"schedule": "async", "learning_starts": 100, "buffer_size": 3000}

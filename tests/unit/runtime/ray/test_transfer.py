@@ -11,7 +11,7 @@ import pytest
 from paceline.runtime.ray.transfer import pack, unload, unpack
 
 
-def test_what_is_packed_is_unpacked_also_where_sizes_travel_along() -> None:
+def test_unpack_restores_what_pack_stored_also_for_views_of_variable_size() -> None:
     def views(arrays: dict[str, Any]) -> Iterator[Any]:
         yield arrays["flag"]
         yield arrays["count"]
@@ -28,7 +28,7 @@ def test_what_is_packed_is_unpacked_also_where_sizes_travel_along() -> None:
             unpack(wrong, views(here))
 
 
-def test_arrays_are_written_where_they_belong_if_they_are_those_expected() -> None:
+def test_unload_copies_arrays_and_refuses_other_shapes_or_numbers() -> None:
     there, here = [np.array([3]), np.arange(4.0)], [np.array([0]), np.zeros(4)]
     unload(there, iter(here))
     assert [array.tolist() for array in here] == [[3], [0, 1, 2, 3]]
