@@ -1,4 +1,4 @@
-"""A worker's program that does as it is told, importable by worker processes without pytest."""
+"""Jobs for tests of runtimes, importable by worker processes without pytest."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from paceline.runtime.protocol import Share
 
 GROUPS = 5
 STUCK, RAISE, DIE, HANG = 1, 2, 3, 4
-"""What `Recorder.work` does besides counting."""
+"""Modes of `Recorder.work`: what it does besides counting."""
 
 
 def fields(workers: int) -> list[Field]:
-    """What the job below needs."""
+    """Return the arena fields of the jobs below."""
     return [
         Field.of("log", (max(1, workers), 16), np.int64),
         Field.of("closed", (max(1, workers),), np.int64),
@@ -32,7 +32,7 @@ def fields(workers: int) -> list[Field]:
 
 
 class Recorder:
-    """Writes what it is told into shared memory, and can fail in several ways."""
+    """Records calls in shared memory, and can fail in several ways."""
 
     def __init__(self, arena: Arena, share: Share) -> None:
         self._log, self._closed = arena["log"][share.worker], arena["closed"][share.worker :]
@@ -41,26 +41,26 @@ class Recorder:
         self._items, self._mode = arena["items"][share.worker], arena["mode"]
 
     def note(self, value: int) -> int:
-        """Append to this worker's log; returns how many notes there are."""
+        """Append to this worker's log; returns the number of entries."""
         self._log[self._count] = value
         self._count += 1
         return self._count
 
     def share(self) -> tuple[int, int, int]:
-        """What this worker owns."""
+        """Return worker, first group and number of groups."""
         return self._share.worker, self._share.first_group, self._share.groups
 
     def helps(self) -> bool:
-        """Whether it may be asked for work."""
+        """Return whether this worker computes items of `work`."""
         return self._share.helps
 
     def slowest_first(self) -> int:
-        """Worker 0 answers last."""
+        """Return the worker's index; worker 0 answers last."""
         time.sleep(0.2 if self._share.worker == 0 else 0.0)
         return self._share.worker
 
     def work(self, item: int) -> None:
-        """Count the item; what else depends on the mode that the test has set."""
+        """Count the item, and fail or hang in some modes."""
         mode, mine = int(self._mode[0]), self._share.worker == 0
         if mode == STUCK and mine:
             time.sleep(1.0)
@@ -73,7 +73,7 @@ class Recorder:
         self._items[item] += 1
 
     def last_takes_its_time(self, seconds: float) -> int:
-        """The last worker shows signs of life for so long, the others answer at once."""
+        """The last worker sends heartbeats for this long, the others answer at once."""
         end = time.monotonic() + seconds
         self._beat[BEAT] += 1
         while self._share.first_group + self._share.groups == GROUPS and time.monotonic() < end:
@@ -82,23 +82,23 @@ class Recorder:
         return self._share.worker
 
     def cores(self) -> set[int]:
-        """Where this process may run while it works."""
+        """Return the cores that this process may use during a call."""
         return os.sched_getaffinity(0)
 
     def scheduler(self) -> int:
-        """The scheduling policy of this process."""
+        """Return the scheduling policy of this process."""
         return os.sched_getscheduler(0)
 
     def echo(self, *args: Any) -> tuple[Any, ...]:
-        """The arguments."""
+        """Return the arguments."""
         return args
 
     def pid(self) -> int:
-        """Which process this is."""
+        """Return the process id."""
         return os.getpid()
 
     def threads(self) -> tuple[int, int, str | None]:
-        """Torch threads, BLAS threads, and what a process started here would inherit."""
+        """Return torch threads, BLAS threads, and OMP_NUM_THREADS, which child processes inherit."""
         import torch
 
         from paceline.system.threads import blas_threads
@@ -106,7 +106,7 @@ class Recorder:
         return torch.get_num_threads(), blas_threads(), os.environ.get("OMP_NUM_THREADS")
 
     def affinity(self) -> list[int]:
-        """Cores this process may use."""
+        """Return the cores that this process may use, sorted."""
         return sorted(os.sched_getaffinity(0))
 
     def fail(self, worker: int, how: str) -> None:
@@ -132,46 +132,46 @@ class Recorder:
                 time.sleep(3600)
 
     def beat(self, times: int, pause_s: float) -> int:
-        """Take long, but show signs of life."""
+        """Take long, but send heartbeats."""
         for _ in range(times):
             time.sleep(pause_s)
             self._beat[0] += 1
         return times
 
     def close(self) -> None:
-        """Say so."""
+        """Count the call."""
         self._closed[0] += 1
 
 
 class TextlessError(Exception):
-    """Cannot even be printed."""
+    """An exception whose text cannot be made."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
 
 class OneFails:
-    """Builds recorders, but not for one of the workers."""
+    """Builds recorders, but raises for one worker."""
 
     def __init__(self, worker: int) -> None:
         self._worker = worker
 
     def __call__(self, arena: Arena, share: Share) -> Recorder:
-        """Fail in that worker."""
+        """Raise in that worker."""
         if share.worker == self._worker:
             raise ValueError(f"no job for worker {share.worker}")
         return Recorder(arena, share)
 
 
 class Answering(Recorder):
-    """Answers letters backwards; some make it do other things."""
+    """Answers payloads reversed; some payloads make it fail, hang or wait."""
 
     def __init__(self, arena: Arena, share: Share) -> None:
         super().__init__(arena, share)
         self._answers = 0
 
     def answer(self, payload: bytes) -> bytes:
-        """What a ring does."""
+        """Answer one notification."""
         self._answers += 1
         self._beat[0] += 1
         match payload:
@@ -189,5 +189,5 @@ class Answering(Recorder):
         return payload[::-1]
 
     def answers(self) -> int:
-        """How many there were."""
+        """Return the number of notifications answered."""
         return self._answers

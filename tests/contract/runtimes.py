@@ -19,7 +19,7 @@ KINDS = ("inline", "forkserver", "spawn", "fork")
 
 
 SLOW_SPAWN = pytest.param("spawn", marks=pytest.mark.slow)
-"""Every spawned worker takes seconds: by default one runtime of them is shared, and one is closed."""
+"""A spawned worker takes seconds to start, so most tests with spawn run only with `make test-slow`."""
 
 
 WORKERS = 2
@@ -60,12 +60,12 @@ def running(
 
 
 def results(runtime: Runtime[Any], replies: list[Reply[R]]) -> list[R]:
-    """Wait for all of them."""
+    """Wait for all replies and return their results."""
     return [reply.result() for reply in runtime.wait(replies, all=True)]
 
 
 def taken(runtime: Runtime[Any], pending: list[Reply[R]], timeout_s: float) -> list[tuple[int, R]]:
-    """Those that are done, with their workers; they are pending no more."""
+    """Wait for any reply; returns worker and result of those that are done, and removes them from `pending`."""
     done = runtime.wait(pending, all=False, timeout_s=timeout_s)
     for reply in done:
         pending.remove(reply)

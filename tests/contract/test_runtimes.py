@@ -1,4 +1,4 @@
-"""One suite for every runtime: inline, and worker processes by each start method."""
+"""The contract of runtimes: one suite for inline, and for worker processes by each start method."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paceline.runtime.protocol import Reply, Runtime, run_all
 
 @pytest.fixture(scope="module", params=KINDS)
 def shared(request: pytest.FixtureRequest) -> Iterator[Running]:
-    """One runtime of each kind, for all tests that do it no harm."""
+    """One runtime of each kind, shared by the tests that do not break it."""
     with running(request.param) as it:
         yield it
 
@@ -32,7 +32,7 @@ def test_calls_run_in_order_on_all_workers_before_run_all_returns(shared: Runnin
     for number in range(4):
         done = run_all(shared.runtime, Recorder.note, 10 + number)
         assert done == [number + 1] * shared.jobs
-        assert (shared.arena["log"][:, number] == 10 + number).all(), "written to shared memory by now"
+        assert (shared.arena["log"][:, number] == 10 + number).all(), "the workers have written to shared memory"
 
 
 def test_work_is_computed_between_submit_and_wait(shared: Running) -> None:
@@ -67,7 +67,7 @@ def test_every_item_is_done_once_by_any_free_worker(count: int, shared: Running)
         done = shared.arena["items"].sum(0)
         assert done[:count].tolist() == [round_number] * count
         assert not done[count:].any()
-    assert run_all(shared.runtime, Recorder.echo, 3) == [(3,)] * shared.jobs, "commands still arrive"
+    assert run_all(shared.runtime, Recorder.echo, 3) == [(3,)] * shared.jobs, "calls still arrive"
 
 
 @pytest.mark.parametrize("kind", ["inline", "forkserver", SLOW_SPAWN, "fork"])
@@ -98,7 +98,7 @@ def test_waiting_for_a_later_reply_receives_the_earlier_ones_of_its_worker(share
         first.result()
     assert results(shared.runtime, [second]) == [(2,)]
     assert first.result() == (1,)
-    assert shared.runtime.wait([first, second], all=False) == [first, second], "at once: they are done"
+    assert shared.runtime.wait([first, second], all=False) == [first, second], "returns at once, since both are done"
 
 
 class _Idle:

@@ -1,4 +1,4 @@
-"""Every way to train, small, for tests that hold in all of them."""
+"""A small config for every training mode, for tests that hold in all modes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MODES: dict[str, dict[str, Any]] = {
     "dqn-async": {"algo": "dqn", "schedule": "async", "samples_per_insert": 4.0},
 }
 EXACT = ("parallel", "threads", "own pace", "pipeline", "dqn")
-"""Where a lost worker leaves no trace in the weights."""
+"""Modes in which the loss of a worker does not change the weights."""
 ASYNC = ("impala", "a3c", "dqn-async")
 
 
 def config(mode: str, env: Any = FAULT, *, env_kwargs: dict[str, Any] | None = None, **more: Any) -> TrainConfig:
-    """A run of that mode: 8 envs on two workers, 4 of them each."""
+    """Return the config of a mode: 8 envs on two workers."""
     if env == FAULT:
         waits = {"wait_ms": 2.0} if mode == "own pace" else {}
         env_kwargs = {"run_seed": SEED, **waits, **(env_kwargs or {})}

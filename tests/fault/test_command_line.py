@@ -1,4 +1,4 @@
-"""Signals and sudden death, as the user of the command line meets them."""
+"""Signals, errors and killed processes of `paceline train` on the command line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def training(folder: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
-    """`paceline train ppo` in a session of its own, as a terminal gives it."""
+    """Start `paceline train ppo` in a new session, as a terminal does."""
     process = subprocess.Popen(
         [sys.executable, "-m", "paceline", "train", "ppo", "--output-dir", str(folder), *SMALL, *flags],
         stdout=subprocess.PIPE,
@@ -73,7 +73,7 @@ def summary(folder: Path) -> dict[str, object]:
 
 
 def listens(process: subprocess.Popen[str]) -> bool:
-    """Whether it catches SIGTERM by now, and so Ctrl-C, too: the run takes both at once when it begins to train."""
+    """Return whether the process handles SIGTERM; a run sets handlers of SIGTERM and Ctrl-C when it begins to train."""
     try:
         status = Path(f"/proc/{process.pid}/status").read_text()
     except OSError:
@@ -107,7 +107,7 @@ def test_signals_end_at_a_safe_point_with_checkpoint_and_summary_and_the_run_goe
         assert said["stop_reason"] == number.name
         assert int(str(said["steps"])) > steps
         steps = int(str(said["steps"]))
-        # The checkpoint is of the very step at which the run stopped, and whole.
+        # The checkpoint is complete, and of the step at which the run stopped.
         newest = checkpoint.find(folder)
         assert newest.name == checkpoint.step_name(steps)
         assert checkpoint.load(newest).meta["steps"] == steps
@@ -192,7 +192,7 @@ def test_no_process_outlives_a_killed_trainer(what: str, tmp_path: Path) -> None
 
 
 def test_no_process_outlives_a_trainer_that_is_killed_while_it_starts(tmp_path: Path) -> None:
-    """The fork server is then busy with importing torch, and looks at nothing else."""
+    """The fork server is then importing torch and cannot check for its driver."""
 
     def imports_torch(process: subprocess.Popen[str]) -> bool:
         servers = [child for child in children(process) if "forkserver" in " ".join(child.cmdline())]
@@ -272,7 +272,7 @@ for method in sys.argv[1:]:
 
 
 def run_script(text: str, folder: Path, *methods: str) -> subprocess.CompletedProcess[str]:
-    """Run it in a folder of its own, to its end."""
+    """Run a script in a new folder until it ends."""
     (folder / "mine.py").write_text(text)
     return subprocess.run(
         [sys.executable, "mine.py", *methods],
@@ -285,7 +285,7 @@ def run_script(text: str, folder: Path, *methods: str) -> subprocess.CompletedPr
 
 
 def test_a_script_without_a_main_guard_works_and_runs_once(tmp_path: Path) -> None:
-    """Also: torch was used before, with threads of its own, and a second `learn` follows the first."""
+    """The script has used torch before, with its threads, and calls `learn` more than once."""
     done = run_script(SCRIPT, tmp_path, "spawn", "forkserver", "fork")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["imported", "spawn 128 9.0", "forkserver 128 9.0", "fork 128 9.0"]

@@ -58,8 +58,8 @@ def config(algo: str, **more: Any) -> TrainConfig:
 def killing(run: Run, kills: int, *, every_steps: int = 0, every_s: float = 0.0, seed: int = 0) -> Iterator[list[int]]:
     """Kill random workers while the block runs; yields the pids that were killed so far.
 
-    Counted in steps, kills come as often in a run on a busy machine as on a quiet one; at which moment of its work
-    they meet a worker is left to chance either way.
+    With `every_steps` the number of kills does not depend on the load of the machine. The moment within a worker's work
+    is random in any case.
     """
     killed: list[int] = []
     stop, chance = threading.Event(), random.Random(seed)
@@ -105,20 +105,20 @@ def go_until_replaced(run: Run, workers: int) -> Summary:
 
 
 def poison(slots: Any, columns: slice) -> None:
-    """What a slot holds until its worker has written all of it."""
+    """Fill columns of a slot with NaN, which a worker must overwrite before the slot is learned from."""
     for name in ("reward", "log_prob", "value", "obs/obs"):
         slots.array(name)[:, columns] = np.nan
 
 
 def check_learned_batches(run: Run) -> Callable[[], int]:
-    """Have every batch looked at before it is learned from; returns how many there were."""
+    """Check every batch for NaN before the learner uses it; returns a function that counts the batches."""
     learner, update, seen = inside(run).learner, inside(run).learner.update, [0]
 
     def checked(batch: Trajectory, progress: float) -> dict[str, float]:
         seen[0] += 1
         valid = batch.valid
         for tensor in (batch.reward, batch.log_prob, batch.value[:-1], batch.obs["obs"][:-1].sum(-1)):
-            assert not tensor[valid].isnan().any(), "a slot that is not whole was learned from"
+            assert not tensor[valid].isnan().any(), "an incomplete slot was learned from"
         assert not batch.value[-1][valid[-1]].isnan().any()
         assert not batch.obs["obs"][-1][valid[-1]].isnan().any()
         stats: dict[str, float] = update(batch, progress)
@@ -176,7 +176,7 @@ def test_in_step_with_each_other_the_run_is_the_same_as_without_the_deaths(
     begin = Rollouts._begin
 
     def poisoned(self: Rollouts, version: int) -> Started[CollectTimes]:
-        # All but the last row, where the envs are between rollouts.
+        # All but the last row, which holds the current observations of the envs.
         for name in ("reward", "log_prob", "value", "obs/obs"):
             self._slots.array(name)[:-1] = np.nan
         return begin(self, version)
@@ -190,7 +190,7 @@ def test_in_step_with_each_other_the_run_is_the_same_as_without_the_deaths(
         with killing(run, kills=3, every_steps=2000) as killed:
             summary = run.go()
     assert killed
-    assert len(killed) - 1 <= summary.restarts <= len(killed)  # the last may have come too late to be missed
+    assert len(killed) - 1 <= summary.restarts <= len(killed)  # the last kill may come too late to be noticed
     assert summary.weights_sha256 == expected.weights_sha256
     assert (summary.steps, summary.episodes) == (expected.steps, expected.episodes)
 
@@ -231,7 +231,7 @@ def test_close_does_not_wait_for_long_rollouts() -> None:
     assert not any(process.is_running() for process in ends)
     runtime: Any = run.training.runtime
     codes = [worker.process.exitcode for worker in runtime._workers]
-    assert codes == [0, 0], "they ended by themselves, and so closed their envs"
+    assert codes == [0, 0], "the workers ended by themselves and closed their envs"
 
 
 def test_slots_that_a_worker_filled_before_it_died_are_learned_from() -> None:
@@ -291,7 +291,7 @@ def dqn(**more: Any) -> TrainConfig:
 
 
 def poison_ahead(replay: Replay, share: Share, rows: int) -> None:
-    """What rows hold until their worker has written them: nothing that could be learned from."""
+    """Fill the next rows of a worker with NaN, which it must overwrite before they are learned from."""
     for group in range(share.first_group, share.first_group + share.groups):
         columns = replay.columns(group)
         for row in range(int(replay.head[group]) + 1, int(replay.head[group]) + 1 + rows):
@@ -311,7 +311,7 @@ def test_replay_rows_torn_by_a_killed_worker_are_never_drawn(monkeypatch: pytest
         batch = gather(self, item)
         drawn[0] += 1
         for tensor in (batch.reward, batch.obs["obs"], batch.next_obs["obs"]):
-            assert not np.isnan(tensor).any(), "a row that is not whole was learned from"
+            assert not np.isnan(tensor).any(), "an incomplete row was learned from"
         return batch
 
     monkeypatch.setattr(Replay, "gather", checked)

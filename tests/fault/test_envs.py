@@ -64,8 +64,8 @@ def test_a_step_that_raises_names_env_seed_episode_step_and_action(workers: int,
     if workers:
         assert "worker 1 (pid " in text
         assert "Its traceback:" in text
-        assert 'fault.py", line' in text, "the remote traceback leads into the env"
-    # 43 rows of 8 envs: a checkpoint was written on the way, and is named.
+        assert 'fault.py", line' in text, "the traceback of the worker contains the env"
+    # After 43 rows of 8 envs there is a checkpoint, which the error names.
     named = text.rsplit("The last checkpoint is ", 1)[1]
     assert (Path(named) / "manifest.json").is_file()
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
@@ -119,7 +119,7 @@ def test_a_worker_brought_down_by_its_env(mode: str, kind: type[PacelineError], 
     assert "in `collect`" in text
     if mode == "segfault":
         assert "in `collect`, at env 0:" in text
-        assert "Fatal Python error: Segmentation fault" in text, "the dump is part of what is said and logged"
+        assert "Fatal Python error: Segmentation fault" in text, "the error and the log contain the stack"
         assert 'fault.py", line' in text
 
 
@@ -131,7 +131,7 @@ def test_a_worker_that_hangs_is_called_hung_and_does_not_outlive_the_run(mode: s
         pids = run.training.runtime.pids()
         with pytest.raises(WorkerHung, match=r"worker 1 .* no sign of life in `collect`, at env 7 for") as caught:
             run.go()
-        assert "fault.py" in str(caught.value), "where it hangs, with the GIL held too"
+        assert "fault.py" in str(caught.value), "the stack, even if the GIL is held"
         assert "that is enough" in str(caught.value)
         began = perf_counter()
     assert perf_counter() - began < 5.0
@@ -180,7 +180,7 @@ def test_an_env_function_that_cannot_travel_is_named_before_any_worker_starts(
 
 
 def test_an_agent_survives_a_failed_learn(tmp_path: Path) -> None:
-    """Its workers are gone, its weights are still there, and it may try again."""
+    """A failed `learn` ends the workers and keeps the weights, and `learn` may be called again."""
     kwargs = {"mode": "raise", "env_index": 2, "run_seed": 0, "at_episode": 4, "once": str(tmp_path / "happened")}
     agent = PPO(FAULT, env_kwargs=kwargs, num_workers=2, n_envs=8, n_steps=16, batch_size=64, n_eval_episodes=0)
     with agent:
@@ -193,7 +193,7 @@ def test_an_agent_survives_a_failed_learn(tmp_path: Path) -> None:
 
 
 def test_torch_may_have_been_used_before() -> None:
-    """As in a notebook: threads were set, and a parallel region has run."""
+    """As in a notebook: torch threads are set, and a parallel region has run."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

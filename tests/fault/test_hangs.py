@@ -1,4 +1,4 @@
-"""Workers that hang: named, shown, killed and replaced; and workers that are only slow."""
+"""Workers that hang are named, killed and replaced; workers that are only slow are kept."""
 
 from __future__ import annotations
 

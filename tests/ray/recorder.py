@@ -1,4 +1,4 @@
-"""The recorder of the contract suite, with what it needs to work on another machine."""
+"""The contract suite's recorder on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from paceline.runtime.ray.transfer import Did, Held
 
 
 @dataclass(frozen=True)
-class RecorderFreight:
-    """Logs and counts come back after every command; what mode the test has set goes along with it."""
+class RecorderTransfer:
+    """Sends the mode with every call, and returns the logs of the workers."""
 
     builds: Program[Recorder] = Recorder
 
@@ -54,13 +54,13 @@ class RecorderFreight:
 def running(
     nodes: int = 1, workers: int = 2, program: Program[Recorder] = Recorder, **options: Any
 ) -> Iterator[Running]:
-    """A runtime over the session's cluster. What `work` asks for is done by a recorder of the driver's own."""
+    """Start a runtime on the session's cluster. A recorder in the driver computes the items of `work`."""
     arena = Arena.create(fields(nodes * workers))
     own = Recorder(arena, Share(0, 0, GROUPS))
     runtime: RayRuntime[Recorder] | None = None
     try:
         cluster = RayCluster(address="auto", nodes=nodes, workers_per_node=workers, groups=GROUPS)
-        runtime = RayRuntime(RecorderFreight(program), arena, GROUPS, cluster, local_gradient=own.work, **options)
+        runtime = RayRuntime(RecorderTransfer(program), arena, GROUPS, cluster, local_gradient=own.work, **options)
         yield Running("ray", runtime, arena)
     finally:
         if runtime is not None:

@@ -34,7 +34,7 @@ LAYOUTS = [(1, 2), (2, 1)]
 
 @pytest.fixture(scope="module")
 def shared(cluster: Any) -> Iterator[Running]:
-    """One node with two workers, for the tests that are everyone's."""
+    """One node with two workers, shared by the tests that do not break it."""
     with running() as it:
         yield it
 

@@ -168,7 +168,7 @@ def test_asynchronous_modes_go_on_without_a_node(cluster: Any, algo: str) -> Non
 
             rollouts.next = batch
             summary = run.go()
-            # It may be over before anybody has missed the node.
+            # The run may end before the driver has noticed the loss.
             while not rollouts.restarts.count:
                 next_batch(inside(run).learner.version)
                 rollouts.release()

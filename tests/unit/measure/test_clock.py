@@ -9,7 +9,7 @@ from paceline.measure.clock import Clock
 
 
 class Timer:
-    """A clock hand that moves only when told to."""
+    """A timer that a test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -85,7 +85,7 @@ def test_delta_is_what_came_after_and_names_every_phase(clock: Clock, timer: Tim
     delta = clock.delta(before)
     assert delta.seconds == {"eval": 0.0, "learn": 2.0}
     assert delta.count == {"eval": 0, "learn": 1}
-    assert before.seconds == {"eval": 3.0}  # a snapshot does not move
+    assert before.seconds == {"eval": 3.0}  # a snapshot does not change
 
 
 def test_seconds_measured_elsewhere(clock: Clock) -> None:

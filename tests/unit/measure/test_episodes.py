@@ -17,7 +17,7 @@ Flags = NDArray[np.bool_]
 
 
 class ByDefinition:
-    """Two nested loops over [T, B]: what the tracker has to equal."""
+    """The definition of episodes: two nested loops over [T, B]."""
 
     def __init__(self, n_envs: int) -> None:
         self.returns = [0.0] * n_envs
@@ -145,7 +145,7 @@ def test_state_of_another_env_count_is_refused() -> None:
 
 
 def test_the_number_of_python_calls_does_not_depend_on_the_rollout() -> None:
-    """Once an iteration for all envs, so no call may be made for each row, env or episode."""
+    """The tracker runs in every iteration, so it may not make a Python call per row, env or episode."""
     rng, tracker = np.random.default_rng(0), EpisodeTracker(32)
     taken = set()
     for rows, ends in ((128, 0.03), (128, 0.5), (8, 0.5), (512, 0.01)):

@@ -57,7 +57,7 @@ def test_live_panel_is_drawn_and_cleared(monkeypatch: pytest.MonkeyPatch) -> Non
     assert text.index("note: a note") < text.index("finished (")
     assert not isinstance(sys.stdout, FileProxy)
     assert text.endswith("runs/[red]x\n")
-    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is given back
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is shown again
 
 
 def test_the_log_gets_lines_also_when_quiet(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_close_twice_and_no_thread_left() -> None:
 
 
 class Stuck(io.StringIO):
-    """A terminal on which somebody pressed Ctrl-S."""
+    """A terminal that is stopped with Ctrl-S: every write blocks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ def test_a_blocked_terminal_does_not_block_the_training(monkeypatch: pytest.Monk
     progress.note("x")
     thread = progress._thread
     progress.close(SUMMARY)
-    assert time.perf_counter() - began < 10.0, "the terminal is stuck for 30"
+    assert time.perf_counter() - began < 10.0, "the terminal blocks for 30 s"
     file.go.set()
     assert thread is not None
     thread.join(5)

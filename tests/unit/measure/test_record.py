@@ -93,7 +93,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def events(folder: RunFolder) -> dict[str, list[tuple[int, float]]]:
-    """Every scalar, as TensorBoard itself reads it."""
+    """Every scalar as TensorBoard reads it."""
     reader = EventAccumulator(str(folder / "logs"))
     reader.Reload()
     return {tag: [(e.step, e.value) for e in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]}

@@ -14,7 +14,7 @@ from paceline.measure.tracking import Tracking, require_wandb
 
 
 class FakeRun:
-    """Keeps what it is told, like a run of wandb."""
+    """A stand-in for a run of wandb, which stores what is logged."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = settings
@@ -31,7 +31,7 @@ class FakeRun:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[FakeRun]:
-    """A stand-in for the package; the runs that were begun."""
+    """A stand-in for the wandb package; returns the runs that were started."""
     begun: list[FakeRun] = []
     module = types.ModuleType("wandb")
 

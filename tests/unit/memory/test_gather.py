@@ -1,4 +1,4 @@
-"""Gathering takes the rows that it is told to."""
+"""Gathering of minibatch rows."""
 
 from __future__ import annotations
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from gymnasium import spaces
-from tests.unit.memory.replays import GAMMA, cut, filled
+from numpy.typing import NDArray
+from tests.unit.memory.replays import GAMMA, arrays, cut, filled, spec
 
-from paceline.memory.replay_rows import TRUNCATED, VALID, ReplayShape, rows_for
+from paceline.memory.replay_rows import FINAL, TERMINATED, TRUNCATED, VALID, ReplayShape, ReplayWriter, rows_for
+from paceline.memory.rows import Row
 from paceline.spec import PLAIN, EnvSpec
 
 
@@ -48,3 +52,67 @@ def test_frames_are_stored_once_and_bytes_are_what_is_documented() -> None:
     assert shape.nbytes() == 1_000_000 * each
     assert rows_for(shape.nbytes(), shape, in_bytes=True) == 125_000
     assert rows_for(1_000_000, shape, in_bytes=False) == 125_000
+
+
+def writer(**changes: Any) -> tuple[ReplayWriter, dict[str, NDArray[Any]], ReplayShape]:
+    """A writer of group 1 of two groups with two envs each, in a ring of 6 rows."""
+    shape = ReplayShape(**{"spec": spec(masked=False), "rows": 6, "groups": 2, "group_size": 2, **changes})
+    memory = arrays(shape)
+    return ReplayWriter(memory, shape, shape.first_group + 1, 1), memory, shape
+
+
+def row_of(shape: ReplayShape, number: float) -> Row:
+    row = Row.blank(shape.spec, 2)
+    row.obs[PLAIN][:], row.action[:], row.reward[:], row.valid[:] = number, 1, number, True
+    return row
+
+
+@pytest.mark.parametrize("first_group", [0, 7])
+def test_a_writer_writes_only_its_own_columns_and_wraps_around(first_group: int) -> None:
+    write, memory, shape = writer(first_group=first_group)
+    for t in range(8):
+        write.show(t, row_of(shape, t), np.zeros(2, np.int64))
+        write.write(t, row_of(shape, t))
+    assert memory["replay/reward"].tolist() == [[0, 0, t, t] for t in (6, 7, 2, 3, 4, 5)]
+    assert memory["replay/obs/obs"][:, 2, 0].tolist() == [6, 7, 2, 3, 4, 5]
+    assert (memory["replay/flags"][:, 2:] == VALID).all()
+    assert not memory["replay/flags"][:, :2].any()
+
+
+def test_a_cut_sets_the_flags_that_end_n_step_returns() -> None:
+    write, memory, shape = writer()
+    for t in range(2):
+        write.show(t, row_of(shape, t), np.zeros(2, np.int64))
+        write.write(t, row_of(shape, t))
+    write.cut(1, 0)
+    assert memory["replay/flags"][0, 2:].tolist() == [VALID | TRUNCATED | FINAL, VALID]
+    assert memory["replay/final_count"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("t", "flags"), [(0, VALID), (1, VALID | TERMINATED), (1, VALID | TRUNCATED | FINAL), (1, 0)])
+def test_a_cut_changes_nothing_where_no_episode_was_lost(t: int, flags: int) -> None:
+    write, memory, _ = writer()
+    memory["replay/flags"][(t - 1) % 6, 2] = flags
+    write.cut(t, 0)
+    assert memory["replay/flags"][(t - 1) % 6, 2] == flags
+    assert not memory["replay/final_count"].any()
+
+
+def test_only_the_newest_frame_and_the_age_of_an_episode_are_stored() -> None:
+    write, memory, shape = writer(spec=spec(masked=False, stack=3), frame_stack=3)
+    row = row_of(shape, 0.0)
+    row.obs[PLAIN][:] = [1, 1, 2, 2, 3, 3]
+    write.show(0, row, np.array([0, 9]))
+    assert memory["replay/obs/obs"].shape == (6, 4, 2)
+    assert memory["replay/obs/obs"][0, 2:].tolist() == [[3, 3], [3, 3]]
+    assert memory["replay/age"][0, 2:].tolist() == [0, 2], "an older episode needs no larger age"
+
+
+def test_initial_priorities_are_written_only_if_the_replay_has_them() -> None:
+    write, memory, _ = writer(priorities=True)
+    write.surprise(5, np.array([[1, 2], [3, 4]], np.float32))
+    assert memory["replay/priority"][[5, 0], 2:].tolist() == [[1, 2], [3, 4]]
+    assert not memory["replay/priority"][:, :2].any()
+    without, memory, _ = writer()
+    without.surprise(5, np.ones((2, 2), np.float32))
+    assert "replay/priority" not in memory

@@ -1,4 +1,4 @@
-"""The arena: one segment, seen by every process, that is there or refused but never half there."""
+"""The arena: one shared-memory segment, allocated in full or refused."""
 
 from __future__ import annotations
 

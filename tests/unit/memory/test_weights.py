@@ -1,4 +1,4 @@
-"""Published weights: one vector, no copy on the CPU, and a version that says which they are."""
+"""Published weights: one vector and its version, without a copy on the CPU."""
 
 from __future__ import annotations
 

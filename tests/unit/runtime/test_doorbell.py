@@ -1,4 +1,4 @@
-"""Contract of doorbells: low-latency wake-ups of worker processes, for each start method."""
+"""Doorbells: low-latency wake-ups of worker processes, for each start method."""
 
 from __future__ import annotations
 

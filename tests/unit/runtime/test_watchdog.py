@@ -1,4 +1,4 @@
-"""Who hangs is broken off by name; who was only stopped, with all of the process, is not."""
+"""The watchdog interrupts a hang with an error that names it, and ignores a stop of the whole process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_step_timeout_applies_after_the_first_heartbeat() -> None:
 
 
 def test_a_process_that_was_stopped_is_not_taken_for_hung(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by Ctrl-Z: the clock has gone on, and nobody has moved."""
+    """As by Ctrl-Z: time has passed, but neither the job nor the watchdog ran."""
     looks, jump_s, real = 0, 0.0, time.perf_counter
 
     def clock() -> float:

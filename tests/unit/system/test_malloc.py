@@ -1,4 +1,4 @@
-"""Memory that is freed and wanted again costs no new pages."""
+"""malloc keeps freed memory for the next array."""
 
 from __future__ import annotations
 

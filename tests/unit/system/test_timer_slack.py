@@ -1,4 +1,4 @@
-"""Sleeps end when they should, where the system can be told."""
+"""Timer slack: sleeps end on time."""
 
 from __future__ import annotations
 

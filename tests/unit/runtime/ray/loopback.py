@@ -1,4 +1,4 @@
-"""A cluster without Ray: nodes are objects of this process that only see what was pickled, as over a network."""
+"""A cluster without Ray: nodes are objects of this process, and everything sent to them is pickled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.runtime.ray.node import RayNode
 
 
 class Gone(Exception):
-    """A node is."""
+    """The node of a call is lost."""
 
 
 class _Method:
@@ -30,7 +30,7 @@ class _Method:
 
 
 class LoopbackActor:
-    """Calls of one concurrency group are made one after another."""
+    """An actor whose calls of one concurrency group run one after another."""
 
     def __init__(self) -> None:
         self._node = RayNode()
@@ -65,7 +65,7 @@ class LoopbackActor:
         return answer
 
     def kill(self) -> None:
-        """Lose it: nobody gets an answer any more."""
+        """Lose the node: all pending calls fail."""
         if self.alive:
             self.alive = False
             for answer in self._open:
@@ -77,7 +77,7 @@ class LoopbackActor:
 
 
 class LoopbackCluster:
-    """What `RayCluster` is to its users."""
+    """The interface of `RayCluster`."""
 
     lost = (Gone,)
 

@@ -1,4 +1,4 @@
-"""How many nodes and workers a Ray cluster has room for."""
+"""Reservation of nodes and CPUs on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def test_nodes_and_workers_default_to_what_the_cluster_has(
         ((8, 8), 2, 8, r"nodes\*workers_per_node = 2\*8 = 16: .*groups \(8\)"),
     ],
 )
-def test_more_nodes_or_workers_than_the_cluster_has_are_refused(cpus: tuple[int, ...], nodes: int | None, workers: int | None, text: str) -> None:
+def test_more_nodes_or_workers_than_the_cluster_has_are_refused(
+    cpus: tuple[int, ...], nodes: int | None, workers: int | None, text: str
+) -> None:
     with pytest.raises(ConfigError, match=text):
         _room(nodes_with(*cpus), nodes, workers, 8)
 

@@ -1,4 +1,4 @@
-"""The runtime of several machines without any: nodes of this process that share no memory with the driver."""
+"""The Ray runtime without Ray: nodes are objects of this process that share no memory with the driver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Event = Callable[[Run, LoopbackCluster], None]
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[LoopbackCluster]:
-    """Trainings that ask for Ray get a cluster of two nodes that is none; it appears here."""
+    """Replace the Ray cluster of a training by loopback clusters; returns those that were made."""
     clusters: list[LoopbackCluster] = []
 
     def cluster(*, nodes: int | None, workers_per_node: int | None, **_: Any) -> LoopbackCluster:
@@ -47,7 +47,7 @@ def of_ppo(case: str, **more: Any) -> TrainConfig:
 
 
 def train(it: TrainConfig, clusters: list[LoopbackCluster], events: dict[int, Event]) -> Summary:
-    """Run to the end; something happens after a rollout has begun."""
+    """Run to the end; `events` are called after the start of these rollouts."""
     with Run(it) as run:
         rollouts, begin, count = inside(run).rollouts, inside(run).rollouts.begin, 0
 
