@@ -129,13 +129,8 @@ def test_sparkline() -> None:
 
 def test_numbers_and_durations_are_formatted() -> None:
     assert [duration(s) for s in (0.4, 65, 3725)] == ["0:00", "1:05", "1:02:05"]
-    assert [number(v) for v in (0.0, 0.01234, -3.14159, -12.34, 1234.56)] == [
-        "0.0",
-        "0.0123",
-        "-3.14",
-        "-12.3",
-        "1,234.6",
-    ]
+    found = [number(value) for value in (0.0, 0.01234, -3.14159, 40.0, 1234.56)]
+    assert found == ["0.0", "0.0123", "-3.14", "40.0", "1,234.6"]
 
 
 def test_last_lines() -> None:
