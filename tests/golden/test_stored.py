@@ -125,6 +125,8 @@ def test_the_list_of_import_paths_is_complete() -> None:
     root = Path(__file__).parents[2]
     files = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "configs").glob("*.yaml")]
     files += [*STORED.rglob("*.yaml"), *STORED.rglob("manifest.json"), *(root / "examples").glob("*.py")]
+    # That page is about the package's inner names, which may change; a test runs it.
+    files.remove(root / "docs" / "how-to" / "add-an-algorithm.md")
     named: set[str] = set()
     for file in files:
         text = file.read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.config.settings import PPOConfig
+from paceline.config.ppo_settings import PPOConfig
 from paceline.config.train_config import TrainConfig
 from paceline.train.run import train
 

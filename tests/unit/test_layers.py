@@ -123,7 +123,7 @@ def test_the_check_finds_what_it_looks_for(source: str, module: str) -> None:
     ("source", "module"),
     [
         ("from paceline.errors import ConfigError", "paceline.spec"),
-        ("from paceline.config.settings import PPOConfig", "paceline.config.train_config"),
+        ("from paceline.config.ppo_settings import PPOConfig", "paceline.config.train_config"),
         ("from paceline.config.coerce import coerce", "paceline.config.train_config"),
         ("from . import coerce", "paceline.config.train_config"),
         ("def f():\n    from paceline.train.run import train", "paceline.cli.train"),

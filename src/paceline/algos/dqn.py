@@ -29,6 +29,7 @@ from paceline.nets.array_net import ArrayNet
 from paceline.ops.adam import FlatAdam
 from paceline.ops.clip import clip_norm
 from paceline.ops.q_learning import bootstrap_targets, loss_and_slope, q_pullback, q_values
+from paceline.ops.schedules import scheduled
 
 STATS = ("mean_q", "td_error", "epsilon", "buffer_size", "samples_per_insert")
 """Statistics of DQN, besides those of all learners."""
@@ -105,7 +106,7 @@ class DQNLearner:
     def practise(self, updates: int) -> dict[str, float]:
         """Do `updates` optimiser steps on stored data only; schedules do not advance."""
         config, progress = self._config, self._progress
-        lr = config.learning_rate * (1.0 - progress if config.lr_schedule == "linear" else 1.0)
+        lr = scheduled(config.learning_rate, config.lr_schedule, progress)
         stats = {"learning_rate": lr}
         # No numpy warnings: a NaN or infinity reaches the gradient norm, and `BadUpdates` handles it there.
         quiet = np.errstate(over="ignore", invalid="ignore")

@@ -20,7 +20,7 @@ from paceline.algos.bad_updates import BadUpdates
 from paceline.algos.ppo_gradient import Gradients
 from paceline.algos.targets import Targets
 from paceline.batch import Trajectory
-from paceline.config.settings import Settings
+from paceline.config.algorithm_settings import SurrogateSettings
 from paceline.measure.clock import Clock
 from paceline.memory.parts import part, under
 from paceline.memory.shards import Shards
@@ -29,6 +29,7 @@ from paceline.ops.clip import clip_norm
 from paceline.ops.minibatch_moments import standards
 from paceline.ops.optimiser import Optimiser
 from paceline.ops.returns import explained_variance
+from paceline.ops.schedules import scheduled
 from paceline.ops.surrogate import TERMS
 
 Floats = NDArray[np.float32]
@@ -59,7 +60,7 @@ class PPOLearner:
         shards: Shards,
         targets: Targets,
         optimiser: Optimiser,
-        config: Settings,
+        config: SurrogateSettings,
         *,
         seed: int,
         clock: Clock,
@@ -116,7 +117,7 @@ class PPOLearner:
 
     def _learn(self, batch: Trajectory, progress: float) -> dict[str, float]:
         cfg = self._config
-        lr = cfg.learning_rate * (1.0 - progress if cfg.lr_schedule == "linear" else 1.0)
+        lr = scheduled(cfg.learning_rate, cfg.lr_schedule, progress)
         advantage, returns = self._prepare(batch)
         rows = np.flatnonzero(batch.valid.numpy())
         pieces = -(-len(rows) // (cfg.batch_size or len(rows) or 1))  # 0 if no row is valid: every env only reset

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from paceline.algos.torch_threads import torch_threads
-from paceline.config.settings import Settings
+from paceline.config.algorithm_settings import SurrogateSettings
 from paceline.memory.gather import Gather
 from paceline.memory.shards import Shards
 from paceline.memory.slots import Slots
@@ -49,7 +49,7 @@ class PPOGradient:
         policy: nn.Module,
         head: ActionHead,
         spec: EnvSpec,
-        config: Settings,
+        config: SurrogateSettings,
         obs_norm: ObsNormaliser | None,
     ) -> None:
         self._head, self._config = head, config

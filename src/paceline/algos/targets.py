@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from paceline.batch import Trajectory
-from paceline.config.settings import ImpalaConfig
+from paceline.config.impala_settings import ImpalaConfig
 from paceline.nets.features import policy_input
 from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.distributions import ActionHead

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import Field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+from paceline.errors import ConfigError
+
 if TYPE_CHECKING:
     from paceline.config.sections import EnvConfig, ParallelConfig, RunConfig
 
+Schedule = Literal["constant", "linear"]
+"""How a setting changes over the budget; `paceline.ops.schedules` has the functions."""
 NetworkOutputs = Literal["policy", "values", "dueling values"]
 """Meaning of the network's outputs: parameters of the action distribution, Q-values, or advantages and a value."""
 
@@ -112,3 +116,69 @@ class SettingsDefaults:
 
     def check(self, env: EnvConfig, parallel: ParallelConfig, run: RunConfig) -> None:
         """See `AlgorithmSettings.check`: everything is supported."""
+
+
+def check_asynchronous(env: EnvConfig, run: RunConfig) -> None:
+    """Raise ConfigError for what needs all envs to pause, or their steps in order."""
+    if run.trust_env_state:
+        raise ConfigError(
+            f"trust_env_state: unsupported with {run.algo}, whose envs never pause to be saved; a resumed run "
+            "starts new episodes. Leave it out, or use ppo."
+        )
+    if env.normalize_reward:
+        raise ConfigError(
+            f"normalize_reward: needs every env's steps in order, but {run.algo} batches slots in the order "
+            "in which they fill. Scale rewards in a wrapper, or use ppo."
+        )
+
+
+class SurrogateSettings(Protocol):
+    """What the learner of PPO, IMPALA, APPO and A3C, and its gradient, read from the settings."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Learning rate at the start."""
+
+    @property
+    def lr_schedule(self) -> Schedule:
+        """How the learning rate changes over the budget."""
+
+    @property
+    def n_epochs(self) -> int:
+        """Passes over each batch."""
+
+    @property
+    def batch_size(self) -> int | None:
+        """Minibatch size in steps; None for one minibatch per batch."""
+
+    @property
+    def normalize_advantage(self) -> bool:
+        """Whether advantages are normalised per minibatch."""
+
+    @property
+    def clip_range(self) -> float:
+        """Clip range of the probability ratio; infinite for no clipping."""
+
+    @property
+    def clip_range_vf(self) -> float | None:
+        """Clip range of the value function; None for no clipping."""
+
+    @property
+    def ent_coef(self) -> float:
+        """Entropy bonus coefficient."""
+
+    @property
+    def vf_coef(self) -> float:
+        """Value loss coefficient."""
+
+    @property
+    def max_grad_norm(self) -> float:
+        """The gradient norm is clipped to this value."""
+
+    @property
+    def target_kl(self) -> float | None:
+        """KL divergence beyond which the epochs of a batch end early; None for no limit."""
+
+    @property
+    def learner_threads(self) -> int:
+        """Torch threads of the learner."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
+from paceline.config.a3c_settings import A3CConfig
 from paceline.config.algorithm_settings import AlgorithmSettings
 from paceline.config.dqn_settings import DQNConfig
-from paceline.config.settings import A3CConfig, APPOConfig, ImpalaConfig, PPOConfig
+from paceline.config.impala_settings import APPOConfig, ImpalaConfig
+from paceline.config.ppo_settings import PPOConfig
 
 
 @dataclass(frozen=True, slots=True)

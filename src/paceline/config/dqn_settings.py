@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from paceline.config.algorithm_settings import NetworkOutputs, SettingsDefaults
+from paceline.config.algorithm_settings import NetworkOutputs, Schedule, SettingsDefaults
 from paceline.errors import ConfigError, check_range
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class DQNConfig(SettingsDefaults):
     """Minibatch size in transitions."""
     learning_rate: float = 1e-3
     """Learning rate of Adam."""
-    lr_schedule: Literal["constant", "linear"] = "constant"
+    lr_schedule: Schedule = "constant"
     """constant, or linear decay to 0 at the end of the budget."""
     gamma: float = 0.99
     """Discount factor."""

@@ -21,8 +21,8 @@ from paceline.config.algorithm_settings import AlgorithmSettings
 from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
 from paceline.config.coerce import coerce
 from paceline.config.plain_yaml import load_file
+from paceline.config.ppo_settings import PPOConfig
 from paceline.config.sections import DEFAULT_N_ENVS, EnvConfig, ParallelConfig, PolicyConfig, RunConfig
-from paceline.config.settings import PPOConfig
 from paceline.errors import ConfigError, nearest
 
 DEFAULT_ALGO = "ppo"

@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from paceline.config.settings import A3CConfig, ImpalaConfig
+from paceline.config.a3c_settings import A3CConfig
+from paceline.config.impala_settings import ImpalaConfig
 from paceline.errors import ConfigError
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape

@@ -19,7 +19,7 @@ from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, ShardedUpdate
 from paceline.algos.targets import GAETargets
 from paceline.batch import Finals, Trajectory
-from paceline.config.settings import PPOConfig
+from paceline.config.ppo_settings import PPOConfig
 from paceline.errors import LearnerError
 from paceline.measure.clock import Clock
 from paceline.memory.shards import SAMPLE, Shards, ShardShape

@@ -9,7 +9,7 @@ import torch
 
 from paceline.algos.targets import GAETargets, vtrace_targets
 from paceline.batch import Finals, Trajectory
-from paceline.config.settings import APPOConfig, ImpalaConfig
+from paceline.config.impala_settings import APPOConfig, ImpalaConfig
 from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
 from paceline.ops.scores import score

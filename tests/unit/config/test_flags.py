@@ -8,7 +8,7 @@ import pytest
 
 from paceline.config import flags
 from paceline.config.flags import ELSEWHERE, NoOptions, field_help, parse
-from paceline.config.settings import PPOConfig
+from paceline.config.ppo_settings import PPOConfig
 from paceline.config.train_config import TrainConfig, section_of, section_types
 from paceline.errors import ConfigError
 

@@ -19,7 +19,7 @@ from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import ShardedGradient, ShardedUpdate
 from paceline.algos.targets import GAETargets
 from paceline.collect.inference_client import AnyCollector
-from paceline.config.settings import A3CConfig
+from paceline.config.a3c_settings import A3CConfig
 from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
 from paceline.measure.clock import Clock

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from paceline.algos.targets import vtrace_targets
 from paceline.collect.inference_client import AnyCollector, connect
-from paceline.config.settings import ImpalaConfig
+from paceline.config.impala_settings import ImpalaConfig
 from paceline.config.train_config import TrainConfig
 from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.weights import Snapshots, Weights

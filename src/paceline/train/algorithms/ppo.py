@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from paceline.algos.ppo_gradient import ShardedGradient
 from paceline.algos.targets import GAETargets
-from paceline.config.settings import PPOConfig
+from paceline.config.ppo_settings import PPOConfig
 from paceline.config.train_config import TrainConfig
 from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.slots import Slots

@@ -10,7 +10,7 @@ from paceline.algos.device_gradients import DeviceGradients
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, ShardedUpdate
 from paceline.algos.targets import Targets
-from paceline.config.settings import Settings
+from paceline.config.algorithm_settings import SurrogateSettings
 from paceline.memory.shards import Shards, ShardShape
 from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.slots import Slots
@@ -27,12 +27,12 @@ def shard_fields(rows: int, shards: int, weights: int) -> list[Field]:
     return list(ShardShape(rows, shards, weights, len(TERMS)).fields())
 
 
-def gradient_of(recipe: WorkerRecipe, settings: Settings, arena: Arena, slots: Slots) -> ShardedGradient:
+def gradient_of(recipe: WorkerRecipe, settings: SurrogateSettings, arena: Arena, slots: Slots) -> ShardedGradient:
     """The gradient at the published weights, of rows of `slots`, written to shared memory."""
     return ShardedGradient(surrogate_gradient(recipe, settings, arena.__getitem__), slots, Shards(arena))
 
 
-def surrogate_gradient(recipe: WorkerRecipe, settings: Settings, arrays: ArraysByName) -> PPOGradient:
+def surrogate_gradient(recipe: WorkerRecipe, settings: SurrogateSettings, arrays: ArraysByName) -> PPOGradient:
     """The gradient of a network of its own, whose weights and observation statistics are in `arrays`."""
     spec = recipe.shape.spec
     policy = recipe.policy.build(spec)
@@ -42,7 +42,7 @@ def surrogate_gradient(recipe: WorkerRecipe, settings: Settings, arrays: ArraysB
 
 
 def gradients_for(
-    parts: DriverParts[J], recipe: WorkerRecipe, settings: Settings, slots: Slots, work: Callable[[int], None]
+    parts: DriverParts[J], recipe: WorkerRecipe, settings: SurrogateSettings, slots: Slots, work: Callable[[int], None]
 ) -> Gradients:
     """What computes the gradients of a minibatch: shards on the CPU, or all of it on the learner's device.
 
@@ -61,7 +61,9 @@ def gradients_for(
     return DeviceGradients(gradient, slots, shards, device)
 
 
-def surrogate_learner(parts: DriverParts[J], settings: Settings, gradients: Gradients, targets: Targets) -> PPOLearner:
+def surrogate_learner(
+    parts: DriverParts[J], settings: SurrogateSettings, gradients: Gradients, targets: Targets
+) -> PPOLearner:
     """The learner in the driver."""
     return PPOLearner(
         parts.vector,

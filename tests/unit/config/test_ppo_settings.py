@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paceline.config.settings import PPOConfig
+from paceline.config.ppo_settings import PPOConfig
 from paceline.errors import ConfigError
 
 

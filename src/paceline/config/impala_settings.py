@@ -1,0 +1,130 @@
+"""The settings of IMPALA and APPO. A docstring under a field is its help text. Free of torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from paceline.config.algorithm_settings import Schedule, SettingsDefaults, check_asynchronous
+from paceline.errors import ConfigError, check_range
+
+if TYPE_CHECKING:
+    from paceline.config.sections import EnvConfig, ParallelConfig, RunConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImpalaConfig(SettingsDefaults):
+    """IMPALA: asynchronous actors without barriers; V-trace corrects for their policy lag."""
+
+    n_steps: int = 32
+    """Steps per slot: a worker's envs take this many steps with one copy of the weights (T)."""
+    batch_slots: int | None = None
+    """Slots per batch, taken in the order in which they fill. Default: the number of workers."""
+    batch_size: int | None = None
+    """Minibatch size in steps. Default: the largest divisor of n_steps * n_envs up to 1024."""
+    n_epochs: int = 1
+    """Epochs: passes over each batch."""
+    learning_rate: float = 1e-3
+    """Learning rate of Adam."""
+    lr_schedule: Schedule = "constant"
+    """constant, or linear decay to 0 at the end of the budget."""
+    gamma: float = 0.99
+    """Discount factor."""
+    vtrace_lambda: float = 0.95
+    """V-trace lambda; 1 as in the IMPALA paper."""
+    rho_clip: float = 1.0
+    """V-trace rho-bar: clips the importance weight of each temporal-difference error."""
+    c_clip: float = 1.0
+    """V-trace c-bar: clips the importance weights that carry later errors back (the trace)."""
+    ent_coef: float = 0.0
+    """Entropy bonus coefficient."""
+    vf_coef: float = 0.5
+    """Value loss coefficient."""
+    max_grad_norm: float = 0.5
+    """Clip the gradient norm to this value."""
+    normalize_advantage: bool = True
+    """Normalise advantages per minibatch to mean 0 and standard deviation 1."""
+    max_lag: int = 8
+    """Largest allowed policy lag: updates since the slot's weights were copied."""
+    on_lag: Literal["stall", "drop", "mask"] = "stall"
+    """What to do with slots above max_lag. stall: the learner waits for workers, so that none occur. drop: leave them
+    out of the batch. mask: keep their place in the batch with loss weight 0."""
+    sync_every: int = 1
+    """Slots that a worker collects before it copies the newest weights."""
+    slots_per_worker: int = 2
+    """Slots per worker, full or being filled. A worker whose slots are all full waits."""
+    grad_shards: int | None = None
+    """Split each minibatch into this many shards, computed one after another. Default: 1."""
+    learner_threads: int = 1
+    """Torch threads of the learner."""
+
+    clip_range: ClassVar[float] = math.inf
+    clip_range_vf: ClassVar[float | None] = None
+    target_kl: ClassVar[float | None] = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_range("n_steps", self.n_steps, "Try 32.", at_least=1)
+        for name in ("batch_slots", "batch_size", "grad_shards"):
+            if (value := getattr(self, name)) is not None:
+                check_range(name, value, "Leave it out.", at_least=1)
+        check_range("n_epochs", self.n_epochs, "Try 1.", at_least=1)
+        check_range("learning_rate", self.learning_rate, "Try 1e-3.", above=0)
+        check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)
+        check_range("vtrace_lambda", self.vtrace_lambda, "Try 0.95.", at_least=0, at_most=1)
+        check_range("rho_clip", self.rho_clip, "Try 1.", above=0)
+        check_range("c_clip", self.c_clip, "Try 1.", above=0)
+        check_range("ent_coef", self.ent_coef, "Use 0 for no entropy bonus.", at_least=0)
+        check_range("vf_coef", self.vf_coef, "Try 0.5.", at_least=0)
+        check_range("max_grad_norm", self.max_grad_norm, "Try 0.5.", above=0)
+        check_range("max_lag", self.max_lag, "Try 8.", at_least=1)
+        check_range("sync_every", self.sync_every, "Try 1.", at_least=1)
+        check_range("slots_per_worker", self.slots_per_worker, "Try 2.", at_least=1)
+        check_range("learner_threads", self.learner_threads, "Use 1 for small nets.", at_least=1)
+        if self.sync_every > self.max_lag:
+            raise ConfigError(
+                f"sync_every={self.sync_every}: must not be above max_lag={self.max_lag}, or a worker's copy of the "
+                "weights would become too old. Lower it, or raise --max-lag."
+            )
+
+    @property
+    def proximal(self) -> bool:
+        """Whether the loss is PPO's clipped surrogate."""
+        return False
+
+    @property
+    def splits_batches(self) -> bool:
+        """See `AlgorithmSettings.splits_batches`."""
+        return True
+
+    @property
+    def asynchronous(self) -> bool:
+        """See `AlgorithmSettings.asynchronous`."""
+        return True
+
+    def check(self, env: EnvConfig, parallel: ParallelConfig, run: RunConfig) -> None:  # noqa: ARG002
+        """See `AlgorithmSettings.check`."""
+        check_asynchronous(env, run)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class APPOConfig(ImpalaConfig):
+    """APPO: IMPALA with PPO's clipped surrogate loss, which allows several epochs per batch."""
+
+    n_epochs: int = 2
+    """Epochs: passes over each batch."""
+    learning_rate: float = 5e-4
+    """Learning rate of Adam."""
+    clip_range: float = 0.2  # type: ignore[misc]  # a field here, a constant in ImpalaConfig
+    """PPO clip range of the probability ratio: 1 +/- this."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        super(APPOConfig, self).__post_init__()
+        check_range("clip_range", self.clip_range, "Try 0.2.", above=0)
+
+    @property
+    def proximal(self) -> bool:
+        """Whether the loss is PPO's clipped surrogate."""
+        return True

@@ -1,0 +1,84 @@
+"""The settings of PPO. A docstring under a field is its help text. Free of torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.config.algorithm_settings import Schedule, SettingsDefaults
+from paceline.errors import ConfigError, check_range
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PPOConfig(SettingsDefaults):
+    """Proximal policy optimisation: rollout, minibatch and loss settings."""
+
+    n_steps: int = 128
+    """Steps each env takes before an update (T)."""
+    batch_size: int | None = None
+    """Minibatch size in steps. Must divide n_steps * n_envs, or be at least that for one full batch. Default: the
+    largest divisor up to 1024."""
+    n_epochs: int = 4
+    """Epochs: passes over each rollout."""
+    learning_rate: float = 3e-4
+    """Learning rate of Adam."""
+    lr_schedule: Schedule = "constant"
+    """constant, or linear decay to 0 at the end of the budget."""
+    gamma: float = 0.99
+    """Discount factor."""
+    gae_lambda: float = 0.95
+    """GAE lambda. 0: trust the critic (low variance); 1: Monte-Carlo returns (low bias)."""
+    clip_range: float = 0.2
+    """PPO clip range of the probability ratio: 1 +/- this."""
+    clip_range_vf: float | None = None
+    """Clip range of the value function. Default: no clipping."""
+    ent_coef: float = 0.0
+    """Entropy bonus coefficient."""
+    vf_coef: float = 0.5
+    """Value loss coefficient."""
+    max_grad_norm: float = 0.5
+    """Clip the gradient norm to this value."""
+    normalize_advantage: bool = True
+    """Normalise advantages per minibatch to mean 0 and standard deviation 1."""
+    target_kl: float | None = None
+    """Stop the epochs of an update when the approximate KL divergence exceeds this. Default: never."""
+    grad_shards: int | None = None
+    """Split each minibatch into this many shards, whose gradients the workers compute in parallel. The default is fine,
+    see `paceline tune`: 1 or 2 of at least 128 rows (64 with layers of 128 units or more), for images up to 8 of at
+    least 64. Changes the weights (floating-point rounding)."""
+    pipeline: bool = False
+    """Collect the next rollout while learning from this one. Each rollout is then one update old, which changes the
+    weights."""
+    learner_threads: int = 1
+    """Torch threads of the learner. With 1, an MLP is trained in numpy. Changes the weights (floating-point
+    rounding)."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_range("n_steps", self.n_steps, "Try 128.", at_least=1)
+        if self.batch_size is not None:
+            check_range("batch_size", self.batch_size, "Try 1024.", at_least=1)
+        check_range("n_epochs", self.n_epochs, "Try 4.", at_least=1)
+        check_range("learning_rate", self.learning_rate, "Try 3e-4.", above=0)
+        check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)
+        check_range("gae_lambda", self.gae_lambda, "Try 0.95.", at_least=0, at_most=1)
+        check_range("clip_range", self.clip_range, "Try 0.2.", above=0)
+        if self.clip_range_vf is not None:
+            check_range("clip_range_vf", self.clip_range_vf, "Use none for no clipping.", above=0)
+        check_range("ent_coef", self.ent_coef, "Use 0 for no entropy bonus.", at_least=0)
+        check_range("vf_coef", self.vf_coef, "Try 0.5.", at_least=0)
+        check_range("max_grad_norm", self.max_grad_norm, "Try 0.5.", above=0)
+        if self.target_kl is not None:
+            check_range("target_kl", self.target_kl, "Use none to run every epoch.", above=0)
+        if self.grad_shards is not None:
+            check_range("grad_shards", self.grad_shards, "Use 1 to compute minibatches whole.", at_least=1, at_most=127)
+        check_range("learner_threads", self.learner_threads, "Use 1 for small nets.", at_least=1)
+        if self.normalize_advantage and self.batch_size == 1:
+            raise ConfigError(
+                "batch_size=1: one advantage has no standard deviation (normalize_advantage=True). "
+                "Use a batch_size of at least 2, or normalize_advantage=False."
+            )
+
+    @property
+    def splits_batches(self) -> bool:
+        """See `AlgorithmSettings.splits_batches`."""
+        return True
