@@ -7,13 +7,12 @@ are config.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from time import perf_counter, process_time
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from paceline.envs.make_block import MOST_THREADS, WAITING, EnvThreads
-from paceline.measure.clock import waits_so_far
+from paceline.envs.step_cost import WAITING, EnvThreads, StepCost, measure_steps, threads_for
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
 from paceline.runtime.protocol import Share
@@ -53,7 +52,7 @@ class Cost:
     @property
     def waits(self) -> bool:
         """Whether envs wait rather than compute."""
-        return self.env_cpu_s < WAITING * self.env_s
+        return StepCost(self.env_s, self.env_cpu_s).waits
 
     @property
     def threads_pay(self) -> bool:
@@ -100,7 +99,7 @@ class Layout:
         """How long a step of an env waits; 0 where nothing was measured."""
         if self.measured is None:
             return 0.0
-        return max(0.0, self.measured["env_s"] - self.measured["env_cpu_s"]) / self.group_size
+        return StepCost(self.measured["env_s"], self.measured["env_cpu_s"]).wait_s / self.group_size
 
     def json(self) -> dict[str, Any]:
         """Plain values for a file."""
@@ -114,57 +113,48 @@ def measure(recipe: WorkerRecipe, weights: int, timeouts_s: tuple[float, float])
         EnvHung: An env stood still for longer than a start or a step may take.
     """
     shape = recipe.shape
-    env, env_cpu, rest = _collect(recipe, weights, 1, timeouts_s, env_threads=1)
-    cost = Cost(env, env_cpu, rest, _more_per_group(recipe, rest))
+    envs_alone, rest = _collect(recipe, weights, 1, timeouts_s, env_threads=1)
+    cost = Cost(envs_alone.wall_s, envs_alone.cpu_s, rest, _more_per_group(recipe, rest))
     groups = min(shape.groups, -(-FEWEST_TOGETHER // shape.group_size))
     envs = groups * shape.group_size
     if not cost.waits or envs == 1 or recipe.env_threads == 1 or recipe.env.use_native(shape.group_size):
         return cost
-    together, *_ = _collect(recipe, weights, groups, timeouts_s, env_threads=envs)
-    alone = env / shape.group_size
-    more = max(0.0, together - alone) / (envs - 1)
+    together, _ = _collect(recipe, weights, groups, timeouts_s, env_threads=envs)
+    alone = cost.env_s / shape.group_size
+    more = max(0.0, together.wall_s - alone) / (envs - 1)
     return replace(cost, threaded_s=alone + (shape.group_size - 1) * more, threaded_more_s=shape.group_size * more)
 
 
 def _collect(
     recipe: WorkerRecipe, weights: int, groups: int, timeouts_s: tuple[float, float], *, env_threads: int
-) -> tuple[float, float, float]:
-    """Seconds per row of the first groups: of the envs, of the envs on the CPU, and of one forward."""
+) -> tuple[StepCost, float]:
+    """What one row of the first groups costs in the envs, and the seconds of one forward pass."""
     steps = CALIBRATION_STEPS
     small = replace(recipe, shape=replace(recipe.shape, n_steps=steps, groups=groups), env_threads=env_threads)
     arena = Arena.create(small.fields(weights, 1))
-    env_s: list[float] = []
-    rest_s: list[float] = []
-    cpu_s: list[float] = []
+    inference_s: list[float] = []
     collector = None
     dog = Watchdog(arena["heartbeat"][0], *timeouts_s)
     try:
         with dog.over("start"):
             collector = small.collector(arena, Share(0, 0, groups), [Slots(arena, small.shape)], arena.__getitem__)
             collector.reset()
-        with dog.over("collect"):
-            collector.collect(0)  # warm-up: first calls load kernels
-        waits, began = waits_so_far(), perf_counter()
-        while len(env_s) < 3 or (perf_counter() - began < CALIBRATION_S / 2 and len(env_s) < 200):
-            cpu_began = process_time()
+
+        def rollout() -> float:
             with dog.over("collect"):
-                times = collector.collect(steps * (len(env_s) + 1))
-            cpu_s.append(process_time() - cpu_began)
-            env_s.append(times.env_s)
-            rest_s.append(times.inference_s)
-            if perf_counter() - began > 5 * CALIBRATION_S:
-                break  # a very slow env: a few rows tell enough
-        waited = (waits_so_far() - waits) / (steps * len(env_s))
+                times = collector.collect(steps * len(inference_s))
+            inference_s.append(times.inference_s)
+            return times.inference_s
+
+        rollout()  # warm-up: first calls load kernels
+        cost = measure_steps(rollout, CALIBRATION_S / 2, fewest=3, most_s=5 * CALIBRATION_S, steps_per_call=steps)
     finally:
         dog.close()
         if collector is not None:
             collector.close()
         arena.close()
-    # The lower quartile: what lies above it was mostly taken by other processes.
-    env, rest, cpu = (float(np.percentile(seconds, 25)) for seconds in (env_s, rest_s, cpu_s))
-    # Time off the CPU is the env's own only if it gave the CPU up itself; otherwise somebody took it.
-    env_cpu = min(env, max(0.0, cpu - rest)) if waited >= 1.0 else env
-    return env / steps, env_cpu / steps, rest / (steps + 1)
+    # The lower quartile: slower forwards were mostly delayed by other processes.
+    return cost, float(np.percentile(inference_s[1:], 25)) / (steps + 1)
 
 
 def _more_per_group(recipe: WorkerRecipe, alone_s: float) -> float:
@@ -211,13 +201,6 @@ def candidates(cost: Cost, groups: int, cores: int) -> list[int]:
     return [0, *range(2, min(groups, most) + 1)]
 
 
-def threads_for(cost: Cost, asked: EnvThreads, envs: int) -> int:
-    """Env threads of a worker with this many envs."""
-    if asked == "auto":
-        return min(envs, MOST_THREADS) if cost.threads_pay else 1
-    return min(envs, asked)
-
-
 def choose(
     recipe: WorkerRecipe,
     weights: int,
@@ -240,7 +223,7 @@ def choose(
 
     def env_threads(workers: int) -> int:
         busiest = -(-shape.groups // max(1, workers))
-        return threads_for(cost, recipe.env_threads, busiest * shape.group_size)
+        return threads_for(busiest * shape.group_size, cost.threads_pay, recipe.env_threads)
 
     predicted = {
         workers: predict(cost, shape.n_steps, shape.groups, workers, cores, env_threads(workers))

@@ -14,11 +14,10 @@ from time import perf_counter
 
 import numpy as np
 
-from paceline.envs.make_block import MOST_THREADS, EnvThreads
+from paceline.envs.step_cost import EnvThreads, StepCost, threads_for
 from paceline.system.one_core import CAN_BIND
 from paceline.vector.channel import Channel
 from paceline.vector.server import Pretend
-from paceline.vector.trial import StepCost
 
 HAND_OVER_S = 4e-5
 """Lower bound of the overhead of a step with workers: write actions, wake all, collect replies. If workers still look
@@ -80,9 +79,7 @@ def choose(cost: StepCost, num_envs: int, env_threads: EnvThreads, cores: int) -
         env_threads: The user's setting.
         cores: Cores that may be used.
     """
-    threads: EnvThreads = env_threads
-    if threads == "auto":
-        threads = MOST_THREADS if cost.waits else 1
+    threads = threads_for(num_envs, cost.wait_s, env_threads)
     most = WAITING_PER_CORE * cores if cost.waits else cores
     predicted = {
         workers: predict(cost, num_envs, workers, threads, cores) for workers in (0, *range(2, min(num_envs, most) + 1))

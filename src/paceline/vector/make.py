@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 from paceline.envs.extras import named_extras
 from paceline.envs.make import Env, EnvRecipe, EnvSource, EnvWrapper
-from paceline.envs.make_block import EnvThreads
+from paceline.envs.step_cost import EnvThreads, step_cost
 from paceline.errors import ConfigError, check_range
 from paceline.runtime.forkserver import StartMethod, default_start_method
 from paceline.runtime.start_method import check_start_method
@@ -20,7 +20,9 @@ from paceline.vector.choose import Choice, choose, hand_over_s
 from paceline.vector.env import ParallelVectorEnv
 from paceline.vector.leaves import SpaceLeaves
 from paceline.vector.server import VectorProgram
-from paceline.vector.trial import trial
+
+TRIAL_S = 0.5
+"""Duration of the trial that measures the cost of an env's step."""
 
 
 def make_vec(
@@ -76,7 +78,7 @@ def make_vec(
         obs, action = SpaceLeaves.of(first.observation_space, "obs"), SpaceLeaves.of(first.action_space, "action")
         extras = named_extras(first)
         if num_workers == "auto":
-            choice = choose(trial(first), n, env_threads, threads.core_budget())
+            choice = choose(step_cost(first, TRIAL_S), n, env_threads, threads.core_budget())
         else:
             choice = Choice(num_workers, env_threads, f"{num_workers} workers, as requested")
     finally:

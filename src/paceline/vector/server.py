@@ -11,6 +11,7 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -26,7 +27,7 @@ from paceline.envs.block import require_distinct
 from paceline.envs.env_thread import TaskOutcome, result_of
 from paceline.envs.extras import named_extras
 from paceline.envs.make import Env, EnvRecipe, describe
-from paceline.envs.make_block import MOST_THREADS, EnvThreads
+from paceline.envs.step_cost import EnvThreads, step_cost, threads_for
 from paceline.errors import EnvError
 from paceline.memory.shared import Arrays, Field
 from paceline.memory.worker_status import BEAT, heartbeat_field
@@ -35,7 +36,6 @@ from paceline.spec import Extra
 from paceline.vector.env_threads import EnvThreadPool
 from paceline.vector.leaves import AnySpace, Path, SpaceLeaves, obs_writer
 from paceline.vector.seat import Infos, Places, Seat
-from paceline.vector.trial import GLANCE_S, trial
 
 News: TypeAlias = tuple[int, Infos, tuple[Any, ...]]
 """Data of an env that does not go through shared memory: its index, infos and variable-size observations."""
@@ -217,15 +217,10 @@ class EnvServer:
 
 def _threads(program: VectorProgram, first: int, n: int) -> int:
     """Number of env threads; `auto` measures a temporary env."""
-    if program.env_threads != "auto":
-        return program.env_threads
-    if n == 1:
-        return 1
-    env = program.recipe(first).make(who=f"env {first}")
-    try:
-        return MOST_THREADS if trial(env, GLANCE_S).waits else 1
-    finally:
-        env.close()
+    if program.env_threads != "auto" or n == 1:
+        return threads_for(n, 0.0, program.env_threads)
+    with closing(program.recipe(first).make(who=f"env {first}")) as env:
+        return threads_for(n, step_cost(env).wait_s)
 
 
 def _require_spaces(env: Env, number: int, program: VectorProgram) -> None:

@@ -1,13 +1,12 @@
+"""`make_block` chooses native vector envs, threads or single envs, and tries a temporary env for `auto` threads."""
+
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium import spaces
 from tests.unit.envs.toys import WALK, SpaceEnv, blank_row
 
 from paceline.envs import make_block as module
@@ -16,6 +15,7 @@ from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block, wait_s
 from paceline.envs.native import VectorEnvs
 from paceline.envs.seeding import episode_seed
+from paceline.envs.step_cost import StepCost
 from paceline.envs.threaded import ThreadedEnvs
 
 
@@ -54,7 +54,7 @@ def test_make_block_numbers_envs_by_group() -> None:
         ("auto", False, SingleEnvs),
     ],
 )
-def test_make_block_threads_as_asked_or_as_envs_wait(
+def test_make_block_makes_threads_if_asked_or_if_envs_wait(
     threads: EnvThreads, waiting: bool, kind: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "wait_s", lambda *args, **kwargs: 0.01 * waiting)
@@ -64,11 +64,11 @@ def test_make_block_threads_as_asked_or_as_envs_wait(
     assert isinstance(block, kind)
     block.close()
     alone = make_block(recipe, recipe.probe(), groups=1, episode=np.zeros(1, np.int64), **args)
-    assert isinstance(alone, SingleEnvs), "one env has nobody to wait beside"
+    assert isinstance(alone, SingleEnvs), "a single env needs no thread"
     alone.close()
 
 
-def test_vector_envs_never_thread() -> None:
+def test_native_vector_envs_get_no_threads() -> None:
     recipe = EnvRecipe(source=WALK, native_vector="always")
     args: dict[str, Any] = {"seed": 0, "first_group": 0, "groups": 2, "group_size": 2}
     block = make_block(recipe, recipe.probe(), episode=np.zeros(4, np.int64), threads=4, **args)
@@ -76,51 +76,29 @@ def test_vector_envs_never_thread() -> None:
     block.close()
 
 
-class Sleeps(SpaceEnv):
-    def step(self, action: Any) -> Any:
-        time.sleep(2e-3)
-        return super().step(action)
+@pytest.mark.parametrize("fails", [{"step"}, {"__init__"}, {"close"}, set()], ids=str)
+def test_an_env_that_fails_in_the_trial_counts_as_computing(fails: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails(SpaceEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            self._fail("__init__")
 
+        def step(self, action: Any) -> Any:
+            self._fail("step")
+            return super().step(action)
 
-class Picky(Sleeps):
-    """Only its last action is legal, and it checks."""
+        def close(self) -> None:
+            super().close()
+            self._fail("close")
 
-    def info(self) -> dict[str, Any]:
-        return {"action_mask": np.array([0, 1], np.int8)}
+        def _fail(self, where: str) -> None:
+            if where in fails:
+                raise RuntimeError(where)
 
-    def step(self, action: Any) -> Any:
-        if action != 1:
-            raise ValueError("illegal")
-        return super().step(action)
-
-
-class PickyTwice(Picky):
-    def __init__(self) -> None:
-        super().__init__(action_space=spaces.MultiDiscrete([2, 3]))
-
-    def info(self) -> dict[str, Any]:
-        return {"action_mask": (np.array([0, 1], np.int8), np.array([0, 0, 1], np.int8))}
-
-    def step(self, action: Any) -> Any:
-        if list(action) != [1, 2]:
-            raise ValueError("illegal")
-        return Sleeps.step(self, action)
-
-
-class Fails(Sleeps):
-    def step(self, action: Any) -> Any:
-        raise RuntimeError("not today")
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [(SpaceEnv, False), (Sleeps, True), (Picky, True), (PickyTwice, True), (Fails, False)],
-    ids=["computes", "waits", "masked", "two masks", "fails"],
-)
-def test_waiting_is_told_from_computing(source: Callable[[], gym.Env[Any, Any]], expected: bool) -> None:
-    recipe = EnvRecipe(source=source)
-    assert (wait_s(recipe, recipe.probe(), seed=3) > 0) is expected
+    monkeypatch.setattr(StepCost, "waits", property(lambda cost: cost.wall_s > 0))
+    monkeypatch.setattr(StepCost, "wait_s", property(lambda cost: cost.wall_s))
+    spec = EnvRecipe(source=SpaceEnv).probe()
+    assert (wait_s(EnvRecipe(source=Fails), spec, seed=3) > 0) is (not fails)
 
 
 def test_the_trial_uses_an_env_and_a_seed_of_its_own() -> None:

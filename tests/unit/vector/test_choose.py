@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import gymnasium as gym
 import pytest
 from tests.unit.vector.toys import SampleEnv
 
 from paceline import make_vec
+from paceline.envs.step_cost import StepCost
 from paceline.vector.choose import Choice, choose, hand_over_s, predict
-from paceline.vector.trial import StepCost, trial
 
 CHEAP, DEAR = StepCost(5e-6, 5e-6), StepCost(1e-3, 1e-3)
-WAITING = StepCost(2e-3, 2e-5, waits=True)
+WAITING = StepCost(2e-3, 2e-5)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def test_wake_up_overhead_is_measured_without_touching_an_env() -> None:
 
 @pytest.mark.parametrize("pays", [True, False])
 def test_auto_takes_workers_only_where_they_turn_out_to_pay(pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.vector.make.trial", lambda env: DEAR)
+    monkeypatch.setattr("paceline.vector.make.step_cost", lambda env, seconds: DEAR)
     monkeypatch.setattr("paceline.vector.make.threads.core_budget", lambda: 2)
     monkeypatch.setattr("paceline.vector.make.hand_over_s", lambda channel, choice: 1e-4 if pays else 1.0)
     vec = make_vec(SampleEnv, 4)
@@ -70,21 +69,3 @@ def test_auto_takes_workers_only_where_they_turn_out_to_pay(pays: bool, monkeypa
 def test_more_workers_than_cores_share_them() -> None:
     assert predict(DEAR, 8, 4, 1, cores=2) == predict(DEAR, 8, 2, 1, cores=2)
     assert predict(DEAR, 8, 4, 1, cores=4) < predict(DEAR, 8, 4, 1, cores=2)
-
-
-def test_a_trial_tells_waiting_from_computing() -> None:
-    with gym.make("paceline/Busy-v0", cpu_ms=0.0, sleep_ms=1.0) as env:
-        cost = trial(env, 0.02)
-        assert cost.waits
-        assert cost.wall_s >= 1e-3
-        assert cost.cpu_s < cost.wall_s
-    with gym.make("paceline/Busy-v0", cpu_ms=0.5) as env:
-        assert not trial(env, 0.01).waits
-
-
-def test_a_trial_takes_legal_actions_and_bears_failures() -> None:
-    with gym.make("paceline/TicTacToe-v0") as env:
-        assert trial(env, 0.01).wall_s > 0
-    with gym.make("paceline/Busy-v0") as env:
-        env.unwrapped.step = None  # type: ignore[method-assign, assignment]
-        assert trial(env, 0.01) == StepCost()

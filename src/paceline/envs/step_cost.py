@@ -1,0 +1,167 @@
+"""Measures what a step of an env costs: its wall time, its CPU time, and whether it mostly waits (sleep, I/O).
+
+step_cost(env)       random steps of one temporary env                        make_block, vector env
+measure_steps(f)     any function that steps envs, such as a small rollout    train/layout.py
+threads_for(...)     turns the result into a number of env threads            all of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter, process_time
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from gymnasium import spaces
+
+from paceline.envs.make import Env
+from paceline.measure.clock import waits_so_far
+from paceline.spec import MASK_KEY
+from paceline.system.one_core import roaming
+
+EnvThreads: TypeAlias = int | Literal["auto"]
+"""The setting `env_threads`: how many envs a process steps at the same time."""
+
+MOST_THREADS = 64
+"""Most threads per process with `auto`."""
+WAITING = 0.5
+"""A step waits rather than computes if its CPU time is below this fraction of its wall time."""
+SHORTEST_WAIT_S = 2e-4
+"""Shorter waits do not count: handing a step to a thread costs 20 to 50 microseconds."""
+FEWEST_STEPS = 8
+"""Steps of a trial, unless they take longer than `MOST_S`."""
+GLANCE_S = 0.02
+"""Duration of a trial that only finds out whether a step waits."""
+MOST_S = 1.0
+"""Time limit for the trial of a slow env."""
+
+
+class Clocks(NamedTuple):
+    """The clocks of a measurement; tests pass simulated ones."""
+
+    wall: Callable[[], float] = perf_counter
+    cpu: Callable[[], float] = process_time
+    """Of the whole process: an env that computes in threads of its own computes."""
+    waits: Callable[[], int] = waits_so_far
+    """How often the process has given up the CPU voluntarily."""
+
+
+CLOCKS = Clocks()
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """Seconds of one step."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+    @property
+    def waits(self) -> bool:
+        """Whether the step mostly waits instead of computing, and for long enough that threads can help."""
+        return self.cpu_s < WAITING * self.wall_s and self.wall_s - self.cpu_s > SHORTEST_WAIT_S
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds that the step waits; 0 unless it mostly waits."""
+        return self.wall_s - self.cpu_s if self.waits else 0.0
+
+
+def threads_for(n: int, waits: float, asked: EnvThreads = "auto") -> int:
+    """Choose the number of threads that step n envs of one process.
+
+    Args:
+        n: Number of envs.
+        waits: Nonzero if a step waits: threads then step the envs at the same time. Only read with `auto`.
+        asked: The user's setting.
+    """
+    if asked == "auto":
+        asked = MOST_THREADS if waits else 1
+    return min(asked, n)
+
+
+def measure_steps(
+    step: Callable[[], float],
+    seconds: float,
+    *,
+    fewest: int = FEWEST_STEPS,
+    most_s: float = MOST_S,
+    steps_per_call: int = 1,
+    clocks: Clocks = CLOCKS,
+) -> StepCost:
+    """Call a function that steps envs, again and again, and return what one step costs. Blocks for `seconds`.
+
+    Args:
+        step: Takes the steps of one call; returns the seconds of the call that the CPU spent on something else than
+            the envs. Its errors are raised.
+        seconds: Duration of the measurement.
+        fewest: Calls to make even if they take longer than `seconds`.
+        most_s: Time limit that holds even then.
+        steps_per_call: Steps that one call takes.
+        clocks: The clocks.
+    """
+    wall_s: list[float] = []
+    cpu_s: list[float] = []
+    waits, began, spent = clocks.waits(), clocks.wall(), 0.0
+    while spent < most_s and (spent < seconds or len(wall_s) < fewest):
+        cpu, start = clocks.cpu(), clocks.wall()
+        other_s = step()
+        end = clocks.wall()
+        wall_s.append(end - start - other_s)
+        cpu_s.append(clocks.cpu() - cpu - other_s)
+        spent = end - began
+    # The lower quartile: slower steps were mostly delayed by other processes.
+    wall, cpu = (float(np.percentile(times, 25)) / steps_per_call for times in (wall_s, cpu_s))
+    # Time off the CPU counts as waiting only with voluntary context switches; otherwise another process preempted us.
+    gave_up = clocks.waits() - waits >= steps_per_call * len(wall_s)
+    return StepCost(wall, min(wall, max(0.0, cpu)) if gave_up else wall)
+
+
+def step_cost(env: Env, seconds: float = GLANCE_S, *, seed: int | None = None, clocks: Clocks = CLOCKS) -> StepCost:
+    """Reset an env and measure random legal steps, with the resets that they need.
+
+    Errors of the env are ignored and give a cost of zero: the real envs will raise the same error with their index.
+
+    Args:
+        env: A temporary env; the caller closes it.
+        seconds: Duration; longer for a slow env, see `FEWEST_STEPS` and `MOST_S`.
+        seed: Seed of its first reset.
+        clocks: The clocks.
+    """
+    obs: Any = None
+    info: dict[str, Any] | None = None
+
+    def reset(**how: Any) -> None:
+        nonlocal obs, info
+        obs, info = roaming(env.reset, **how)
+
+    def step() -> float:
+        nonlocal obs, info
+        start = clocks.wall()
+        action = _legal_action(env.action_space, obs, info)
+        sampling_s = clocks.wall() - start
+        obs, _, terminated, truncated, info = env.step(action)
+        if terminated or truncated:
+            reset()
+        return sampling_s
+
+    try:
+        env.action_space.seed(0)
+        reset(seed=seed)
+        step()  # warm-up: the first step may load files
+        return measure_steps(step, seconds, clocks=clocks)
+    except Exception:
+        return StepCost()
+
+
+def _legal_action(space: spaces.Space[Any], obs: Any, info: dict[str, Any] | None) -> Any:
+    """A random action that the action mask, if there is one, allows."""
+    mask = (info or {}).get(MASK_KEY, obs.get(MASK_KEY) if isinstance(obs, Mapping) else None)
+    if mask is None:
+        return space.sample()
+    if isinstance(space, spaces.MultiDiscrete):
+        flat = np.concatenate([np.ravel(part) for part in mask]) if isinstance(mask, tuple | list) else np.ravel(mask)
+        parts = np.split(flat.astype(np.int8), np.cumsum(space.nvec)[:-1])
+        return space.sample(mask=tuple(parts))
+    return space.sample(mask=np.asarray(mask, np.int8))

@@ -1,0 +1,187 @@
+"""The trial that finds out whether a step of an env waits, on simulated clocks: no assertion depends on real time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from tests.unit.envs.toys import SpaceEnv
+
+from paceline.envs.step_cost import (
+    FEWEST_STEPS,
+    MOST_S,
+    MOST_THREADS,
+    SHORTEST_WAIT_S,
+    Clocks,
+    StepCost,
+    measure_steps,
+    step_cost,
+    threads_for,
+)
+
+
+class Machine:
+    """Simulated clocks, which only `compute`, `sleep` and `preempt` advance."""
+
+    def __init__(self) -> None:
+        self.wall_s, self.cpu_s, self.waits = 100.0, 5.0, 7
+
+    @property
+    def clocks(self) -> Clocks:
+        return Clocks(lambda: self.wall_s, lambda: self.cpu_s, lambda: self.waits)
+
+    def compute(self, seconds: float) -> None:
+        self.wall_s += seconds
+        self.cpu_s += seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.wall_s += seconds
+        self.waits += 1
+
+    def preempt(self, seconds: float) -> None:
+        self.wall_s += seconds
+
+
+class Simulated(SpaceEnv):
+    """Spends simulated time in each step."""
+
+    def __init__(self, machine: Machine, *, compute: float = 0.0, sleep: float = 0.0, preempt: float = 0.0) -> None:
+        super().__init__()
+        self._machine, self._compute, self._sleep, self._preempt = machine, compute, sleep, preempt
+
+    def step(self, action: Any) -> Any:
+        self._machine.compute(self._compute)
+        if self._sleep:
+            self._machine.sleep(self._sleep)
+        self._machine.preempt(self._preempt)
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    ("spent", "waits"),
+    [
+        ({"compute": 2e-3}, False),
+        ({"sleep": 2e-3}, True),
+        ({"compute": 1e-4, "sleep": 2e-3}, True),
+        ({"compute": 2e-3, "sleep": 1e-3}, False),
+        ({"compute": 1e-6, "sleep": SHORTEST_WAIT_S / 2}, False),
+        ({"compute": 1e-4, "preempt": 2e-3}, False),
+    ],
+    ids=["computes", "sleeps", "mostly sleeps", "mostly computes", "sleeps too briefly", "loses the CPU to others"],
+)
+def test_a_sleeping_env_is_told_from_a_busy_one(spent: dict[str, float], waits: bool) -> None:
+    machine = Machine()
+    cost = step_cost(Simulated(machine, **spent), clocks=machine.clocks)
+    assert cost.waits is waits
+    assert cost.wall_s == pytest.approx(sum(spent.values()))
+    assert cost.wait_s == pytest.approx(spent["sleep"] if waits else 0.0)
+    if "preempt" in spent:
+        assert cost.cpu_s == cost.wall_s, "time that other processes took is no waiting"
+
+
+def test_a_measurement_lasts_as_long_as_asked_but_has_enough_steps_and_an_end() -> None:
+    for seconds_per_call, calls in ((1e-3, 20), (1e-2, FEWEST_STEPS), (0.4, 3)):
+        machine, made = Machine(), []
+
+        def step(machine: Machine = machine, made: list[int] = made, seconds: float = seconds_per_call) -> float:
+            made.append(1)
+            machine.compute(seconds)
+            return 0.0
+
+        cost = measure_steps(step, 0.0199, most_s=MOST_S, clocks=machine.clocks)
+        assert len(made) == calls
+        assert cost.wall_s == pytest.approx(seconds_per_call)
+
+
+def test_time_outside_the_envs_is_subtracted_and_calls_are_divided_into_steps() -> None:
+    machine = Machine()
+
+    def rollout() -> float:
+        for _ in range(4):
+            machine.sleep(1e-3)
+            machine.compute(2e-4)
+        machine.compute(5e-3)  # the policy
+        return 5e-3
+
+    cost = measure_steps(rollout, 0.1, steps_per_call=4, clocks=machine.clocks)
+    assert cost.wall_s == pytest.approx(1.2e-3)
+    assert cost.cpu_s == pytest.approx(2e-4)
+
+
+def test_one_switch_per_call_does_not_make_every_step_wait() -> None:
+    machine = Machine()
+
+    def rollout() -> float:
+        machine.sleep(4e-3)
+        return 0.0
+
+    assert measure_steps(rollout, 0.1, steps_per_call=1, clocks=machine.clocks).waits
+    assert not measure_steps(rollout, 0.1, steps_per_call=4, clocks=machine.clocks).waits
+
+
+def test_a_few_delayed_steps_do_not_count() -> None:
+    machine, number = Machine(), iter(range(1000))
+
+    def step() -> float:
+        machine.sleep(1e-3 if next(number) % 4 else 1.0)
+        return 0.0
+
+    assert measure_steps(step, 0.0, fewest=20, most_s=100.0, clocks=machine.clocks).wall_s == pytest.approx(1e-3)
+
+
+class Picky(SpaceEnv):
+    """Raises for any action but the last of each component, the only one that the mask allows."""
+
+    def __init__(self, *nvec: int, in_obs: bool = False, as_vector: bool = False) -> None:
+        super().__init__(action_space=spaces.Discrete(nvec[0]) if len(nvec) == 1 else spaces.MultiDiscrete(nvec))
+        parts = [np.eye(n, dtype=np.int8)[-1] for n in nvec]
+        self._last, self._in_obs = [n - 1 for n in nvec], in_obs
+        self._mask: Any = np.concatenate(parts) if as_vector or len(nvec) == 1 else tuple(parts)
+
+    def info(self) -> dict[str, Any]:
+        return {} if self._in_obs else {"action_mask": self._mask}
+
+    def reset(self, **how: Any) -> Any:
+        obs, info = super().reset(**how)
+        return ({"it": obs, "action_mask": self._mask} if self._in_obs else obs), info
+
+    def step(self, action: Any) -> Any:
+        if np.ravel(action).tolist() != self._last:
+            raise ValueError("illegal")
+        obs, *rest = super().step(action)
+        return ({"it": obs, "action_mask": self._mask} if self._in_obs else obs), *rest
+
+
+@pytest.mark.parametrize(
+    "env",
+    [Picky(9), Picky(9, in_obs=True), Picky(9, 8), Picky(9, 8, as_vector=True)],
+    ids=["discrete", "mask in the observation", "tuple of masks", "masks as one vector"],
+)
+def test_a_trial_takes_legal_actions(env: gym.Env[Any, Any]) -> None:
+    assert step_cost(env, 0.001).wall_s > 0
+
+
+def test_a_trial_resets_ended_episodes_and_uses_the_given_seed() -> None:
+    env = SpaceEnv()
+    step_cost(env, 0.001, seed=11)
+    assert env.seeds[0] == 11
+    assert set(env.seeds[1:]) <= {None}
+
+
+def test_a_failing_env_costs_nothing() -> None:
+    class Fails(SpaceEnv):
+        def step(self, action: Any) -> Any:
+            raise RuntimeError("not today")
+
+    assert step_cost(Fails(), 0.001) == StepCost()
+
+
+def test_number_of_threads() -> None:
+    assert threads_for(8, 1e-3) == 8
+    assert threads_for(1000, 1e-3) == MOST_THREADS
+    assert threads_for(8, 0.0) == 1
+    assert threads_for(8, 0.0, 3) == 3
+    assert threads_for(2, 1e-3, 3) == 2, "no more threads than envs"
