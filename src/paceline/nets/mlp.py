@@ -3,10 +3,9 @@
     obs [N, d] --+-- tanh [N, h] -- tanh [N, h] -- params [N, P]
                  +-- tanh [N, h] -- tanh [N, h] -- value  [N]
 
-Both towers are one stack `[2, N, h]`, so each layer is one batched product. Acting is numpy on this module's parameter
-memory (nets/mlp_actor.py), and so is learning on a CPU (nets/array_net.py). What is torch here serves GPUs and learners
-with several threads: one hand-written autograd function, which takes three quarters of the time of two `nn.Sequential`
-towers at 1024 rows (make bench-kernels).
+Both towers are one stack `[2, N, h]`, so each layer is one batched product. Collecting uses numpy on this module's
+parameter memory (nets/mlp_actor.py), and so does learning on the CPU with one thread (nets/array_net.py). The torch
+code here is for learning on GPUs and with several threads (`learner_threads`), see `MLPPolicy.forward_pullback`.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from paceline.errors import ConfigError
 from paceline.nets.features import encode, leaves_of
@@ -36,14 +34,14 @@ _MINUS_ONE = torch.tensor(-1.0)
 class MLPPolicy(nn.Module):
     """Separate policy and value towers over vectors, categories and bits.
 
+    Weights are initialised orthogonally, with gain sqrt(2) in hidden layers, 0.01 for the policy's output (so that the
+    first policy is nearly uniform) and 1 for the value's output. For Box actions the log standard deviation is a free
+    parameter that does not depend on the observation; it starts at zero.
+
     Args:
-        spec: Leaves to read and the action head to feed; images are refused.
+        spec: Names and shapes of observations and actions; raises ConfigError if there are images.
         hidden_sizes: Width of each hidden layer, the same in both towers; may be empty.
         activation: Non-linearity after each hidden layer.
-
-    Initialised orthogonally: gain sqrt(2) in hidden layers, 0.01 for the policy's output (so that
-    the first policy is nearly uniform) and 1 for the value's. For Box actions the log standard
-    deviation is a free parameter, zero at first.
     """
 
     def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (64, 64), activation: Activation = "tanh") -> None:
@@ -63,7 +61,7 @@ class MLPPolicy(nn.Module):
         outputs = spec.action.param_size // 2 if self.gaussian else spec.action.param_size
 
         widths = [sum(leaf.features for leaf in spec.obs), *hidden_sizes]
-        # The first layer lies as [d, 2h]: learning computes both towers with one product.
+        # The first layer is stored as [d, 2h], so that learning computes both towers with one product.
         shapes = [(a, 2, b) if i == 0 else (2, a, b) for i, (a, b) in enumerate(itertools.pairwise(widths))]
         self.weights = nn.ParameterList(torch.empty(shape) for shape in shapes)
         self.biases = nn.ParameterList(torch.zeros(2, width) for width in hidden_sizes)
@@ -73,7 +71,7 @@ class MLPPolicy(nn.Module):
         self.value_bias = nn.Parameter(torch.zeros(()))
         if self.gaussian:
             self.log_std = nn.Parameter(torch.zeros(outputs))
-        # A plain tuple of the same objects: walking a ParameterList costs tens of microseconds a forward.
+        # A plain tuple of the same objects: iterating over a ParameterList costs tens of microseconds per forward.
         layers = (t for pair in zip(self.weights, self.biases, strict=True) for t in pair)
         self._all = (*layers, self.policy_weight, self.policy_bias, self.value_weight, self.value_bias)
         with torch.no_grad():
@@ -87,7 +85,7 @@ class MLPPolicy(nn.Module):
     def forward(self, obs: Tensor | Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Distribution parameters `[N, P]` and values `[N]`."""
         rows = encode(leaves_of(obs, self.leaves), self.leaves)
-        params, value = towers(rows, self.activation, *self._all)
+        params, value, _ = _forward(rows, self.activation, self._all)
         if self.gaussian:
             params = torch.cat((params, self.log_std.expand_as(params)), 1)
         return params, value
@@ -96,9 +94,14 @@ class MLPPolicy(nn.Module):
     def forward_pullback(
         self, obs: Tensor | Mapping[str, Tensor]
     ) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
-        """Outputs, and a function that adds the gradient of every parameter to its `.grad`.
+        """Return the outputs, and a function that adds the gradient of every parameter to its `.grad`.
 
-        What `forward` and `backward` do, without the costs of a graph.
+        The same as `forward` and `backward()`, but with the gradient written out by hand: autograd takes 1.1 to 1.5
+        times as long (64 to 4096 rows, widths 64 to 512, one thread; `python benchmarks/kernels.py` shows it for 1024
+        rows and width 64: `towers` is autograd, `torch` is this method).
+
+        Returns:
+            Parameters `[N, P]`, values `[N]` and the function, which takes the gradients by these two.
         """
         rows = encode(leaves_of(obs, self.leaves), self.leaves)
         params, value, hidden = _forward(rows, self.activation, self._all)
@@ -107,7 +110,7 @@ class MLPPolicy(nn.Module):
             params = torch.cat((params, self.log_std.expand_as(params)), 1)
 
         def pullback(d_params: Tensor, d_value: Tensor) -> None:
-            _, grads = _backward(rows, self.activation, hidden, self._all, d_params[:, :outputs], d_value)
+            grads = _backward(rows, self.activation, hidden, self._all, d_params[:, :outputs], d_value)
             if self.gaussian:
                 _add_grad(self.log_std, d_params[:, outputs:].sum(0))
             for parameter, grad in zip(self._all, grads, strict=True):
@@ -116,9 +119,9 @@ class MLPPolicy(nn.Module):
         return params, value, torch.no_grad()(pullback)
 
     def numpy_actor(self, groups: int, group_size: int) -> MLPActor:
-        """The same for acting on `groups * group_size` rows, in numpy on this module's parameter memory."""
+        """Return an actor for `groups * group_size` rows that computes in numpy on this module's parameter memory."""
         hidden = list(zip(map(_view, self.weights), map(_view, self.biases), strict=True))
-        # The first layer has its towers in the middle.
+        # In the first layer the axis of the towers is in the middle.
         policy, value = (
             [(w[:, tower] if i == 0 else w[tower], b[tower]) for i, (w, b) in enumerate(hidden)] for tower in (0, 1)
         )
@@ -128,23 +131,18 @@ class MLPPolicy(nn.Module):
         return MLPActor(self.leaves, policy, value, log_std, _ACTIVATIONS[self.activation].numpy, groups, group_size)
 
 
-def towers(rows: Tensor, activation: Activation, *weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Both towers on `[N, d]` rows: policy outputs `[N, P]` and values `[N]`.
+def _forward(rows: Tensor, activation: Activation, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Compute both towers on `[N, d]` rows.
 
     Args:
         rows: Input features.
         activation: Non-linearity of every hidden layer.
-        *weights: `w [2, in, out], b [2, out]` of each hidden layer (the first `w` as `[in, 2, out]`),
-            then policy `w [P, h], b [P]` and value `w [h], b []`.
+        weights: `w [2, in, out], b [2, out]` of each hidden layer (the first `w` as `[in, 2, out]`), then policy
+            `w [P, h], b [P]` and value `w [h], b []`.
+
+    Returns:
+        Policy outputs `[N, P]`, values `[N]` and the outputs of the hidden layers, `[2, N, h]` each.
     """
-    if torch.is_grad_enabled():
-        result: tuple[Tensor, Tensor] = _Towers.apply(rows, activation, *weights)  # type: ignore[no-untyped-call]
-        return result
-    params, value, _ = _forward(rows, activation, weights)
-    return params, value
-
-
-def _forward(rows: Tensor, activation: Activation, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
     act = _ACTIVATIONS[activation]
     stack = rows.expand(2, *rows.shape)
     hidden: list[Tensor] = []
@@ -153,32 +151,10 @@ def _forward(rows: Tensor, activation: Activation, weights: Sequence[Tensor]) ->
         stack = act.forward(torch.baddbmm(bias.unsqueeze(1), stack, weight, beta=act.scale, alpha=act.scale))
         hidden.append(stack)
     policy_weight, policy_bias, value_weight, value_bias = weights[-4:]
-    # A product with few columns is slow and one with few rows is not (1024 x 64 x 2: 107 against
-    # 29 microseconds), so the policy head is computed as [P, N] and handed out transposed.
+    # A product with few columns is slower than one with few rows (1024 x 64 x 2: 107 against 29 microseconds), so the
+    # policy head is computed as [P, N] and returned transposed.
     params = torch.addmm(policy_bias.unsqueeze(1), policy_weight, stack[0].T).T
     return params, torch.mv(stack[1], value_weight) + value_bias, hidden
-
-
-class _Towers(torch.autograd.Function):
-    """`_forward` with its gradient, written out layer by layer on the stack of both towers."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, activation: Activation, *weights: Tensor) -> tuple[Tensor, Tensor]:
-        params, value, hidden = _forward(rows, activation, weights)
-        ctx.activation = activation
-        ctx.n_hidden = len(hidden)
-        ctx.save_for_backward(rows, *hidden, *weights)
-        return params, value
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_params: Tensor, d_value: Tensor) -> tuple[Tensor | None, ...]:
-        rows, *saved = ctx.saved_tensors
-        hidden, weights = saved[: ctx.n_hidden], saved[ctx.n_hidden :]
-        d_rows, grads = _backward(
-            rows, ctx.activation, hidden, weights, d_params, d_value, needs_rows=ctx.needs_input_grad[0]
-        )
-        return d_rows, None, *grads
 
 
 def _backward(
@@ -188,10 +164,8 @@ def _backward(
     weights: Sequence[Tensor],
     d_params: Tensor,
     d_value: Tensor,
-    *,
-    needs_rows: bool = False,
-) -> tuple[Tensor | None, list[Tensor]]:
-    """Gradients of `_forward` by its rows (if needed) and its weights, layer by layer on the stack of both towers."""
+) -> list[Tensor]:
+    """Return the gradients of `_forward` by its weights, computed layer by layer on the stack of both towers."""
     act = _ACTIVATIONS[activation]
     stacks = [rows.expand(2, *rows.shape), *hidden]
     policy_weight, _, value_weight, _ = weights[-4:]
@@ -207,9 +181,7 @@ def _backward(
         grads[:0] = [d_weight if i else d_weight.transpose(0, 1), d_stack.sum(1)]
         if i:
             d_stack = torch.bmm(d_stack, weights[2 * i].transpose(1, 2))
-        elif needs_rows:
-            d_stack = torch.bmm(d_stack, weights[0].permute(1, 2, 0))
-    return d_stack.sum(0) if needs_rows else None, grads
+    return grads
 
 
 def _add_grad(parameter: Tensor, grad: Tensor) -> None:
@@ -220,7 +192,14 @@ def _add_grad(parameter: Tensor, grad: Tensor) -> None:
 
 
 class _Activation:
-    """One non-linearity in its three forms; both gradients need only its result."""
+    """One non-linearity: forward in torch and numpy, and its gradient, which is computed from the result alone.
+
+    Args:
+        forward: Applied to `scale` times the pre-activation, which it may overwrite.
+        backward: (gradient by the result, result) -> gradient by the pre-activation.
+        numpy: The forward in numpy, in place.
+        scale: Factor of the pre-activation.
+    """
 
     def __init__(
         self,
@@ -229,23 +208,21 @@ class _Activation:
         numpy: Callable[[Floats], object],
         scale: float = 1.0,
     ) -> None:
-        self.forward = forward  # of `scale` times the pre-activation, which it may overwrite
-        self.backward = backward  # (gradient, result) -> gradient
-        self.numpy = numpy  # in place
-        self.scale = scale
+        self.forward, self.backward, self.numpy, self.scale = forward, backward, numpy, scale
 
 
 def _tanh_of_half(doubled: Tensor) -> Tensor:
-    # tanh(x) = 2 sigmoid(2x) - 1 to the last bit or two, at a third of the cost of torch.tanh on
-    # CPU (1024 x 128: 145 against 430 microseconds); the product before it doubles x for nothing.
-    return torch.add(_MINUS_ONE, doubled.sigmoid_(), alpha=2.0, out=doubled)
+    # tanh(x) = 2 sigmoid(2x) - 1 up to the last bit or two, at a third of the cost of torch.tanh on the CPU
+    # (1024 x 128: 145 against 430 microseconds). The matrix product that comes before doubles x at no cost.
+    sigmoid = doubled.sigmoid_()
+    return torch.add(_MINUS_ONE, sigmoid, alpha=2.0, out=None if torch.is_grad_enabled() else doubled)
 
 
 def _elu_numpy(x: Floats) -> None:
     np.copyto(x, np.expm1(np.minimum(x, 0.0)), where=x < 0)
 
 
-# The aten functions are the ones autograd itself calls for these layers.
+# Autograd calls the same aten functions for these layers.
 _ACTIVATIONS: dict[str, _Activation] = {
     "tanh": _Activation(_tanh_of_half, torch.ops.aten.tanh_backward, lambda x: np.tanh(x, out=x), scale=2.0),
     "relu": _Activation(
@@ -262,7 +239,11 @@ _ACTIVATIONS: dict[str, _Activation] = {
 
 
 def numpy_activation(name: Activation) -> tuple[Callable[[Floats], object], Callable[[Floats, Floats, Floats], object]]:
-    """The non-linearity, in place, and the way back: (slope, result, scratch) -> slope by what went in, in place."""
+    """Return a non-linearity and its gradient in numpy, both in place.
+
+    The gradient function takes (gradient by the result, result, scratch array) and multiplies the first by the
+    derivative of the non-linearity.
+    """
     return _ACTIVATIONS[name].numpy, _NUMPY_SLOPES[name]
 
 
@@ -294,6 +275,6 @@ _NUMPY_SLOPES: dict[str, Callable[[Floats, Floats, Floats], object]] = {
 
 
 def _view(parameter: Tensor) -> Floats:
-    """The parameter's own memory as an array."""
+    """Return the parameter's memory as an array, without a copy."""
     array: Floats = parameter.detach().numpy()
     return array
