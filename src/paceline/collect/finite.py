@@ -193,7 +193,7 @@ class NotFinite:
     """
 
     def __init__(self, lines: NDArray[np.int64], on_nan: OnNan) -> None:
-        self._lines, self._on_nan, self._told = lines, on_nan, 0
+        self._lines, self._on_nan, self._reported = lines, on_nan, 0
         self._seen = np.zeros(len(lines), np.int64)
         self.count = 0
 
@@ -204,9 +204,9 @@ class NotFinite:
         self.count += int(np.where(now >= self._seen, now - self._seen, now).sum())
         moved = np.flatnonzero(now != self._seen)
         self._seen = now
-        if not self.count or self.count < 10 * self._told:
+        if not self.count or self.count < 10 * self._reported:
             return []
-        self._told = self.count
+        self._reported = self.count
         env = int(self._lines[moved[-1] if len(moved) else 0, NOT_FINITE]) & (1 << ENV_BITS) - 1
         what = "replaced with 0" if self._on_nan == "replace" else "kept, so the learner trains on them"
         return [f"envs returned {self.count:,} NaN or infinite values, the latest in env {env}: {what} (--on-nan)"]

@@ -74,10 +74,10 @@ class FreeRunning:
         self, envs: ThreadPerEnv, actor: DeferredValueActor, head: ActionHead, shape: SlotShape, stop: NDArray[np.int64]
     ) -> None:
         self.envs, self._choose, self._size, self._stop = envs, head.choose, shape.group_size, stop
-        self._seats = [actor.row_actor(i % shape.group_size) for i in range(len(envs.envs))]
+        self._row_actors = [actor.row_actor(i % shape.group_size) for i in range(len(envs.envs))]
         # Two private one-env rows per thread, used in turn. Creating views of the env's columns in every step would
         # cost more than copying, and keeping views of all rows would take more memory than the rows themselves.
-        self._pages = [(Row.blank(shape.spec, 1), Row.blank(shape.spec, 1)) for _ in self._seats]
+        self._row_pairs = [(Row.blank(shape.spec, 1), Row.blank(shape.spec, 1)) for _ in self._row_actors]
         self._last = 0
         """Threads stop after this row. A failure lowers it to its own row, so that a failure in an earlier row still
         shows, and the same error is raised as in lockstep."""
@@ -103,10 +103,15 @@ class FreeRunning:
         stop = self._stop
 
         def drive(i: int) -> float:
-            row_actor, choose, step, beat = self._seats[i], self._choose, self.envs.envs[i].step, self.envs.lines[i]
+            row_actor, choose, step, beat = (
+                self._row_actors[i],
+                self._choose,
+                self.envs.envs[i].step,
+                self.envs.lines[i],
+            )
             mine = slice(None), slice(i, i + 1)
             column, own_params, own_noise = own.at(mine), params[mine], noise[mine]
-            env_s, t, (row, after) = 0.0, 0, self._pages[i]
+            env_s, t, (row, after) = 0.0, 0, self._row_pairs[i]
             row.show(column.at(0))
             try:
                 for t in range(n_steps):

@@ -89,8 +89,8 @@ class RolloutCollector:
         self._between = self._sets[0][0][-1] if len(slots) == 1 else Row.blank(shape.spec, count)
         self._noise = np.empty((shape.n_steps, count, shape.spec.action.noise_size), np.float32)
         self._params = np.zeros((shape.n_steps, count, shape.spec.action.param_size), np.float32)
-        self._patient = actor if isinstance(actor, DeferredValueActor) else None
-        seen = sum(leaf.features for leaf in shape.spec.obs) if self._patient is not None else 0
+        self._deferred = actor if isinstance(actor, DeferredValueActor) else None
+        seen = sum(leaf.features for leaf in shape.spec.obs) if self._deferred is not None else 0
         self._settled = min(SETTLED_STEPS, SETTLED_BYTES // max(1, 4 * seen))
         self._heartbeat, self._finite, self._free_running = heartbeat, finite, free_running
         self._remote = actor if isinstance(actor, RemotePolicy) else None
@@ -140,7 +140,7 @@ class RolloutCollector:
         self._begin(step, into)
         if self._free_running is None:
             env_s = 0.0
-            act = None if self._patient is None else self._patient.act
+            act = None if self._deferred is None else self._deferred.act
             # In lockstep: every env takes step t before any takes step t+1.
             for t, (row, after, params, row_noise) in enumerate(
                 zip(rows, rows[1:], self._params, self._noise, strict=False)
@@ -186,8 +186,8 @@ class RolloutCollector:
         """Copy the current observations to row 0, draw the noise, and clear the last rollout's final observations."""
         rows, finals = self._sets[into]
         rows[0].show(self._between)
-        if self._patient is not None:
-            self._patient.begin()
+        if self._deferred is not None:
+            self._deferred.begin()
         for final in finals:
             final.count[0] = 0
         own = {"seed": self._seed, "first_group": self._first_group, "group_size": self._size}
@@ -199,15 +199,15 @@ class RolloutCollector:
         chunk = max(1, self._settled // count)
         for start in range(0, n_steps + 1, chunk):
             rows = slice(start, start + chunk)
-            if self._patient is not None:
-                self._patient.values({name: leaf[rows] for name, leaf in own.obs.items()}, own.value[rows])
+            if self._deferred is not None:
+                self._deferred.values({name: leaf[rows] for name, leaf in own.obs.items()}, own.value[rows])
             params = self._params[rows]
             if len(params):
                 mask = None if own.mask is None else _steps(own.mask[start : start + len(params)])
                 log_prob = self._head.log_prob(_steps(params), _steps(own.action[rows]), mask)
                 own.log_prob[rows] = log_prob.reshape(-1, count)
             self._heartbeat[BEAT] += 1
-        if self._patient is None:
+        if self._deferred is None:
             own.value[-1] = self._actor({name: leaf[-1] for name, leaf in own.obs.items()})[1]
         for final in finals:
             # Pad to whole groups: the last bits of a forward pass depend on its batch size.

@@ -101,9 +101,9 @@ class Lane:
         self._age = np.zeros(groups * group_size, np.int64)
         self._noise = np.empty((NOISE_ROWS, groups * group_size, 2), np.float32)
         self._judge, self._gamma = judge, np.float32(gamma)
-        self._seen: Actor = actor
+        self._acting: Actor = actor
         if judge is None and isinstance(actor, DeferredValueActor):  # nothing reads the values: skip computing them
-            self._seen = partial(_without_values, actor)
+            self._acting = partial(_without_values, actor)
 
     def reset(self, head: int) -> None:
         """Reset every env and write the first observations to row `head`."""
@@ -154,7 +154,7 @@ class Lane:
                     step=start + t,
                 )
             row, after = self._now, self._after
-            params, value = self._seen(row.obs)
+            params, value = self._acting(row.obs)
             action = head.choose(params, self._noise[t % NOISE_ROWS], row.mask)
             if self._judge is not None:
                 judged.append(self._judge(params, value, action, row.mask))
@@ -179,7 +179,7 @@ class Lane:
             if self._heartbeat[STOP]:
                 break  # the run is ending and nothing reads these rows
         if self._judge is not None:
-            self._say_surprise(start, judged, self._judge)
+            self._write_priorities(start, judged, self._judge)
         if isinstance(self._actor, RemoteActor):
             self._actor.rest()
         return t, env_s
@@ -193,7 +193,7 @@ class Lane:
         """Seconds idle waiting for the inference server since the last call of this method."""
         return self._actor.waited_s() if isinstance(self._actor, RemoteActor) else 0.0
 
-    def _say_surprise(self, start: int, judged: list[Any], judge: Judge) -> None:
+    def _write_priorities(self, start: int, judged: list[Any], judge: Judge) -> None:
         """Write initial priorities: the absolute one-step TD error of each transition, by the weights that acted."""
         params, value = self._actor(self._now.obs)
         taken, best, reward, ended = (np.stack(column) for column in zip(*judged, strict=True))

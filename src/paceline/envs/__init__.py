@@ -1,4 +1,4 @@
-"""Environments: making them, seeding them, and stepping many of them inside one worker."""
+"""Environments: make them, seed them, and step many of them inside one worker. Registers the built-in env ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if _BUSY not in gym.registry:
     gym.register(_BUSY, entry_point="paceline.envs.busy:Busy")
 for _env_id, _game in _GAMES.items():
     if _env_id not in gym.registry:
-        # Registered by name: a game's code is imported only when one is made.
+        # Registered by import path, so that a game's code is imported only when the env is made.
         gym.register(_env_id, entry_point="paceline.domains.games.env:GameEnv", kwargs={"game": _game})
 if _CYBER not in gym.registry:
     gym.register(

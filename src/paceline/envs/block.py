@@ -71,10 +71,10 @@ class EnvBlock(Protocol):
         """The newest extras; None if the envs have none."""
 
     def reset(self, row: Row) -> None:
-        """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
+        """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""
 
     def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
-        """Step every env once; ended ones begin their next episode.
+        """Step every env once; ended envs start their next episode.
 
         Args:
             action: Stored form: categories count from zero, continuous ones are not clipped.
@@ -82,7 +82,7 @@ class EnvBlock(Protocol):
             after: Gets `obs` and `mask`.
 
         Returns:
-            The last real observations that `after` does not show, of envs truncated and not terminated.
+            The final observations of envs whose episode was truncated; `after` has the first ones of the new episodes.
         """
 
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
@@ -98,7 +98,7 @@ class EnvBlock(Protocol):
         """
 
     def dump(self) -> list[bytes]:
-        """The envs as they are, pickled: one entry per env, where one entry may stand for its whole group.
+        """Pickle the envs in their current state; one entry per env, or one per group at its first env's position.
 
         Raises:
             EnvError: An env cannot be pickled.
@@ -123,7 +123,11 @@ def ahead_of(envs: EnvBlock) -> Callable[[NDArray[Any]], None] | None:
 
 
 def pickled(env: Any, who: str) -> bytes:
-    """An env as bytes, for `EnvBlock.dump`."""
+    """Pickle an env, for `EnvBlock.dump`.
+
+    Raises:
+        EnvError: It cannot be pickled.
+    """
     try:
         packed: bytes = cloudpickle.dumps(env)
     except Exception as error:
@@ -138,19 +142,19 @@ class ActionMap:
     """Converts stored actions to the env's own action space.
 
     Args:
-        spec: The env's.
+        spec: Spec of the env.
     """
 
     def __init__(self, spec: EnvSpec) -> None:
         space = spec.action_space
         self._start = spec.action.start
         self._dtype = np.dtype(np.int64 if spec.action.kind == "categorical" else space.dtype)
-        # The space's own bounds: those of a float64 space, rounded to the stored float32, may lie outside it.
+        # The space's own bounds: bounds of a float64 space that are rounded to the stored float32 may lie outside it.
         self._bounds = (space.low, space.high) if isinstance(space, spaces.Box) else None
         self._scalar_box = self._bounds is not None and space.shape == ()
 
     def batch(self, action: NDArray[Any]) -> NDArray[Any]:
-        """All actions as one new array: envs may keep or change it."""
+        """Return all actions as one new array, which the env may keep or change."""
         if self._start:
             return action + self._start
         out = action.astype(self._dtype)
@@ -160,7 +164,7 @@ class ActionMap:
         return out
 
     def each(self, action: NDArray[Any]) -> list[Any]:
-        """One action per env: plain ints for Discrete, arrays of the space's shape and dtype otherwise."""
+        """Return one action per env: plain ints for Discrete, otherwise arrays of the space's shape and dtype."""
         if action.ndim == 1 and self._bounds is None:
             return (action + self._start).tolist() if self._start else action.tolist()  # type: ignore[no-any-return]
         out = self.batch(action)
@@ -171,7 +175,7 @@ class ObsMap:
     """Finds leaves and masks in raw observations, checks them and writes them into rows.
 
     Args:
-        spec: The env's.
+        spec: Spec of the env.
     """
 
     def __init__(self, spec: EnvSpec) -> None:
@@ -181,7 +185,7 @@ class ObsMap:
         paths = dict(_paths(spec.observation_space))
         self._leaves: tuple[tuple[Leaf, tuple[str, ...]], ...] = tuple((leaf, paths[leaf.name]) for leaf in spec.obs)
         self._mask_size = spec.action.mask_size
-        # Where the choices of each component begin: every component needs a legal one.
+        # Index of the first choice of each component: every component needs at least one legal choice.
         self._components = np.cumsum([0, *spec.action.nvec[:-1]])
 
     def write(self, obs: Any, at: Any, out: dict[str, NDArray[Any]]) -> None:
@@ -190,25 +194,31 @@ class ObsMap:
             out[leaf.name][at] = _get(obs, path)
 
     def copy(self, obs: Any) -> dict[str, NDArray[Any]]:
-        """The leaves as new arrays in their stored dtype."""
+        """Return the leaves as new arrays in their stored dtype."""
         return {leaf.name: np.array(_get(obs, path), leaf.dtype) for leaf, path in self._leaves}
 
     def mask(self, obs: Any, info: dict[str, Any], lead: tuple[int, ...] = ()) -> NDArray[Any]:
-        """The legal actions as one vector (per env, with `lead`); MultiDiscrete masks may come as a tuple."""
+        """Return the legal actions as one vector, or `[*lead, M]`; a MultiDiscrete mask may be a tuple of vectors."""
         mask = obs[MASK_KEY] if self.mask_in_obs else info[MASK_KEY]
         if isinstance(mask, tuple | list):
             mask = np.concatenate([np.asarray(part).reshape(*lead, -1) for part in mask], axis=-1)
         mask = np.asarray(mask)
-        if mask.dtype == object:  # Vector infos of lists arrive as objects; a gap means that nothing was said.
+        if mask.dtype == object:  # vector envs batch lists as objects, with None for an env without a mask
             every = [False] * self._mask_size
             mask = np.array([every if part is None else np.concatenate([np.ravel(p) for p in part]) for part in mask])
         return mask.reshape(*lead, -1)
 
     def check(self, obs: Any, info: dict[str, Any], who: str, lead: tuple[int, ...] = ()) -> None:
-        """Compare an observation with the space, and look for the mask.
+        """Check an observation against its space, and that there is a mask if the env has masks.
+
+        Args:
+            obs: The observation, or a batch of them.
+            info: The info dict.
+            who: Name of the env for error texts.
+            lead: Leading axes of a batch.
 
         Raises:
-            EnvError: Naming the leaf, what came and what the space promises.
+            EnvError: The observation or mask does not match; names the leaf, the value and the space.
         """
         for leaf, path in self._leaves:
             try:
@@ -229,10 +239,10 @@ class ObsMap:
             self._check_mask_shape(obs, info, who, lead)
 
     def check_legal(self, mask: NDArray[np.bool_], first_env: int) -> None:
-        """Refuse a row in which some env has no legal action.
+        """Check that every env of a row has a legal action.
 
         Raises:
-            EnvError: Naming the first such env.
+            EnvError: An env has none; names the first such env.
         """
         legal = np.logical_or.reduceat(mask, self._components, axis=1).all(axis=1)
         if not legal.all():
@@ -246,7 +256,7 @@ class ObsMap:
         place = "observation" if self.mask_in_obs else "info"
         if MASK_KEY not in (obs if self.mask_in_obs else info):
             raise EnvError(
-                f"{who}: {place} has no {MASK_KEY!r}, but the first had one. Return a mask from every reset and step."
+                f"{who}: {place} has no {MASK_KEY!r}, but the first one had. Return a mask from every reset and step."
             )
         shape = self.mask(obs, info, lead).shape
         if shape != (*lead, self._mask_size):
@@ -256,20 +266,20 @@ class ObsMap:
 
 
 def require_distinct(envs: Sequence[Any]) -> None:
-    """Refuse envs of which two are the same object.
+    """Check that no two envs are the same object.
 
     Raises:
-        ConfigError: There are such.
+        ConfigError: Two envs are the same object.
     """
     if len({id(env.unwrapped) for env in envs}) < len(envs):
         raise ConfigError("env: the function returned the same env twice. Return a new env each time.")
 
 
 def require_same_spaces(made: EnvSpec, spec: EnvSpec, who: str) -> None:
-    """Refuse an env whose spaces are not the ones that memory was laid out for.
+    """Check that an env has the spaces for which shared memory was allocated.
 
     Raises:
-        EnvError: Naming both.
+        EnvError: The spaces differ; names both.
     """
     keys = [(s.obs, s.action.kind, s.action.shape, s.action.nvec, s.action.start) for s in (made, spec)]
     if keys[0] != keys[1]:
@@ -286,7 +296,7 @@ def _get(obs: Any, path: tuple[str, ...]) -> Any:
 
 
 def _paths(space: spaces.Space[Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Leaf names, as the spec spells them, with the keys that lead there."""
+    """Yield the name of each leaf, as in `EnvSpec`, and the sequence of keys under which an observation has it."""
     if isinstance(space, spaces.Dict):
         for key, sub in space.spaces.items():
             yield from _paths(sub, (*path, key))

@@ -1,4 +1,4 @@
-"""`paceline/Busy-v0`: an env whose step costs what you say, for measuring how training scales."""
+"""`paceline/Busy-v0`: an env whose steps take a configured CPU and sleep time, for measuring how training scales."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from paceline.envs.seeding import episode_seed
 from paceline.errors import ConfigError
 
 SLOW_FACTOR = 20
-"""How much longer a step takes that jitter has picked."""
+"""Factor of the duration of steps that `jitter` selects."""
 SLOW_ENV_FACTOR = 10
-"""How much longer every step of the slow env takes."""
+"""Factor of the duration of all steps of `slow_env`."""
 
 
 class Busy(gym.Env[NDArray[np.float32], np.int64]):
-    """Burns CPU time, sleeps, and pays 1 for the action that matches the sign of `obs[0]`.
+    """Uses CPU time, sleeps, and returns reward 1 for the action that matches the sign of `obs[0]`.
 
-    CPU time is the calling thread's own. A wall-clock deadline would pass just as fast with eight workers on two
-    cores, and fake a speed-up that no machine can give.
+    It measures the CPU time of the calling thread. With a wall-clock deadline, eight workers on two cores would step
+    eight envs in the time of one and show a speed-up that no real env has.
 
     Args:
-        cpu_ms: CPU milliseconds that a step burns.
-        sleep_ms: Milliseconds that it then waits, as for a device or a network.
+        cpu_ms: CPU milliseconds per step.
+        sleep_ms: Milliseconds that a step then sleeps, as if it waited for a device or a network.
         jitter: Probability that a step takes 20 times as long.
-        slow_env: An env of the run whose steps all take 10 times as long; none for no such env. It knows itself by the
-            seed of its first episode.
+        slow_env: Index of an env of the run whose steps all take 10 times as long; None for no such env. The env
+            recognises itself by the seed of its first episode.
         run_seed: The run's seed, needed with `slow_env`.
         obs_size: Length of the observation.
         episode_length: Steps until the episode is truncated.
-        render_mode: Accepted for Gymnasium's sake; there is nothing to see.
+        render_mode: Required by Gymnasium; the env renders nothing.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class Busy(gym.Env[NDArray[np.float32], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin an episode; costs nothing."""
+        """Start an episode; takes no time."""
         super().reset(seed=seed, options=options)
         if seed is not None and seed == self._slow_seed:
-            self._factor = SLOW_ENV_FACTOR  # and so it stays
+            self._factor = SLOW_ENV_FACTOR  # for all later episodes, too
         self._elapsed = 0
         self._obs = self._look()
         return self._obs, {}
 
     def step(self, action: int | np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Work for the configured time and judge the action."""
+        """Use CPU time and sleep as configured."""
         factor = self._factor
         if self._jitter and self.np_random.random() < self._jitter:
             factor *= SLOW_FACTOR
@@ -93,7 +93,7 @@ class Busy(gym.Env[NDArray[np.float32], np.int64]):
 
 
 def burn(cpu_s: float) -> None:
-    """Keep the calling thread busy for `cpu_s` seconds of its own CPU time."""
+    """Keep the calling thread busy until it has used `cpu_s` seconds of CPU time."""
     end = time.thread_time() + cpu_s
     while time.thread_time() < end:
         pass

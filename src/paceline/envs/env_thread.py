@@ -1,9 +1,9 @@
-"""Threads that own envs: each makes, resets, steps and closes its own envs, and no other thread touches them.
+"""Threads that own envs: each env is made, reset, stepped and closed by the same thread.
 
-    one thread gets a job           through its inbox
-    all threads get a job           by broadcast: one system call wakes all, and the last one done wakes the caller
+    job for one thread      through the thread's inbox
+    jobs for all threads    by broadcast: one system call wakes all threads, and the last one to finish wakes the caller
 
-If the caller filled one inbox after another, it would hold the GIL while the threads it has already woken queue for it.
+If the caller filled one inbox after another, it would hold the GIL while the threads it has already woken wait for it.
 In a broadcast the kernel wakes the threads while no thread holds the GIL (docs/adr/0011-threads-for-waiting-envs.md).
 """
 
@@ -23,37 +23,44 @@ from paceline.system.timer_slack import set_timer_slack
 TaskOutcome: TypeAlias = tuple[Any, BaseException | None]
 """(return value, None), or (None, exception) of a call."""
 ThreadTask: TypeAlias = Callable[[], None]
-"""A thread's part of a round. It must not raise."""
+"""The job of one thread in a round. It must not raise."""
 
-CAN_MARCH = hasattr(os, "eventfd")
-"""Whether eventfd exists; without it the inboxes are used."""
-LOOK_EVERY = 64
+CAN_BROADCAST = hasattr(os, "eventfd")
+"""Whether eventfd exists; without it the caller fills one inbox after another."""
+CHECK_EVERY = 64
 """Rounds between two checks of whether the threads may stay bound to one core."""
 CLOSE_TIMEOUT_S = 2.0
 """Total time that closing waits for the threads: less than a worker has for its own exit."""
 
 
 class Team:
-    """Owners of envs: the threads, and the caller as the last owner.
+    """Threads that own envs, and the calling thread as the last owner.
 
     Args:
-        count: Owners, the caller among them.
-        name: What the threads are called.
-        place: A number that neighbours on the same machine do not share, for the core to begin on.
+        count: Number of owners, including the caller.
+        name: Prefix of the thread names.
+        place: Chooses the core to bind the threads to; processes on the same machine should pass different numbers.
     """
 
     def __init__(self, count: int, name: str, place: int = 0) -> None:
         self.count, self._core = count, OneCore(place)
         self._threads = [_Thread(f"{name}-{number}") for number in range(count - 1)]
-        self._round, self._marching, self._opened = _Round(0), False, 0
-        # Two gates in turn, so that a quick thread cannot pass one of them twice before a slow one has passed.
-        gates = 2 if CAN_MARCH and count > 1 else 0
+        self._round, self._at_gates, self._opened = _Round(0), False, 0
+        # Two gates (eventfds) in turn, so that a fast thread cannot pass one of them twice before a slow thread has
+        # passed it once. `_at_gates`: the threads wait at the gates, not for their inboxes.
+        gates = 2 if CAN_BROADCAST and count > 1 else 0
         self._gates = [os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC) for _ in range(gates)]
 
     def ask(
         self, owner: int, job: Callable[[], Any], late_s: float | None = None, late: ThreadTask | None = None
     ) -> TaskOutcome:
-        """Have an owner do something, and wait for it; meanwhile call `late` again and again.
+        """Run a job in the thread of one owner. Blocks until it is done.
+
+        Args:
+            owner: Index of the owner.
+            job: The job; its exception is part of the outcome.
+            late_s: Interval in which to call `late`; None for never.
+            late: Called at that interval while the job runs, e.g. to report which env is being waited for.
 
         Raises:
             TimeoutError: An env of the same thread hangs.
@@ -72,12 +79,12 @@ class Team:
                     late()
 
     def all(self, jobs: Sequence[ThreadTask | None], late_s: float = -1.0, late: ThreadTask | None = None) -> None:
-        """Have every owner do its job at the same time; blocks until the slowest is done.
+        """Run the jobs of all owners at the same time. Blocks until the slowest is done.
 
         Args:
-            jobs: One for each owner; None for one that has nothing to do.
-            late_s: How often to call `late`, which says who is waited for. Negative for never.
-            late: Called again and again where others are at their jobs for that long after the caller's own.
+            jobs: One job per owner; None for an owner without a job.
+            late_s: Interval in which to call `late`; negative for never.
+            late: Called at that interval while other owners still run after the caller's own job is done.
         """
         try:
             self.begin(jobs)
@@ -89,7 +96,7 @@ class Team:
         self.finish(late_s, late)
 
     def begin(self, jobs: Sequence[ThreadTask | None]) -> None:
-        """The first half of `all`, without the caller's own job: returns at once."""
+        """Start the jobs of all threads, without the caller's own job. Does not block; `finish` waits for them."""
         self.settle()
         if self._gates:
             self._broadcast(jobs)
@@ -100,7 +107,7 @@ class Team:
             self._threads[owner].inbox.put(partial(self._round.do, owner))
 
     def finish(self, late_s: float = -1.0, late: ThreadTask | None = None) -> None:
-        """The second half: waits for the others. To be called once for each `begin`."""
+        """Block until the jobs of the last `begin` are done. Call it once per `begin`; arguments as for `all`."""
         try:
             while not self._round.wait(late_s):
                 if late is not None:
@@ -109,19 +116,19 @@ class Team:
             self._core.leave()
 
     def settle(self) -> None:
-        """After a call that was interrupted: wait for those that are still at it."""
+        """Wait for the threads that still run jobs of a call that was interrupted (Ctrl-C)."""
         if self._round.left > 0:
-            if self._gates and self._opened != self._round.number:  # interrupted before anybody was woken
+            if self._gates and self._opened != self._round.number:  # interrupted before the threads were woken
                 self._open()
             self._round.wait()
 
     def look_for_stuck(self) -> None:
-        """Before the end: threads that do not answer within `CLOSE_TIMEOUT_S` are not asked for anything more."""
-        self._round = _Round(self._round.number)  # nobody waits for those that are still at theirs
-        if self._marching and self._opened != self._round.number:
+        """Mark threads that do not reply within `CLOSE_TIMEOUT_S`: they get no more jobs. Call it before `end`."""
+        self._round = _Round(self._round.number)  # do not wait for jobs that still run
+        if self._at_gates and self._opened != self._round.number:
             self._open()
-            self._marching = False
-        self._halt(wait=False)
+            self._at_gates = False
+        self._back_to_inboxes(wait=False)
         deadline = perf_counter() + CLOSE_TIMEOUT_S
         for thread, answer in [(thread, self._post(i, _nothing)) for i, thread in enumerate(self._threads)]:
             try:
@@ -130,8 +137,8 @@ class Team:
                 thread.stuck = True
 
     def end(self) -> None:
-        """End the threads; their envs are closed. What is asked from now on the caller does. May be called twice."""
-        self._halt(wait=False)
+        """End the threads, whose envs must be closed. The caller runs later jobs itself. May be called twice."""
+        self._back_to_inboxes(wait=False)
         self._core.leave()
         for thread in self._threads:
             thread.inbox.put(None)
@@ -143,33 +150,33 @@ class Team:
         self._threads, self._gates, self.count = [], [], 1
 
     def _post(self, owner: int, job: Callable[[], Any]) -> SimpleQueue[TaskOutcome]:
-        """Have a thread do something; where the outcome will be."""
-        self._halt()
+        """Put a job into a thread's inbox; returns the queue that will receive its outcome."""
+        self._back_to_inboxes()
         answer: SimpleQueue[TaskOutcome] = SimpleQueue()
         self._threads[owner].inbox.put(lambda: answer.put(outcome_of(partial(roaming, job))))
         return answer
 
     def _broadcast(self, jobs: Sequence[ThreadTask | None]) -> None:
-        """Wake all threads for their jobs at once, those without one too: each has to be at the next gate."""
-        if not self._marching:
+        """Wake all threads at once, also those without a job: every thread has to pass every gate."""
+        if not self._at_gates:
             for owner, thread in enumerate(self._threads):
-                thread.inbox.put(partial(self._in_step, owner, self._round.number))
-            self._marching = True
+                thread.inbox.put(partial(self._wait_at_gates, owner, self._round.number))
+            self._at_gates = True
         self._round = _Round(self._round.number + 1, jobs, len(self._threads))
-        if self._round.number % LOOK_EVERY == 1:
+        if self._round.number % CHECK_EVERY == 1:
             self._core.look(self._threads)
         self._core.enter()
         self._open()
 
-    def _halt(self, *, wait: bool = True) -> None:
-        """Have the threads look into their inboxes again.
+    def _back_to_inboxes(self, *, wait: bool = True) -> None:
+        """Send the threads from the gates back to their inboxes.
 
         Args:
-            wait: Until they do. One that was late would take the next march for the one it is in. Not for the end,
-                where some may hang and there is no next one.
+            wait: Block until all threads are back: a late thread would mistake the gates of the next broadcast for its
+                own. False before the end, where threads may hang and no broadcast follows.
         """
-        if self._marching:
-            self._marching = False
+        if self._at_gates:
+            self._at_gates = False
             self._round = _Round(self._round.number + 1, (), len(self._threads) if wait else 0)
             self._open()
             self.settle()
@@ -178,15 +185,20 @@ class Team:
         os.eventfd_write(self._gates[self._round.number % 2], len(self._threads))
         self._opened = self._round.number
 
-    def _in_step(self, owner: int, passed: int) -> None:
-        """In a thread: do one's share whenever the gate opens, until there is none."""
+    def _wait_at_gates(self, owner: int, passed: int) -> None:
+        """Runs in a thread: do the thread's job each time a gate opens, until a round without jobs.
+
+        Args:
+            owner: Index of the thread.
+            passed: Number of the last gate that was opened.
+        """
         gates = self._gates
         while True:
             passed += 1
             os.read(gates[passed % 2], 8)
             now = self._round
             if now.number != passed:
-                continue  # the caller was interrupted, and has had all halt since
+                continue  # the caller was interrupted, and has sent all threads back since
             if not now.jobs:
                 now.count_down()
                 return
@@ -194,7 +206,7 @@ class Team:
 
 
 class _Thread(threading.Thread):
-    """Does what its inbox says until that is None. A daemon: an env that hangs does not keep the process."""
+    """Runs the jobs of its inbox until it finds None. A daemon, so that a hanging env does not block process exit."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -203,31 +215,31 @@ class _Thread(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Serve."""
+        """Run jobs until None."""
         set_timer_slack()
         while (job := self.inbox.get()) is not None:
             job()
 
 
 class _Round:
-    """Jobs done at the same time, the caller's last.
+    """The jobs of all owners for one broadcast, and a count of the threads that are not done.
 
     Args:
-        number: Counts the times that a gate was opened.
-        jobs: One for each owner; none at all sends the threads back to their inboxes.
-        left: Threads that the caller waits for.
+        number: Number of the gate opening that starts the round.
+        jobs: One per owner; empty to send the threads back to their inboxes.
+        left: Number of threads that the caller waits for.
     """
 
-    __slots__ = ("_all_in", "_count", "jobs", "left", "number")
+    __slots__ = ("_all_done", "_count", "jobs", "left", "number")
 
     def __init__(self, number: int, jobs: Sequence[ThreadTask | None] = (), left: int = 0) -> None:
         self.number, self.jobs, self.left = number, jobs, left
-        self._count, self._all_in = threading.Lock(), threading.Lock()
+        self._count, self._all_done = threading.Lock(), threading.Lock()
         if self.left:
-            self._all_in.acquire()
+            self._all_done.acquire()
 
     def do(self, owner: int) -> None:
-        """In a thread: do one's job, if there is one, and wake the caller if it was the last."""
+        """Runs in a thread: do the owner's job, if it has one; the last thread wakes the caller."""
         try:
             job = self.jobs[owner]
             if job is not None:
@@ -236,20 +248,20 @@ class _Round:
             self.count_down()
 
     def count_down(self) -> None:
-        """In a thread: be done."""
+        """Runs in a thread: count it as done; the last thread wakes the caller."""
         with self._count:
             self.left -= 1
             last = self.left == 0
         if last:
-            self._all_in.release()
+            self._all_done.release()
 
     def wait(self, timeout_s: float = -1.0) -> bool:
-        """Until all threads are done, or for so long; whether they are. True once only."""
-        return self._all_in.acquire(timeout=timeout_s)
+        """Block until all threads are done or the timeout is over; returns whether they are. Returns True only once."""
+        return self._all_done.acquire(timeout=timeout_s)
 
 
 def outcome_of(job: Callable[[], Any]) -> TaskOutcome:
-    """What a job returned, or raised."""
+    """Run a job; returns its result or its exception."""
     try:
         return job(), None
     except BaseException as error:
@@ -257,7 +269,7 @@ def outcome_of(job: Callable[[], Any]) -> TaskOutcome:
 
 
 def result_of(outcome: TaskOutcome) -> Any:
-    """What the job returned; raises what it raised."""
+    """Return the result of a job, or raise its exception."""
     if outcome[1] is not None:
         raise outcome[1]
     return outcome[0]

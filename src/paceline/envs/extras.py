@@ -1,13 +1,13 @@
-"""Extras: arrays that are read beside the observation, right after each step.
+"""Extras: arrays that are read from an env beside the observation, right after each step.
 
-An env names them in an attribute `extras`:
+An env declares them in an attribute `extras`:
 
     class Simulator(gym.Env):
         extras = {"true_state": Extra(shape=(13,), dtype="int8", read="true_state")}
 
         def true_state(self) -> np.ndarray: ...
 
-They are stored in the slot like any other field and passed to a `RewardShaper`. They need no message, because the
+Extras are stored in the slot like any other field and passed to a `RewardShaper`. They need no message, because the
 process that steps the env reads them.
 """
 
@@ -27,23 +27,23 @@ from paceline.spec import Extra
 __all__ = ["Extra", "ExtraReader", "Readings", "named_extras"]
 
 TAG = "extra/"
-"""How a history names a reading that outlives its episode."""
+"""Prefix of the tags under which a history keeps extras of the previous episode."""
 READ = "paceline/extras"
-"""Where the info dict of a single env carries what was read."""
+"""Key under which `ExtraReader` puts the values it has read into the info dict."""
 
 
 def named_extras(env: Any) -> dict[str, Extra]:
-    """The extras that an env, or an env inside it, names.
+    """Return the extras that an env, or an env inside its wrappers, declares.
 
     Raises:
-        ConfigError: What it names cannot be read.
+        ConfigError: The declaration is not a dict of `Extra`, or a method that it names is missing.
     """
     inner = env
     while not hasattr(inner, "extras") and hasattr(inner, "env"):
         inner = inner.env
     named = getattr(inner, "extras", None)
     if not isinstance(named, Mapping) or not any(isinstance(extra, Extra) for extra in named.values()):
-        return {}  # none, or something else of that name
+        return {}  # no extras, or an unrelated attribute of that name
     if not all(isinstance(extra, Extra) for extra in named.values()):
         raise ConfigError(
             f"extras of {type(inner).__name__}: must be a dict of paceline.Extra by name (got {named!r})."
@@ -51,8 +51,8 @@ def named_extras(env: Any) -> dict[str, Extra]:
     for name, extra in named.items():
         if extra.read and not callable(_method(env, extra.read)):
             raise ConfigError(
-                f"extra {name!r}: {type(inner).__name__} has no method {extra.read!r}. Name one, or leave `read` empty "
-                "to read the info dict."
+                f"extra {name!r}: {type(inner).__name__} has no method {extra.read!r}. Name a method that exists, or "
+                "leave `read` empty to read the info dict."
             )
     return dict(named)
 
@@ -64,11 +64,11 @@ def _method(env: Any, name: str) -> Any:
 
 
 class ExtraReader(gym.Wrapper[Any, Any, Any, Any]):
-    """Reads what is due right after a step or a reset, whichever thread that happens in, and before anything else does.
+    """Wrapper that reads the extras of a single env right after each step and reset, in the thread that steps it.
 
     Args:
-        env: Names extras.
-        extras: Those.
+        env: The env.
+        extras: The extras that it declares.
     """
 
     def __init__(self, env: gym.Env[Any, Any], extras: Mapping[str, Extra]) -> None:
@@ -79,18 +79,19 @@ class ExtraReader(gym.Wrapper[Any, Any, Any, Any]):
         self._age = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """As the env's own."""
+        """Reset the env and read its extras."""
         obs, info = self.env.reset(seed=seed, options=options)
         self._age = 0
-        return obs, self._told(info, ended=False)
+        return obs, self._with_extras(info, ended=False)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """As the env's own."""
+        """Step the env and read the extras that are due."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._age += 1
-        return obs, reward, terminated, truncated, self._told(info, ended=bool(terminated or truncated))
+        return obs, reward, terminated, truncated, self._with_extras(info, ended=bool(terminated or truncated))
 
-    def _told(self, info: dict[str, Any], *, ended: bool) -> dict[str, Any]:
+    def _with_extras(self, info: dict[str, Any], *, ended: bool) -> dict[str, Any]:
+        """Return the info with the extras that are due after this step or reset."""
         read: dict[str, Any] = {}
         for name, every, method in self._sources:
             if ended if every == "episode" else self._age % every == 0:
@@ -99,30 +100,30 @@ class ExtraReader(gym.Wrapper[Any, Any, Any, Any]):
                         f"extra {name!r}: not in the info dict (it has {sorted(info)}). Put it there after every reset "
                         "and step, or set `read` to a method."
                     )
-                # A copy: the reset that may follow at once may write into the same array.
+                # Copy: a reset may follow at once and write into the same array.
                 read[name] = np.array(info[name] if method is None else method())
         return {**info, READ: read}
 
 
 class Readings:
-    """The newest readings of n envs.
+    """The newest extras of n envs, and those at the end of the last step.
 
     Args:
-        extras: What is read.
-        n: Envs.
-        who: Names env i in errors.
+        extras: The extras by name.
+        n: Number of envs.
+        who: Returns the name of env i for error texts.
     """
 
     def __init__(self, extras: Mapping[str, Extra], n: int, who: Callable[[int], str]) -> None:
         self._extras, self._who = extras, who
         self.now = {name: np.zeros((n, *extra.shape), extra.dtype) for name, extra in extras.items()}
-        """[n, *extra] as the envs are: of an ended one, of its new episode."""
+        """[n, *extra] in the current state of the envs; for an env that was reset, in its new episode."""
         self.reached = {name: values.copy() for name, values in self.now.items()}
-        """[n, *extra] where the last step led, before any reset."""
+        """[n, *extra] after the last step, before any reset."""
         self._begun = np.zeros(n, np.bool_)
 
-    def lend(self, columns: slice, to: Readings) -> None:
-        """Have somebody who steps some of the envs keep his readings here."""
+    def share_columns(self, columns: slice, to: Readings) -> None:
+        """Make the arrays of `to` views of these columns: for code that steps only some of the envs."""
         to.now, to.reached, to._begun = (
             {name: values[columns] for name, values in self.now.items()},
             {name: values[columns] for name, values in self.reached.items()},
@@ -130,17 +131,17 @@ class Readings:
         )
 
     def before_step(self) -> None:
-        """A step begins: what is not read anew stands."""
+        """Start a step: extras that are not read in it keep their values."""
         for name, values in self.now.items():
             self.reached[name][...] = values
         self._begun[:] = False
 
     def stepped(self, i: int, info: Mapping[str, Any]) -> None:
-        """Env i took a step."""
+        """Store what was read after a step of env i."""
         self._write(self.reached, i, info[READ])
 
     def began(self, i: int, info: Mapping[str, Any]) -> None:
-        """Env i began an episode."""
+        """Store what was read after a reset of env i."""
         for name, extra in self._extras.items():
             if extra.every == "episode":
                 self.now[name][i] = self.reached[name][i]
@@ -148,38 +149,38 @@ class Readings:
         self._begun[i] = True
 
     def put_now(self, name: str, columns: slice, where: NDArray[np.bool_], values: NDArray[Any]) -> None:
-        """Some envs of a group began an episode: what was read there."""
+        """Store what was read after a reset of some envs of a group."""
         np.copyto(self.now[name][columns], values, where=_over(where, values))
 
     def put_reached(self, name: str, columns: slice, where: NDArray[np.bool_], values: NDArray[Any]) -> None:
-        """Some envs of a group took a step: what was read there."""
+        """Store what was read after a step of some envs of a group."""
         np.copyto(self.reached[name][columns], values, where=_over(where, values))
 
     def note_begun(self, columns: slice, where: NDArray[np.bool_]) -> None:
-        """These envs of a group began an episode, and all is read."""
+        """Mark some envs of a group as reset, after `put_now` for all extras."""
         self._begun[columns] = where
         for name, extra in self._extras.items():
             if extra.every == "episode":
                 self.put_now(name, columns, where, self.reached[name][columns])
 
     def settle(self) -> None:
-        """The step is over everywhere: the envs that did not begin an episode are where it led."""
+        """Finish a step of all envs: envs that were not reset keep the values after the step."""
         for name, values in self.now.items():
             np.copyto(values, self.reached[name], where=_over(~self._begun, values))
 
     def show(self, row: Row) -> None:
-        """Settle, and write the readings beside the observations."""
+        """Finish a step of all envs and write the extras to the row."""
         self.settle()
-        self.show_beginning(row)
+        self.show_current(row)
 
-    def put_back(self, i: int, tags: Mapping[str, Any]) -> None:
-        """Env i is about to be put back by replaying its episode: what was read at the end of the one before stands."""
+    def restore(self, i: int, tags: Mapping[str, Any]) -> None:
+        """Restore the extras that env i had at the end of its previous episode, before its episode is replayed."""
         for name in self.now:
             if TAG + name in tags:
                 self.now[name][i] = self.reached[name][i] = tags[TAG + name]
 
-    def show_beginning(self, row: Row) -> None:
-        """Episodes have begun everywhere."""
+    def show_current(self, row: Row) -> None:
+        """Write the extras to the row, after a reset of all envs."""
         for name, values in self.now.items():
             row.extras[name][...] = values
 
@@ -198,5 +199,5 @@ class Readings:
 
 
 def _over(where: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[np.bool_]:
-    """[n] as a mask over [n, ...]."""
+    """Reshape a mask [n] so that it broadcasts over `values` [n, ...]."""
     return where.reshape(-1, *(1,) * (values.ndim - 1))

@@ -1,4 +1,4 @@
-"""An env that fails on demand, for trying out how your own set-up copes: `--env paceline.envs.fault:FaultEnv`."""
+"""An env that fails on demand, to test how a training set-up handles faults: `--env paceline.envs.fault:FaultEnv`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FaultMode = Literal[
     "sys_exit",  # SystemExit, code 3
     "segfault",
     "hang",  # in Python
-    "hang_gil",  # in C, without ever giving the interpreter back
+    "hang_gil",  # in C, without releasing the GIL
     "slow_reset",  # the first reset takes `hang_s`
     "leak",  # 1 MB a step, from `at_step` on
     "nan_obs",
@@ -38,7 +38,7 @@ FaultMode = Literal[
 
 
 class OddError(Exception):
-    """Does not survive pickling: two arguments, one of them a local function."""
+    """An exception that cannot be pickled: it needs two arguments and holds a local function."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(f"{text} (code {code})")
@@ -46,19 +46,19 @@ class OddError(Exception):
 
 
 class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
-    """A four-number env that behaves, until it does not.
+    """An env with four random numbers as observations, which fails in a chosen way at a chosen step.
 
     Args:
-        mode: What goes wrong.
-        at_step: In which step of the episode, counting from 1.
-        at_episode: In which episode, counting from 0.
-        env_index: In which env of the run; none means in all. Told from the seed that the env is reset with.
+        mode: Kind of fault.
+        at_step: Step of the episode at which it happens, counted from 1.
+        at_episode: Episode in which it happens, counted from 0.
+        env_index: Env of the run in which it happens; None for all envs. The env recognises itself by its reset seed.
         run_seed: The run's seed, needed with `env_index`.
-        once: A file to create when it happens; where it exists already, nothing happens. For a fault in one
-            process only, or one that is gone after a restart.
-        hang_s: How long the hanging and slow modes take.
+        once: File to create when the fault happens; if the file exists already, nothing happens. For a fault in one
+            process only, or a fault that does not repeat after a restart.
+        hang_s: Seconds that the hanging and slow modes take.
         episode_length: Steps until the episode is truncated.
-        wait_ms: How long every step waits, as one of a simulator elsewhere would.
+        wait_ms: Milliseconds that every step sleeps, like an env that waits for a simulator.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin an episode, which may be the one that fails."""
+        """Start an episode; may fail, depending on the mode."""
         super().reset(seed=seed, options=options)
         self._episode += 1
         self._elapsed = 0
@@ -102,8 +102,8 @@ class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
         return self._look(), {}
 
     def step(self, action: int | np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
-        """Take a step, which may be the one that fails."""
-        del action  # The reward does not depend on it.
+        """Take a step; may fail, depending on the mode."""
+        del action  # the reward does not depend on it
         self._elapsed += 1
         if self._wait_s:
             time.sleep(self._wait_s)
@@ -146,7 +146,7 @@ class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
         return self.np_random.uniform(-1.0, 1.0, 4).astype(np.float32)
 
     def _first_time(self) -> bool:
-        """Whether the fault is still to happen, as far as the `once` file knows; claims it."""
+        """Whether the fault may happen: with a `once` file only in the process that creates the file."""
         if self._once is None:
             return True
         try:
@@ -157,13 +157,13 @@ class FaultEnv(gym.Env[NDArray[np.float32], np.int64]):
 
 
 def _hold_the_gil(seconds: float) -> None:
-    """Wait in C for a lock that nobody gives back. PyDLL, unlike CDLL, calls without releasing the interpreter lock."""
+    """Block in C on a locked mutex. PyDLL, unlike CDLL, calls without releasing the GIL."""
     library = ctypes.PyDLL(None)
     if not hasattr(library, "pthread_mutex_timedlock"):
         library.usleep(int(seconds * 1e6))
         return
     mutex = ctypes.create_string_buffer(64)
-    until = time.time() + seconds  # the clock that the call goes by
+    until = time.time() + seconds  # the clock that pthread_mutex_timedlock uses
     deadline = (ctypes.c_long * 2)(int(until), int(until % 1 * 1e9))
-    for _ in range(2):  # a sleep would end with the first signal; this does not
+    for _ in range(2):  # the second call blocks; unlike a sleep, a signal does not interrupt it
         library.pthread_mutex_timedlock(mutex, deadline)

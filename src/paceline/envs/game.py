@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from paceline.errors import EnvError
 
 Rows = NDArray[np.intp]
-"""[k] which boards, each at most once."""
+"""[k] indices of boards, without repetition."""
 
 
 class IllegalMove(EnvError):
@@ -25,59 +25,63 @@ class IllegalMove(EnvError):
 
 
 class Game(Protocol):
-    """n boards of a two-player, turn-taking game. Every array has the board axis first; single-threaded."""
+    """n independent boards of a two-player, turn-based game. Every array has the board axis first; not thread-safe."""
 
     name: str
     n: int
     actions: int
-    """How many there are; legal or not is for `legal` to say."""
+    """Number of actions, legal or not."""
     obs_size: int
     """Length of the flat observation."""
     state: dict[str, NDArray[Any]]
-    """Every array that makes up the boards, [n, ...]: copying a row of all of them copies a board."""
-    mover: NDArray[np.int8]  # [n]   whose turn it is, 0 or 1; says nothing where over
-    over: NDArray[np.bool_]  # [n]   also before the first reset
-    winner: NDArray[np.int8]  # [n]  0, 1, or -1 for a draw; says nothing where not over
+    """The complete state of the boards, [n, ...] by name: copying a row of all arrays copies a board."""
+    mover: NDArray[np.int8]  # [n]   the player to move, 0 or 1; undefined if the game is over
+    over: NDArray[np.bool_]  # [n]   True also before the first reset
+    winner: NDArray[np.int8]  # [n]  0, 1, or -1 for a draw; undefined unless the game is over
 
     def reset(self, rows: Rows, seeds: NDArray[np.uint64]) -> None:
-        """Begin new games.
+        """Start new games on these boards.
 
         Args:
-            rows: [k]
-            seeds: [k] where all chance of a game comes from: equal seeds and equal actions are equal games, whatever
-                happens on the other boards.
+            rows: [k] boards.
+            seeds: [k] the only source of randomness of a game: equal seeds and equal actions give equal games,
+                independent of the other boards.
         """
 
     def play(self, rows: Rows, actions: NDArray[np.int64]) -> None:
-        """Have the mover of each of these boards play. Afterwards each is over, or its mover has a legal move.
+        """Play one action of the mover on each of these boards. Then the game is over or its mover has a legal move.
+
+        Args:
+            rows: [k] boards.
+            actions: [k]
 
         Raises:
-            IllegalMove: Naming board, action and the legal ones. No board has changed then.
+            IllegalMove: An action is illegal; names the board, the action and the legal ones. No board has changed.
         """
 
     def observe(self, rows: Rows, seats: NDArray[np.int8] | None = None) -> NDArray[np.float32]:
-        """What the movers see.
+        """Return the observations of the movers, or of the given players.
 
         Args:
-            rows: [k]
-            seats: [k] whose eyes to look through instead of the mover's. Who is not to move sees no dice.
+            rows: [k] boards.
+            seats: [k] the player whose view to return; None for the mover. The other player's view contains no dice.
 
         Returns:
             [k, obs_size], a new array.
         """
 
     def legal(self, rows: Rows) -> NDArray[np.bool_]:
-        """[k, actions] what the movers may do, a new array; nothing where over."""
+        """Return the legal actions of the movers, [k, actions], a new array; all False if the game is over."""
 
     def text(self, row: int) -> str:
-        """The board drawn for a terminal."""
+        """Return a drawing of the board for a terminal."""
 
     def move_name(self, row: int, action: int) -> str:
-        """What an action of the mover means, in words."""
+        """Return the name of an action of the mover."""
 
 
 def illegal(game: Game, row: int, action: int) -> IllegalMove:
-    """The error about an action that a board does not allow."""
+    """Make the error for an action that a board does not allow."""
     who = f"{game.name}, board {row}"
     if game.over[row]:
         return IllegalMove(f"{who}: the game is over (action {action}). Reset the board first.")
@@ -86,14 +90,14 @@ def illegal(game: Game, row: int, action: int) -> IllegalMove:
 
 
 class Player(Protocol):
-    """Chooses moves. Keeps nothing from one choice to the next, so that one player may sit at any number of boards."""
+    """Chooses moves. Keeps no state between calls, so that one player can play on any number of boards."""
 
     def choose(self, game: Game, rows: Rows, noise: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """A legal action for the mover of each of these boards, none of which is over.
+        """Choose a legal action for the mover of each board, [k].
 
         Args:
-            game: Only looked at.
-            rows: [k]
+            game: The boards; read only.
+            rows: [k] boards whose games are not over.
             noise: [k] 64 random bits each, the only source of randomness.
         """
 

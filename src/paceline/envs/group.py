@@ -1,8 +1,8 @@
-"""The step loop over single envs: the innermost loop of collecting, which also names the env in every error.
+"""The step loop over single envs: the innermost loop of collecting. Every error names the env.
 
-The loop adds about a microsecond to an env step (make bench-env-loop), half of it the copy of the observation:
+The loop adds about a microsecond to an env step (make bench-env-loop), half of which is the copy of the observation:
 methods are bound once, actions become Python objects once per row, small fields are written once per row. Only
-observations are written env by env, straight into the row, so that envs which reuse their array do no harm.
+observations are copied to the row env by env, before the next env steps, because an env may reuse its array.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _log = logging.getLogger(__name__)
 
 
 class SingleEnvs:
-    """Steps n single envs one after another, and resets an ended one within the same step.
+    """Steps n single envs one after another, and resets an ended env within the same step.
 
     Args:
         recipe: How to make an env.
-        spec: What `recipe.probe()` found.
-        seed: The run's.
+        spec: Spec that `recipe.probe()` returned.
+        seed: The run's seed.
         first_env: Index in the run of the block's first env.
-        n: How many.
-        episode: [n] the block keeps the episode numbers here.
-        line: Where the block notes which env is at work.
+        n: Number of envs.
+        episode: [n] episode number of each env; the block writes it.
+        line: The worker's status line; the block writes the index of the env that is being stepped.
     """
 
     def __init__(
@@ -70,16 +70,16 @@ class SingleEnvs:
         self._actions, self._obs = ActionMap(spec), ObsMap(spec)
         self._simple = self._obs.plain and not self._obs.masked
         self._rewards: list[Any] = [0.0] * n
-        self._marks, self._row = WorkerStatus(line, first_env), 0
+        self._status, self._row = WorkerStatus(line, first_env), 0
         self.readings = Readings(spec.extras, n, self._who) if spec.extras else None
         self._begun = [0] * n  # The row in which each env's episode began: gives the step for error texts.
         self.envs: list[Env] = []
         try:
             for i in range(n):
-                self._marks.at(i)
+                self._status.at(i)
                 self.envs.append(recipe.make(who=f"env {first_env + i} (seed {seed})"))
-                self._marks.beat()
-            self._marks.end()
+                self._status.beat()
+            self._status.end()
             self._check_envs(spec)
         except BaseException:
             self.close()
@@ -87,22 +87,22 @@ class SingleEnvs:
         self._steps = [env.step for env in self.envs]
 
     def reset(self, row: Row) -> None:
-        """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
+        """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""
         for i in range(len(self.envs)):
-            self._marks.at(i)
+            self._status.at(i)
             self._show(i, *self._begin(i), row)
-            self._marks.beat()
-        self._marks.end()
+            self._status.beat()
+        self._status.end()
         if self.readings is not None:
-            self.readings.show_beginning(row)
+            self.readings.show_current(row)
         if row.mask is not None:
             self._obs.check_legal(row.mask, self._first)
 
     def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
-        """Step every env once; ended ones begin their next episode. See `EnvBlock.step`."""
+        """Step every env once; ended envs start their next episode. See `EnvBlock.step`."""
         self._row += 1
         rewards = self._rewards
-        # The usual case, one array and nothing to check, is spared a call per env.
+        # The usual case, one array and nothing to check, avoids a function call per env.
         simple = self._simple and self._row > CHECKED_STEPS
         only_leaf = next(iter(after.obs.values()))
         finals: list[tuple[int, dict[str, NDArray[Any]]]] = []
@@ -113,7 +113,7 @@ class SingleEnvs:
         readings = self.readings
         if readings is not None:
             readings.before_step()
-        i, line = 0, self._marks.begin()
+        i, line = 0, self._status.begin()
         try:
             for i, env_step in enumerate(self._steps):
                 line[ENV] = i
@@ -134,13 +134,13 @@ class SingleEnvs:
             raise
         except Exception as error:
             raise self._failure(i, actions[i], error) from error
-        self._marks.end()
+        self._status.end()
         try:
             row.reward[...] = rewards
         except (TypeError, ValueError):
             row.reward[...] = self._numbers(rewards)
         if self._row <= CHECKED_STEPS:
-            self._numbers(rewards)  # numpy makes a silent NaN of None.
+            self._numbers(rewards)  # because numpy silently converts None to NaN
         if readings is not None:
             readings.show(after)
         if after.mask is not None:
@@ -152,35 +152,35 @@ class SingleEnvs:
         restarted = []
         for i, history in enumerate(histories):
             self.episode[i] = history.episode
-            self._marks.at(i)
+            self._status.at(i)
             if self.readings is not None:
-                self.readings.put_back(i, history.tags)
+                self.readings.restore(i, history.tags)
             if history.state:
-                self.put(i, cloudpickle.loads(history.state))
+                self.replace(i, cloudpickle.loads(history.state))
                 self._begun[i] = self._row - len(history.actions)
                 history.show(i, row)
             elif not self._replay(i, history, row, watch):
                 self.episode[i] += 1
                 self._show(i, *self._begin(i), row)
                 restarted.append(i)
-            self._marks.beat()
-        self._marks.end()
+            self._status.beat()
+        self._status.end()
         if self.readings is not None:
-            self.readings.show_beginning(row)
+            self.readings.show_current(row)
         if row.mask is not None:
             self._obs.check_legal(row.mask, self._first)
         return restarted
 
-    def put(self, i: int, env: Env) -> None:
-        """Have another env in place of env i."""
+    def replace(self, i: int, env: Env) -> None:
+        """Use another object as env i."""
         self.envs[i], self._steps[i] = env, env.step
 
     def dump(self) -> list[bytes]:
-        """One entry per env. See `EnvBlock.dump`."""
+        """Pickle the envs; one entry per env. See `EnvBlock.dump`."""
         return [block.pickled(env, self._who(i)) for i, env in enumerate(self.envs)]
 
     def close(self) -> None:
-        """Close the envs. May be called twice; a failing one does not keep the others open."""
+        """Close the envs, also if one of them raises. May be called twice."""
         while self.envs:
             env = self.envs.pop()
             try:
@@ -189,7 +189,7 @@ class SingleEnvs:
                 _log.warning("env %d raised in close: %s", self._first + len(self.envs), describe(error))
 
     def _begin(self, i: int) -> tuple[Any, dict[str, Any]]:
-        """Reset env i for the episode that `episode` names."""
+        """Reset env i with the seed of its episode."""
         try:
             obs, info = roaming(self.envs[i].reset, seed=self._episode_seed(i))
         except Exception as error:
@@ -210,7 +210,7 @@ class SingleEnvs:
         return last
 
     def _show(self, i: int, obs: Any, info: dict[str, Any], row: Row) -> None:
-        """Write what env i is seen to be in, and what it may do there."""
+        """Write the observation and the action mask of env i to the row."""
         if self._row <= CHECKED_STEPS:
             self._obs.check(obs, info, self._who(i))
         self._obs.write(obs, i, row.obs)
@@ -218,7 +218,7 @@ class SingleEnvs:
             row.mask[i] = self._obs.mask(obs, info)
 
     def _replay(self, i: int, history: History, row: Row, watch: Watch | None) -> bool:
-        """Bring env i to where its history ends; False if it went elsewhere."""
+        """Replay the episode of env i; returns False if the result differs from its history."""
         obs, info = self._begin(i)
         if watch is not None:
             self._show(i, obs, info, row)
@@ -230,7 +230,7 @@ class SingleEnvs:
                 obs, reward, terminated, truncated, info = self._steps[i](action)
             except Exception as error:
                 raise self._failure(i, action, error) from error
-            self._marks.beat()  # an episode may be long
+            self._status.beat()  # an episode may be long
             if terminated or truncated:
                 return False
             if self.readings is not None:
@@ -253,7 +253,7 @@ class SingleEnvs:
             require_same_spaces(made, spec, f"env {self._first + i}")
 
     def _numbers(self, rewards: list[Any]) -> list[float]:
-        """Rewards as floats; arrays with one element are accepted, though a row costs more with them."""
+        """Convert rewards to floats; accepts arrays with one element, which take longer."""
         numbers = []
         for i, reward in enumerate(rewards):
             try:
@@ -267,7 +267,7 @@ class SingleEnvs:
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
-        # Raised by our own lines, not the env's: it returned something we could not unpack or store.
+        # Raised by our own code, not the env's: the env returned something that we could not unpack or store.
         ours = frame is not None and frame.tb_frame.f_globals.get("__name__") in (__name__, block.__name__)
         if ours:
             what = f"returned values that cannot be stored in step {step} with action {action!r}: {describe(error)}"

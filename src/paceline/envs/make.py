@@ -33,16 +33,16 @@ NativeChoice: TypeAlias = Literal["auto", "always", "never"]
 NATIVE_FROM = 16
 """Smallest group for which a native vector env is the faster choice.
 
-CartPole-v1's own, microseconds per env step: 18.3 in groups of 4, 9.0 of 8, 2.4 of 32; a single env takes 10.8.
-A vector env that pays sooner says so: `metadata["native_from"]`.
+CartPole-v1's vector env takes 18.3 microseconds per env step in groups of 4, 9.0 in groups of 8 and 2.4 in groups of
+32; a single env takes 10.8. A vector env that is faster in smaller groups can declare it: `metadata["native_from"]`.
 """
 
 _PACKAGES = {"ALE": ("ale_py", "atari")}
-"""Namespaces whose ids appear only when a package is imported, and the extra that brings it."""
+"""Namespaces whose ids are registered when a package is imported: the package, and the extra that installs it."""
 
 
 class EnvMaker(Protocol):
-    """Makes envs: a recipe, or who makes them elsewhere."""
+    """Makes envs: an `EnvRecipe`, or an object that makes them in another thread."""
 
     def make(self, *, who: str = "env") -> Env:
         """Make one env. See `EnvRecipe.make`."""
@@ -50,7 +50,7 @@ class EnvMaker(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnvRecipe:
-    """How to make the env of a run. Cloudpickle carries it to workers, lambdas and closures included."""
+    """How to make the env of a run. Can be pickled with cloudpickle, including lambdas and closures."""
 
     source: EnvSource
     """A Gymnasium id, `module:Id-v0`, `module:callable`, or a callable that makes a new env each time."""
@@ -59,9 +59,9 @@ class EnvRecipe:
     wrappers: tuple[EnvWrapper, ...] = ()
     """Applied in order, innermost first: import paths (`module:Name`) or callables."""
     frame_stack: int = 1
-    """How many observations the policy sees at once; applied outside all wrappers."""
+    """Number of observations that are stacked into one; applied outside all wrappers."""
     native_vector: NativeChoice = "auto"
-    """Whether the env's own vector implementation is used."""
+    """Whether to use the env's own vector implementation."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) and not callable(self.source):
@@ -83,7 +83,7 @@ class EnvRecipe:
 
     @property
     def name(self) -> str:
-        """What to call the env in folders and messages."""
+        """Name of the env in folders and messages."""
         if isinstance(self.source, str):
             return self.source
         return str(getattr(self.source, "__qualname__", type(self.source).__qualname__))
@@ -96,7 +96,7 @@ class EnvRecipe:
         """Make one env, wrapped.
 
         Args:
-            who: How a failing env is named in the error.
+            who: Name of the env for error texts.
 
         Raises:
             ConfigError: The env or a wrapper cannot be found, or does not take these arguments.
@@ -110,16 +110,16 @@ class EnvRecipe:
             env = OneOfVector(self.make_vector(1, who=who))
         elif isinstance(target, Registered):
             given = {**target.kwargs, **{k: v for k, v in kwargs.items() if k != "max_episode_steps"}}
-            with _sorting(label, who, target.entry_point, given):
+            with _constructor_errors(label, who, target.entry_point, given):
                 # Gymnasium's checker costs more than many envs; the block checks the first steps itself.
                 env = gym.make(target, disable_env_checker=True, **kwargs)
         else:
-            with _sorting(label, who, target, kwargs):
+            with _constructor_errors(label, who, target, kwargs):
                 env = _require_env(target(**kwargs), label)
         for wrapper in self.wrappers:
             name = wrapper if isinstance(wrapper, str) else getattr(wrapper, "__qualname__", repr(wrapper))
             wrap = load(wrapper, "wrapper") if isinstance(wrapper, str) else wrapper
-            with _sorting(f"wrapper {name!r}", f"{who}: wrapper {name!r}", None, {}):
+            with _constructor_errors(f"wrapper {name!r}", f"{who}: wrapper {name!r}", None, {}):
                 env = _require_env(wrap(env), f"wrapper {name!r}")
         if self.frame_stack > 1:
             env = FrameStack(env, self.frame_stack)
@@ -130,7 +130,7 @@ class EnvRecipe:
         """Make the env's own vector implementation, unwrapped.
 
         Raises:
-            ConfigError: There is none, or it does not take these arguments.
+            ConfigError: The env has no vector implementation, or it does not take these arguments.
             EnvError: The constructor raised.
         """
         target = _find(self.source)
@@ -138,7 +138,7 @@ class EnvRecipe:
             raise ConfigError(f"env {self.name!r}: has no vector_entry_point. Use native_vector='never' or 'auto'.")
         kwargs = _fresh(self.kwargs)
         given = {"num_envs": num_envs, **target.kwargs, **kwargs}
-        with _sorting(f"env {self.name!r}", who, target.vector_entry_point, given):
+        with _constructor_errors(f"env {self.name!r}", who, target.vector_entry_point, given):
             vector = gym.make_vec(target, num_envs, vectorization_mode="vector_entry_point", **kwargs)
         if not isinstance(vector, VectorEnv):
             raise ConfigError(
@@ -147,7 +147,7 @@ class EnvRecipe:
         return vector
 
     def use_native(self, group_size: int) -> bool:
-        """Whether groups of this size are stepped by the env's own vector implementation."""
+        """Whether to step groups of this size with the env's own vector implementation."""
         if self.native_vector == "never" or self._wrapped:
             return False
         target = _find(self.source)
@@ -167,7 +167,11 @@ class EnvRecipe:
         """Make one env, reset it, read its spaces and close it.
 
         Args:
-            look: Called with the env first, by somebody who wants to know more of it.
+            look: Called with the env before its reset, to read other properties of it.
+
+        Raises:
+            ConfigError: The recipe is invalid, or a space is not supported.
+            EnvError: The env raised.
         """
         env = self.make()
         try:
@@ -192,14 +196,14 @@ class EnvRecipe:
 
 
 def _rebuild(values: dict[str, Any], registered: Registered | None) -> EnvRecipe:
-    # An id that was registered by the user's script or notebook is unknown in a worker until it is brought along.
+    # A worker does not know an id that the user's script or notebook has registered, so the registry entry comes along.
     if registered is not None:
         gym.registry.setdefault(registered.id, registered)
     return EnvRecipe(**values)
 
 
 def describe(error: BaseException) -> str:
-    """`Type: text` of an exception, whatever its `__str__` does."""
+    """Return `Type: text` of an exception, even if its `__str__` fails."""
     try:
         text = str(error)
     except Exception:
@@ -208,7 +212,7 @@ def describe(error: BaseException) -> str:
 
 
 def _find(source: EnvSource) -> Registered | Callable[..., Any]:
-    """The registry's entry of an id, or the callable that a path names."""
+    """Return the registry entry of an id, or the callable at an import path."""
     if not isinstance(source, str):
         return source
     module, colon, name = source.partition(":")
@@ -217,7 +221,7 @@ def _find(source: EnvSource) -> Registered | Callable[..., Any]:
     imported = _import(module, f"env {source!r}")
     if name in gym.registry:
         return gym.registry[name]
-    if not name.isidentifier():  # `Id-v0` and `space/Id-v0` can only be ids.
+    if not name.isidentifier():  # `Id-v0` and `space/Id-v0` can only be ids
         return _registered(name)
     return _attribute(imported, name, f"env {source!r}")
 
@@ -269,8 +273,15 @@ def _attribute(module: Any, name: str, what: str) -> Callable[..., Any]:
 
 
 @contextmanager
-def _sorting(label: str, who: str, creator: Any, given: dict[str, Any]) -> Iterator[None]:
-    """Sort what a constructor raises: bad settings and missing packages, or its own failure."""
+def _constructor_errors(label: str, who: str, creator: Any, given: dict[str, Any]) -> Iterator[None]:
+    """Convert exceptions of a constructor: ConfigError for wrong arguments or missing packages, otherwise EnvError.
+
+    Args:
+        label: Name of the env or wrapper, for ConfigError.
+        who: Name of the env, for EnvError.
+        creator: The constructor, to compare its signature with `given`; None to skip that.
+        given: The arguments.
+    """
     try:
         yield
     except PacelineError:
@@ -293,7 +304,7 @@ def _require_env(made: Any, label: str) -> Env:
 
 
 def _wrong_kwargs(creator: Any, given: dict[str, Any]) -> str | None:
-    """Which arguments the constructor does not take, or lacks, as an error text."""
+    """Return an error text about arguments that the constructor does not take, or that are missing; None if all fit."""
     try:
         signature = inspect.signature(load_env_creator(creator) if isinstance(creator, str) else creator)
     except (TypeError, ValueError):
@@ -313,9 +324,9 @@ def _wrong_kwargs(creator: Any, given: dict[str, Any]) -> str | None:
 
 
 def _fresh(value: Any) -> Any:
-    """Containers copied, contents shared: envs that change their arguments do not reach their neighbours.
+    """Copy containers but not their contents, so that an env which changes its arguments does not affect other envs.
 
-    A full copy would multiply large arrays by the number of envs.
+    A deep copy would multiply large arrays by the number of envs.
     """
     if isinstance(value, dict):
         return {key: _fresh(item) for key, item in value.items()}
@@ -325,7 +336,7 @@ def _fresh(value: Any) -> Any:
 
 
 def _vector_metadata(target: Registered) -> dict[str, Any] | None:
-    """What a vector env says of itself; None if not how it resets: it cannot be stepped safely then."""
+    """Return the metadata of a vector env; None without `autoreset_mode`, because stepping it is not safe then."""
     try:
         creator: Any = target.vector_entry_point
         creator = load_env_creator(creator) if isinstance(creator, str) else creator

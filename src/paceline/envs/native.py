@@ -1,8 +1,8 @@
-"""The step loop over native vector envs: one per group, for every autoreset mode.
+"""The step loop over native vector envs, one per group, in all of Gymnasium's autoreset modes.
 
-    NEXT_STEP   step t ends the episode, step t+1 only resets: row t+1 shows the last real observation, is not valid
-    SAME_STEP   step t ends and resets: row t+1 shows the new episode, the last real observation is in the infos
-    DISABLED    as SAME_STEP, but the reset is our call, with a mask
+    NEXT_STEP   step t ends the episode, step t+1 only resets: row t+1 has the last real observation and is not valid
+    SAME_STEP   step t ends and resets: row t+1 has the new episode, the last real observation is in the infos
+    DISABLED    like SAME_STEP, but the block calls `reset` with a mask
 
 All three give the same episodes and the same valid transitions.
 """
@@ -32,17 +32,17 @@ _log = logging.getLogger(__name__)
 
 
 class VectorEnvs:
-    """Steps groups of envs, each by the env's own vector implementation.
+    """Steps groups of envs, each group with the env's own vector implementation.
 
     Args:
         recipe: How to make a vector env.
-        spec: What `recipe.probe()` found.
-        seed: The run's.
+        spec: Spec that `recipe.probe()` returned.
+        seed: The run's seed.
         first_group: Index in the run of the block's first group.
-        groups: How many.
+        groups: Number of groups.
         group_size: Envs per group.
-        episode: [groups * group_size] the block keeps the episode numbers here.
-        line: The worker's line of shared memory: says which group is at work.
+        episode: [groups * group_size] episode number of each env; the block writes it.
+        line: The worker's status line; the block writes the envs of the group that is being stepped.
     """
 
     def __init__(
@@ -58,21 +58,21 @@ class VectorEnvs:
         line: StatusLine = None,
     ) -> None:
         self.episode = episode
-        self._marks = WorkerStatus(line, first_group * group_size)
+        self._status = WorkerStatus(line, first_group * group_size)
         self._seed, self._first_group, self._size = seed, first_group, group_size
         self._actions, self._obs = ActionMap(spec), ObsMap(spec)
         self._columns = [slice(g * group_size, (g + 1) * group_size) for g in range(groups)]
         self.readings = Readings(spec.extras, groups * group_size, str) if spec.extras else None
         self._readers: list[GroupReader] = []
-        self._pending = np.zeros(groups * group_size, np.bool_)  # Envs whose next step only resets them.
+        self._pending = np.zeros(groups * group_size, np.bool_)  # envs whose next step only resets them
         self._row = 0
         self._envs: list[VectorEnv[Any, Any, Any]] = []
         try:
             for g in range(groups):
-                self._marks.at(g * self._size, self._size)
+                self._status.at(g * self._size, self._size)
                 self._envs.append(recipe.make_vector(group_size, who=self._who(g)))
-                self._marks.beat()
-            self._marks.end()
+                self._status.beat()
+            self._status.end()
             self._modes = [self._check_env(g, env, spec) for g, env in enumerate(self._envs)]
             if self.readings is not None:
                 self._readers = [
@@ -84,25 +84,25 @@ class VectorEnvs:
             raise
 
     def reset(self, row: Row) -> None:
-        """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
+        """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""
         self._pending.fill(False)
         for g, columns in enumerate(self._columns):
-            self._marks.at(g * self._size, self._size)
+            self._status.at(g * self._size, self._size)
             seed = group_seed(self._seed, self._first_group + g, int(self.episode[columns].max()))
             obs, infos = self._reset_group(g, seed=seed)
             self._obs.check(obs, infos, self._who(g), (self._size,))
             self._show(obs, infos, columns, row)
             if self._readers:
                 self._readers[g].began(infos)
-            self._marks.beat()
-        self._marks.end()
+            self._status.beat()
+        self._status.end()
         if self.readings is not None:
-            self.readings.show_beginning(row)
+            self.readings.show_current(row)
         if row.mask is not None:
             self._obs.check_legal(row.mask, self._first_group * self._size)
 
     def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
-        """Step every group once; ended envs begin their next episode. See `EnvBlock.step`."""
+        """Step every group once; ended envs start their next episode. See `EnvBlock.step`."""
         self._row += 1
         actions = self._actions.batch(action)
         finals: list[tuple[int, dict[str, NDArray[Any]]]] = []
@@ -110,7 +110,7 @@ class VectorEnvs:
         if self.readings is not None:
             self.readings.before_step()
         for g, (env, mode, columns) in enumerate(zip(self._envs, self._modes, self._columns, strict=True)):
-            self._marks.at(g * self._size, self._size)
+            self._status.at(g * self._size, self._size)
             try:
                 obs, row.reward[columns], terminated, truncated, infos = env.step(actions[columns])
                 row.terminated[columns], row.truncated[columns] = terminated, truncated
@@ -127,7 +127,7 @@ class VectorEnvs:
                 self._read(g, infos, terminated | truncated)
             if mode is not AutoresetMode.NEXT_STEP:
                 finals += self._end_now(g, obs, infos, row, after)
-        self._marks.end()
+        self._status.end()
         if self._pending.any():
             row.reward[self._pending] = 0.0
             row.terminated[self._pending] = False
@@ -139,15 +139,15 @@ class VectorEnvs:
         if self.readings is not None:
             self.readings.show(after)
         if after.mask is not None:
-            # Nothing need be legal where an episode is over, but the policy draws an action there all the same.
+            # The mask of an ended episode may be empty, but the policy samples an action in its place as well.
             after.mask[self._pending] = True
             self._obs.check_legal(after.mask, self._first_group * self._size)
         return finals
 
     def restore(self, histories: Sequence[History], row: Row, _watch: Watch | None = None, /) -> list[int]:
-        """Take pickled groups where there are some; else begin new episodes everywhere.
+        """Load the pickled groups if all histories have one; otherwise start new episodes in all envs.
 
-        One env of a vector env cannot be replayed without the others.
+        An env of a vector env cannot be replayed without the others.
         """
         if all(histories[columns.start].state for columns in self._columns):
             for g, columns in enumerate(self._columns):
@@ -162,14 +162,14 @@ class VectorEnvs:
         return list(range(len(histories)))
 
     def dump(self) -> list[bytes]:
-        """One entry per group, in the place of its first env. See `EnvBlock.dump`."""
+        """Pickle the groups; each entry is at the position of the group's first env. See `EnvBlock.dump`."""
         entries = [b""] * len(self.episode)
         for g, columns in enumerate(self._columns):
             entries[columns.start] = pickled((self._envs[g], self._pending[columns]), self._who(g))
         return entries
 
     def close(self) -> None:
-        """Close the envs. May be called twice; a failing one does not keep the others open."""
+        """Close the envs, also if one of them raises. May be called twice."""
         while self._envs:
             env = self._envs.pop()
             try:
@@ -178,7 +178,7 @@ class VectorEnvs:
                 _log.warning("%s raised in close: %s", self._who(len(self._envs)), describe(error))
 
     def _end_now(self, g: int, obs: Any, infos: dict[str, Any], row: Row, after: Row) -> FinalObs:
-        """Gather last observations, and reset what does not reset itself."""
+        """Return the final observations of truncated envs, and reset ended envs in mode DISABLED."""
         columns = self._columns[g]
         ended = row.terminated[columns] | row.truncated[columns]
         if not ended.any():
@@ -194,17 +194,17 @@ class VectorEnvs:
         return finals
 
     def _read(self, g: int, infos: dict[str, Any], ended: NDArray[np.bool_]) -> None:
-        """Read the extras of a group after its step, before anything else happens to it."""
+        """Read the extras of a group right after its step."""
         reader, own_reset = self._readers[g], self._modes[g] is AutoresetMode.SAME_STEP
         pending = self._pending[self._columns[g]]
         reader.stepped(infos, ended & ~pending, own_reset=own_reset)
-        # What the step only reset is at the beginning of an episode now; so is what resets itself in the same step.
+        # Envs that this step only reset are at the start of an episode; so are ended envs in mode SAME_STEP.
         begun = ended if own_reset else pending
         if begun.any():
             reader.began(infos, begun)
 
     def _last_obs(self, g: int, infos: dict[str, Any], j: int) -> Any:
-        """The j-th env's last observation: from an array of observations, or from stacked ones."""
+        """Return the final observation of env j of the group, from an array of observations or from stacked ones."""
         last = infos.get("final_obs")
         given = infos.get("_final_obs")
         if last is None or (given is not None and not given[j]):
@@ -227,7 +227,7 @@ class VectorEnvs:
             mask = self._obs.mask(obs, infos, (self._size,))
             row.mask[at] = mask if chosen is None else mask[chosen]
         else:
-            row.mask[at] = False  # Refused by the check that follows, except where an episode is over.
+            row.mask[at] = False  # the check that follows raises, except for ended episodes
 
     def _reset_group(
         self, g: int, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -257,5 +257,5 @@ class VectorEnvs:
 
 
 def _pick(obs: Any, index: Any) -> Any:
-    """One env's (or some envs') part of stacked observations."""
+    """Return the part of one env, or of some envs, of stacked observations."""
     return {key: _pick(value, index) for key, value in obs.items()} if isinstance(obs, dict) else obs[index]

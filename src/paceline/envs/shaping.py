@@ -1,8 +1,8 @@
-"""Reward shaping inside the worker: what a shaper receives and returns, and the block of envs that applies it.
+"""Reward shaping: the `RewardShaper` protocol, and the block of envs that applies a shaper.
 
     extras before, obs, action -> env.step -> reward, extras after -> RewardShaper -> parts of the reward
 
-The shaper runs in the worker, right after the step: it needs no message.
+The shaper runs in the worker right after the step, so it needs no message.
 """
 
 from __future__ import annotations
@@ -24,52 +24,58 @@ from paceline.spec import ENV_REWARD, EnvSpec, Shaping
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One step of a worker's n envs. The arrays are the worker's own: read them, keep no reference."""
+    """One step of a worker's n envs. The worker reuses the arrays: read them, and keep no reference."""
 
     extras: Mapping[str, NDArray[Any]]  # [n, *extra]        before the step
-    obs: Mapping[str, NDArray[Any]]  # [n, *leaf]            what the action answered to
+    obs: Mapping[str, NDArray[Any]]  # [n, *leaf]            before the step
     action: NDArray[Any]  # [n, *act]                        stored form: categories count from zero
     reward: NDArray[np.float32]  # [n]                       the env's own
     terminated: NDArray[np.bool_]  # [n]
     truncated: NDArray[np.bool_]  # [n]
     valid: NDArray[np.bool_]  # [n]                          False: this step only reset the env
-    extras_after: Mapping[str, NDArray[Any]]  # [n, *extra]  where the step led, before any reset
+    extras_after: Mapping[str, NDArray[Any]]  # [n, *extra]  after the step, before any reset
 
 
 class RewardShaper(Protocol):
-    """Adds parts to the env's reward, inside the worker. Its state is per env, and is reset with every episode.
+    """Adds terms ("parts") to the env's reward, inside the worker. Its state is per env and reset with every episode.
 
-    It must be a function of the episode's transitions alone: after a failure they are shown to it again, one env's at
-    a time, with `valid` False for all others. Where `valid` is False nothing has happened.
+    Its results must depend on the transitions of the episode alone: after a failure the worker replays the episode and
+    passes its transitions again, one env at a time, with `valid` False for all other envs. Ignore envs where `valid` is
+    False.
 
-    It may also have `measures`, names of numbers that are only logged, and a method `measure()` that returns them: [n]
-    by name, as they stand after the last call.
+    Optional: an attribute `measures`, the names of numbers that are only logged, and a method `measure()` that returns
+    their current values, [n] by name.
     """
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of what it adds; each is logged by itself. A class attribute will do."""
+        """Names of the terms that it adds, each logged separately. A class attribute is enough."""
 
     def begin(self, envs: NDArray[np.int64], extras: Mapping[str, NDArray[Any]]) -> None:
-        """Episodes begin: `envs` are indices into the n envs, `extras` the readings of all n."""
+        """Reset the state of envs that start an episode.
+
+        Args:
+            envs: Their indices among the worker's n envs.
+            extras: [n, *extra] newest extras of all n envs, by name.
+        """
 
     def __call__(self, step: Transition) -> Mapping[str, NDArray[np.float32]]:
-        """What each part adds to the reward of every env: [n] by name."""
+        """Return the terms to add to the reward of each env: [n] by name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShaperRecipe:
-    """How workers make their shaper."""
+    """How to make a reward shaper. Can be pickled with cloudpickle."""
 
     source: str | Callable[..., RewardShaper]
     """`module:Name`, or a callable; called with the number of envs."""
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def make(self, n: int) -> RewardShaper:
-        """The shaper of n envs.
+        """Make a shaper for n envs.
 
         Raises:
-            ConfigError: There is none of that name, it does not take these arguments, or it is no shaper.
+            ConfigError: The shaper does not exist, does not take these arguments, or lacks a method.
         """
         source = load(self.source, "shaper") if isinstance(self.source, str) else self.source
         try:
@@ -84,7 +90,7 @@ class ShaperRecipe:
         return shaper
 
     def shaping(self) -> Shaping:
-        """What it tells of every step."""
+        """Return the names of the numbers that the shaper reports for every step."""
         shaper = self.make(1)
         shaping = Shaping(tuple(shaper.parts), tuple(getattr(shaper, "measures", ())))
         if len(set(shaping.reward_parts)) < len(shaping.reward_parts):
@@ -93,13 +99,13 @@ class ShaperRecipe:
 
 
 class ShapedEnvs:
-    """A block of envs whose rewards a shaper adds to.
+    """Wraps an env block and adds the terms of a reward shaper to its rewards.
 
     Args:
-        envs: The block.
-        shaper: Of its envs.
-        spec: Theirs.
-        n: How many.
+        envs: The block to wrap.
+        shaper: The shaper of these envs.
+        spec: Spec of the envs.
+        n: Number of envs.
     """
 
     def __init__(self, envs: EnvBlock, shaper: RewardShaper, spec: EnvSpec, n: int) -> None:
@@ -109,15 +115,15 @@ class ShapedEnvs:
         self._before = {name: np.zeros((n, *extra.shape), extra.dtype) for name, extra in spec.extras.items()}
         self._everyone = np.arange(n)
         self.ahead = ahead_of(envs)
-        """As the block's own, if it has it: a shaper looks at a step when that is taken."""
+        """The block's `ahead` method; None if it has none."""
 
     @property
     def readings(self) -> Readings | None:
-        """The newest extras, where the envs have some."""
+        """The newest extras; None if the envs have none."""
         return self._envs.readings
 
     def reset(self, row: Row) -> None:
-        """Begin the episodes that `episode` names."""
+        """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""
         self._envs.reset(row)
         self._shaper.begin(self._everyone, self._now())
 
@@ -127,22 +133,22 @@ class ShapedEnvs:
             self._before[name][...] = values
         finals = self._envs.step(action, row, after)
         self._shape(action, row)
-        # A step that ends an episode also begins the next one; with vector envs that reset later, the step after it.
+        # A step that ends an episode also starts the next one; in NEXT_STEP autoreset the step after it does.
         begun = np.flatnonzero(row.terminated | row.truncated | ~row.valid)
         if len(begun):
             self._shaper.begin(begun, self._now())
         return finals
 
     def restore(self, histories: Sequence[History], row: Row, _watch: Watch | None = None, /) -> list[int]:
-        """Put every env where it was, and show the shaper how it came there. See `EnvBlock.restore`."""
+        """Restore every env, and pass the replayed steps to the shaper. See `EnvBlock.restore`."""
         self._shaper.begin(self._everyone, self._now())
-        restarted = self._envs.restore(histories, row, _Again(self, row))
+        restarted = self._envs.restore(histories, row, _ReplayShaper(self, row))
         if restarted:
             self._shaper.begin(np.asarray(restarted), self._now())
         return restarted
 
     def dump(self) -> list[bytes]:
-        """One entry per env. See `EnvBlock.dump`."""
+        """Pickle the envs. See `EnvBlock.dump`."""
         return self._envs.dump()
 
     def close(self) -> None:
@@ -150,7 +156,7 @@ class ShapedEnvs:
         self._envs.close()
 
     def _shape(self, action: NDArray[Any], row: Row) -> None:
-        """Add the parts to the row's rewards, and tell them one by one."""
+        """Add the shaper's terms to the row's rewards, and write each term to `row.reward_parts`."""
         reached = {} if self.readings is None else self.readings.reached
         step = Transition(
             extras=self._before,
@@ -189,8 +195,8 @@ class ShapedEnvs:
         return {} if self._envs.readings is None else self._envs.readings.now
 
 
-class _Again:
-    """Shows the shaper the steps that a replay takes again, of one env at a time."""
+class _ReplayShaper:
+    """A `Watch` that passes replayed steps to the shaper, one env at a time."""
 
     def __init__(self, shaped: ShapedEnvs, row: Row) -> None:
         n = len(shaped._everyone)
@@ -199,11 +205,11 @@ class _Again:
         self._action = np.zeros_like(row.action)
 
     def began(self, i: int) -> None:
-        """Env i is at the beginning of its episode."""
+        """Reset the shaper's state of env i."""
         self._shaped._shaper.begin(np.array([i]), self._shaped._now())
 
     def stepped(self, i: int, action: Any, reward: Any) -> None:
-        """Env i took this action again."""
+        """Pass one replayed step of env i to the shaper."""
         self._valid[:] = False
         self._valid[i], self._reward[i], self._action[i] = True, reward, action
         readings = self._shaped.readings

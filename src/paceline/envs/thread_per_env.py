@@ -37,13 +37,13 @@ class ThreadPerEnv:
 
     Args:
         recipe: How to make an env.
-        spec: What `recipe.probe()` found.
-        seed: The run's.
+        spec: Spec that `recipe.probe()` returned.
+        seed: The run's seed.
         first_env: Index in the run of the block's first env.
-        n: How many.
-        episode: [n] the block keeps the episode numbers here.
-        line: The worker's line of shared memory: says which env is waited for.
-        place: A number that other processes on this machine do not have, for the core to begin on.
+        n: Number of envs.
+        episode: [n] episode number of each env; the block writes it.
+        line: The worker's status line; the block writes the env that is being waited for.
+        place: Chooses the core to bind the threads to; different for each process of a machine.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ThreadPerEnv:
         self.envs: list[SingleEnvs] = []
         """Blocks of one."""
         try:
-            for i in range(n):  # in turn, as envs that count ports or licences expect
+            for i in range(n):  # one after another, because envs may count ports or licences
                 own = partial(
                     SingleEnvs,
                     recipe,
@@ -85,7 +85,7 @@ class ThreadPerEnv:
                 )
                 self.envs.append(self._ask(i, own))
                 if self.readings is not None and (readings := self.envs[i].readings) is not None:
-                    self.readings.lend(_only(i), readings)
+                    self.readings.share_columns(_only(i), readings)
                 self._line[BEAT] += 1
             require_distinct([env for own in self.envs for env in own.envs])
         except BaseException:
@@ -111,11 +111,11 @@ class ThreadPerEnv:
         return [result_of(outcome) for outcome in self._outcomes]
 
     def reset(self, row: Row) -> None:
-        """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
+        """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""
         self.each(lambda i: self.envs[i].reset(row.at(_only(i))))
 
     def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
-        """Step every env once; ended ones begin their next episode. See `EnvBlock.step`."""
+        """Step every env once; ended envs start their next episode. See `EnvBlock.step`."""
         finals = self.each(lambda i: self.envs[i].step(action[_only(i)], row.at(_only(i)), after.at(_only(i))))
         return [(i, obs) for i, own in enumerate(finals) for _, obs in own]
 
@@ -133,7 +133,7 @@ class ThreadPerEnv:
         return [i for i, own in enumerate(restarted) if own]
 
     def dump(self) -> list[bytes]:
-        """One entry per env. See `EnvBlock.dump`."""
+        """Pickle the envs; one entry per env. See `EnvBlock.dump`."""
         return [entry for i, own in enumerate(self.envs) for entry in self._ask(i, own.dump)]
 
     def close(self) -> None:

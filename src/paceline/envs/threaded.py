@@ -1,11 +1,11 @@
-"""Envs that wait rather than compute, stepped in parallel by the threads of one worker.
+"""Steps envs that wait (sleep, I/O) in parallel, in threads of one worker.
 
-    1. the caller wakes the threads (`ahead`), and may do something else
-    2. every thread steps its own envs, and resets those that ended; the outcome stays in the env's `_Ahead`
-    3. when all are done (`step`), `SingleEnvs` walks over the envs as ever, and finds each step taken already
+    1. `ahead`: the caller wakes the threads, and may do something else meanwhile
+    2. each thread steps its own envs and resets ended ones; the results are kept in the env's `_SteppedAhead` proxy
+    3. `step`: when all threads are done, `SingleEnvs` iterates over the proxies, which return the kept results
 
-One thread owns an env from its construction to its end. The order in which threads finish does not affect results: in
-step 3 the caller writes the rows in env order. Measured alternatives: docs/adr/0011-threads-for-waiting-envs.md.
+An env is made, stepped and closed by the same thread. The order in which threads finish does not affect results: in
+3 the caller writes the rows in env order. Measured alternatives: docs/adr/0011-threads-for-waiting-envs.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paceline.spec import MASK_KEY, EnvSpec
 from paceline.system.one_core import roaming
 
 LONG_S = 0.5
-"""Waits beyond this are worth a note of who is waited for."""
+"""Seconds after which the worker's status line names the env that is being waited for."""
 
 
 class ThreadedEnvs:
@@ -38,15 +38,15 @@ class ThreadedEnvs:
 
     Args:
         recipe: How to make an env.
-        spec: What `recipe.probe()` found.
-        seed: The run's.
+        spec: Spec that `recipe.probe()` returned.
+        seed: The run's seed.
         first_env: Index in the run of the block's first env.
-        n: How many.
-        episode: [n] the block keeps the episode numbers here.
-        threads: At most this many envs at once, 2 or more.
-        line: The worker's line of shared memory: says which env is waited for.
-        place: A number that other processes on this machine do not have, for the core to begin on; the same for
-            all blocks of this one. By default from `first_env`.
+        n: Number of envs.
+        episode: [n] episode number of each env; the block writes it.
+        threads: Most envs to step at the same time, at least 2.
+        line: The worker's status line; the block writes the env that is being waited for.
+        place: Chooses the core to bind the threads to: different for each process of a machine, and the same for all
+            blocks of a process. None derives it from `first_env`.
     """
 
     def __init__(
@@ -63,21 +63,21 @@ class ThreadedEnvs:
         place: int | None = None,
     ) -> None:
         self.episode = episode
-        self._marks, self._n = WorkerStatus(line, first_env), n
+        self._status, self._n = WorkerStatus(line, first_env), n
         self._actions = ActionMap(spec)
         owners = min(threads, n)
-        # The caller, who is the last of a team, owns none: it has other blocks to see to.
+        # The caller, which is the last owner of a team, owns no env: it has work for other blocks meanwhile.
         team = self._team = Team(owners + 1, f"envs-{first_env}", first_env // n if place is None else place)
         self._under_way, self._busy = False, list[int]()
-        made: list[_Ahead] = []
+        made: list[_SteppedAhead] = []
 
         class Recipe:
-            """Makes the envs one after another, as those that count ports or licences expect, each by its owner."""
+            """Makes each env in its own thread, one after another: envs may count ports or licences."""
 
             def make(self, *, who: str = "env") -> Any:
                 i = len(made)
                 ask = partial(team.ask, i * owners // n)
-                made.append(_Ahead(ask, partial(recipe.make, who=who), partial(seed_of, i)))
+                made.append(_SteppedAhead(ask, partial(recipe.make, who=who), partial(seed_of, i)))
                 return made[-1]
 
         def seed_of(i: int, later: int) -> int:
@@ -91,43 +91,43 @@ class ThreadedEnvs:
         self._ahead: list[Any] = made
         shares = [[env for i, env in enumerate(made) if i * owners // n == owner] for owner in range(owners)]
         self._step_jobs: list[ThreadTask | None] = [
-            *(partial(_each, share, _Ahead.step_ahead) for share in shares),
+            *(partial(_for_each, share, _SteppedAhead.step_ahead) for share in shares),
             None,
         ]
         self._reset_jobs: list[ThreadTask | None] = [
-            *(partial(_each, share, _Ahead.reset_ahead) for share in shares),
+            *(partial(_for_each, share, _SteppedAhead.reset_ahead) for share in shares),
             None,
         ]
 
     def reset(self, row: Row) -> None:
-        """Begin the episodes that `episode` names; writes `row.obs` and `row.mask`."""
+        """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""
         self._under_way = False
-        self._marks.at(0, self._n)
+        self._status.at(0, self._n)
         self._team.begin(self._reset_jobs)
         self._wait()
         self._envs.reset(row)
 
     def ahead(self, action: NDArray[Any]) -> None:
-        """Have every env take its action, and return at once; `step` with the same actions takes what came of it."""
+        """Start a step of every env without waiting; `step` with the same actions then returns its results."""
         for env, own in zip(self._ahead, self._actions.each(action), strict=True):
             env.action = own
-        self._marks.join(self._n)  # before they begin: an env that takes the process along is named all the same
+        self._status.join(self._n)  # before the threads start, so that an env that kills the process is named
         self._team.begin(self._step_jobs)
         self._under_way = True
 
     def step(self, action: NDArray[Any], row: Row, after: Row) -> FinalObs:
-        """Step every env once; ended ones begin their next episode. See `EnvBlock.step`."""
+        """Step every env once; ended envs start their next episode. See `EnvBlock.step`."""
         if not self._under_way:
             self.ahead(action)
-        self._under_way = False  # whatever happens now: after an interrupt the next step begins anew
+        self._under_way = False  # already here, so that after an interrupt the next step starts the envs again
         others = self._wait()
         finals = self._envs.step(action, row, after)
-        self._marks.put(others)
+        self._status.put(others)
         return finals
 
     @property
     def readings(self) -> Readings | None:
-        """The newest extras, where the envs have some."""
+        """The newest extras; None if the envs have none."""
         return self._envs.readings
 
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
@@ -135,13 +135,13 @@ class ThreadedEnvs:
         self._under_way = False
         restarted = self._envs.restore(histories, row, watch)
         for i, (ahead, env) in enumerate(zip(self._ahead, self._envs.envs, strict=True)):
-            if env is not ahead:  # it came as it was, pickled
+            if env is not ahead:  # it was loaded from a pickle, without the proxy
                 ahead.env = env
-                self._envs.put(i, ahead)
+                self._envs.replace(i, ahead)
         return restarted
 
     def dump(self) -> list[bytes]:
-        """One entry per env. See `EnvBlock.dump`."""
+        """Pickle the envs; one entry per env. See `EnvBlock.dump`."""
         return self._envs.dump()
 
     def close(self) -> None:
@@ -151,34 +151,34 @@ class ThreadedEnvs:
         self._team.end()
 
     def _wait(self) -> range:
-        """Until all threads have done their jobs; returns the worker's other envs that are at work."""
-        self._marks.join(self._n)  # once more: others may have been named alone since, for being slow
-        others = self._marks.besides(self._n)
+        """Block until all threads are done; returns the worker's other envs that are being stepped."""
+        self._status.join(self._n)  # again, because slow envs of another block may have replaced the entry since
+        others = self._status.besides(self._n)
         self._team.finish(LONG_S, self._name_the_slow)
         return others
 
     def _name_the_slow(self) -> None:
-        """Say which env is waited for; where a thread has gone on to its next, that is a sign of life."""
+        """Write the env that is being waited for to the status line; move the heartbeat when other envs are busy."""
         busy = [i for i, env in enumerate(self._ahead) if env.busy]
         if busy:
-            self._marks.at(busy[0])
+            self._status.at(busy[0])
         if busy != self._busy:
             self._busy = busy
-            self._marks.beat()
+            self._status.beat()
 
 
-class _Ahead:
-    """One env as `SingleEnvs` sees it: what it is asked for has happened already, or happens now in its own thread."""
+class _SteppedAhead:
+    """Proxy of one env for `SingleEnvs`: returns results computed in advance, or calls the env in its own thread."""
 
     def __init__(
         self, owner: Callable[[Callable[[], Any]], TaskOutcome], make: Callable[[], Env], seed_of: Callable[[int], int]
     ) -> None:
-        """Make the env.
+        """Make the env in its thread.
 
         Args:
-            owner: Has a call made in the env's thread.
-            make: Makes it.
-            seed_of: The seed of an episode, counted from the one under way.
+            owner: Runs a function in the env's thread.
+            make: Makes the env.
+            seed_of: Returns the seed of the k-th episode after the current one.
         """
         self.owner, self._seed_of = owner, seed_of
         self.env: Env = result_of(owner(make))
@@ -190,22 +190,22 @@ class _Ahead:
         self._begun: tuple[int, TaskOutcome] | None = None
 
     def step_ahead(self) -> None:
-        """In its thread: take `action`, and begin the next episode if that was the end of one."""
+        """Runs in the env's thread: take `action`, and start the next episode if that ended the current one."""
         self._begun = None
         self._stepped = outcome_of(self._step_and_begin)
 
     def reset_ahead(self, later: int = 0) -> None:
-        """In its thread: begin an episode."""
+        """Runs in the env's thread: start the current episode, or the k-th after it."""
         seed = self._seed_of(later)
         self._begun = (seed, outcome_of(partial(roaming, self.env.reset, seed=seed)))
 
     def step(self, action: Any) -> Any:
-        """As the env's own; in its thread now, where it was not stepped ahead."""
+        """Return the result of `step_ahead`; without one, step the env in its thread now."""
         outcome, self._stepped = self._stepped, None
         return result_of(outcome or self.owner(partial(self.env.step, action)))
 
     def reset(self, *, seed: int) -> Any:
-        """As the env's own; in its thread now, where it was not reset ahead."""
+        """Return the result of `reset_ahead`; without one for this seed, reset the env in its thread now."""
         begun, self._begun = self._begun, None
         if begun is not None and begun[0] == seed:
             return result_of(begun[1])
@@ -215,7 +215,7 @@ class _Ahead:
         result = self.env.step(self.action)
         match result:
             case (obs, reward, terminated, truncated, info) if _either(terminated, truncated):
-                if not terminated:  # what is seen here is still wanted, and a reset may write over it
+                if not terminated:  # the final observation is still needed, and the reset may overwrite its array
                     if isinstance(info, dict) and MASK_KEY in info:
                         info = {**info, MASK_KEY: copy.deepcopy(info[MASK_KEY])}
                     result = (copy.deepcopy(obs), reward, terminated, truncated, info)
@@ -223,15 +223,15 @@ class _Ahead:
         return result
 
     def close(self) -> None:
-        """As the env's own."""
+        """Close the env in its thread."""
         result_of(self.owner(self.env.close))
 
     def __reduce__(self) -> Any:
-        """Pickled it is the env alone, so that a checkpoint does not know of threads."""
+        """Pickle the env without its proxy, so that a checkpoint does not depend on the number of threads."""
         return _itself, (self.env,)
 
 
-def _each(envs: Sequence[_Ahead], do: Callable[[_Ahead], None]) -> None:
+def _for_each(envs: Sequence[_SteppedAhead], do: Callable[[_SteppedAhead], None]) -> None:
     for env in envs:
         env.busy = True
         do(env)
@@ -239,7 +239,7 @@ def _each(envs: Sequence[_Ahead], do: Callable[[_Ahead], None]) -> None:
 
 
 def _either(terminated: Any, truncated: Any) -> bool:
-    """Whether a step says so; what is no truth value is for `SingleEnvs` to complain of."""
+    """Whether one of the flags is true; False for invalid flags, for which `SingleEnvs` raises the error."""
     try:
         return bool(terminated or truncated)
     except Exception:
@@ -247,4 +247,5 @@ def _either(terminated: Any, truncated: Any) -> bool:
 
 
 def _itself(env: Env) -> Env:
+    """Unpickle an env. Pickled envs in checkpoints refer to this function by name: do not rename it."""
     return env

@@ -1,4 +1,4 @@
-"""Extras of native vector envs: read for a whole group at once."""
+"""Reads the extras of native vector envs, for a whole group at once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from paceline.spec import Extra
 
 
 class GroupReader:
-    """Reads the extras of one group's vector env into the readings of all groups.
+    """Reads the extras of one group's vector env into the `Readings` of all groups.
 
     Args:
         env: The vector env.
-        extras: What to read.
-        readings: Of all groups.
-        columns: The group's.
-        who: Names it in errors.
+        extras: The extras that it declares.
+        readings: The readings of all groups.
+        columns: The columns of this group.
+        who: Name of the vector env for error texts.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class GroupReader:
         self._age = np.zeros(columns.stop - columns.start, np.int64)
 
     def began(self, infos: Mapping[str, Any], chosen: NDArray[np.bool_] | None = None) -> None:
-        """Episodes began in all envs of the group, or in the chosen ones."""
+        """Read the extras after a reset of the chosen envs; None for all envs of the group."""
         begun = np.ones(len(self._age), np.bool_) if chosen is None else chosen
         self._age[begun] = 0
         for name, extra in self._extras.items():
@@ -43,12 +43,13 @@ class GroupReader:
         self._readings.note_begun(self._columns, begun)
 
     def stepped(self, infos: Mapping[str, Any], ended: NDArray[np.bool_], *, own_reset: bool) -> None:
-        """Every env took a step.
+        """Read the extras that are due after a step of all envs.
 
         Args:
-            infos: Of the step.
-            ended: [G] where an episode ended.
-            own_reset: Whether the ended ones show the next episode already, and the infos their last moments.
+            infos: Infos of the step.
+            ended: [G] whether the episode ended with this step.
+            own_reset: Whether ended envs have been reset within the step (SAME_STEP autoreset); the extras of the ended
+                episode are then in `final_info`.
         """
         self._age += 1
         for name, extra in self._extras.items():
@@ -57,7 +58,7 @@ class GroupReader:
                 continue
             last = due & ended if own_reset else None
             if last is not None and last.any():
-                self._readings.put_reached(name, self._columns, last, self._last(name, infos))
+                self._readings.put_reached(name, self._columns, last, self._final(name, infos))
                 due = due & ~ended
             if due.any():
                 self._readings.put_reached(name, self._columns, due, self._read(name, infos))
@@ -68,7 +69,7 @@ class GroupReader:
             raise EnvError(f"{self._who}: extra {name!r} is not in infos ({sorted(infos)}). Set `read` to a method.")
         return self._checked(name, infos[name] if method is None else method())
 
-    def _last(self, name: str, infos: Mapping[str, Any]) -> NDArray[Any]:
+    def _final(self, name: str, infos: Mapping[str, Any]) -> NDArray[Any]:
         last = infos.get("final_info", {})
         if name not in last:
             raise EnvError(

@@ -1,4 +1,4 @@
-"""The wrappers that Gymnasium lacks: frame stacking along the last axis, and one env out of a vector env."""
+"""Wrappers that Gymnasium lacks: frame stacking along the last axis, and a single env made of a vector env of one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from paceline.spec import MASK_KEY
 
 
 class FrameStack(gym.Wrapper[Any, Any, Any, Any]):
-    """Shows the last k observations as one, joined along the last axis, newest last.
+    """Concatenates the last k observations along the last axis, newest last.
 
-    Images (H, W, C) become (H, W, k*C) and vectors (d,) become (k*d,), which is what networks take; Gymnasium's own
-    wrapper adds a leading axis instead, and keeps references to observations, which go bad in an env that reuses its
-    array. The first observation of an episode is repeated, so an episode depends on nothing before its reset.
+    Images (H, W, C) become (H, W, k*C) and vectors (d,) become (k*d,), the shapes that networks take. Gymnasium's own
+    wrapper adds a leading axis instead, and keeps references to observations, which is wrong for an env that reuses its
+    array. At the start of an episode the first observation is repeated, so nothing before the reset matters.
 
     Args:
         env: The env; Dict observations are stacked key by key, except `action_mask`.
-        frames: k, at least 1.
+        frames: Number of observations (k), at least 1.
     """
 
     def __init__(self, env: gym.Env[Any, Any], frames: int) -> None:
@@ -38,13 +38,13 @@ class FrameStack(gym.Wrapper[Any, Any, Any, Any]):
         self._stack: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode with k copies of its first observation."""
+        """Start an episode with k copies of its first observation."""
         obs, info = self.env.reset(seed=seed, options=options)
         self._stack = _repeat(self._inner, obs, self._frames)
         return self._stack, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step, dropping the oldest frame."""
+        """Step, and replace the oldest observation by the newest."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._stack = _push(self._inner, self._stack, obs)
         return self._stack, reward, terminated, truncated, info
@@ -84,15 +84,15 @@ def _push(space: spaces.Space[Any], stack: Any, obs: Any) -> Any:
             key: obs[key] if key == MASK_KEY else _push(sub, stack[key], obs[key]) for key, sub in space.spaces.items()
         }
     newest = np.atleast_1d(obs)
-    # A new array each time: earlier observations that someone kept stay as they were.
+    # A new array each time, so that the caller may keep earlier observations.
     return np.concatenate([stack[..., newest.shape[-1] :], newest], axis=-1)
 
 
 class OneOfVector(gym.Env[Any, Any]):
-    """A single env made of a vector env of one, for envs that register nothing else.
+    """A single env made of a vector env with one env, for ids that register only a vector env.
 
     Args:
-        vector: A vector env with `num_envs == 1`, closed with this one.
+        vector: A vector env with `num_envs == 1`. This env owns it and closes it.
     """
 
     def __init__(self, vector: VectorEnv[Any, Any, Any]) -> None:
@@ -101,24 +101,25 @@ class OneOfVector(gym.Env[Any, Any]):
         self.action_space = vector.single_action_space
         self.render_mode = vector.render_mode
         self._same_step = vector.metadata.get("autoreset_mode") == AutoresetMode.SAME_STEP
-        self._last_moments: dict[str, Any] | None = None
+        self._final_info: dict[str, Any] | None = None
+        """`final_info` of an episode that has just ended, with SAME_STEP autoreset."""
         self.extras = named_extras(vector)
         for name, extra in self.extras.items():
             if extra.read:
                 setattr(self, extra.read, partial(self._reading, name, extra.read))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
-        self._last_moments = None
+        """Start an episode."""
+        self._final_info = None
         obs, infos = self._vector.reset(seed=seed, options=options)
         return self._first(obs), _first_info(infos)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take a step; the observation of an ended episode is its own last one, whatever the vector env resets."""
+        """Take a step; at the end of an episode it returns the episode's final observation in every autoreset mode."""
         batch = np.asarray(action, dtype=self.action_space.dtype)[None]
         obs, reward, terminated, truncated, infos = self._vector.step(batch)
         ended = bool(terminated[0] or truncated[0])
-        self._last_moments = infos.get("final_info", {}) if ended and self._same_step else None
+        self._final_info = infos.get("final_info", {}) if ended and self._same_step else None
         if ended and self._same_step:
             if "final_obs" not in infos:
                 raise EnvError("vector env: SAME_STEP autoreset must provide infos['final_obs'] when an episode ends.")
@@ -127,8 +128,8 @@ class OneOfVector(gym.Env[Any, Any]):
         else:
             seen = self._first(obs)
         info = _first_info(infos)
-        if self._last_moments is not None:
-            info |= _first_info(self._last_moments)
+        if self._final_info is not None:
+            info |= _first_info(self._final_info)
         return seen, float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
     def close(self) -> None:
@@ -136,12 +137,12 @@ class OneOfVector(gym.Env[Any, Any]):
         self._vector.close()
 
     def _reading(self, name: str, read: str) -> Any:
-        """An extra, after the end of an episode of that episode."""
-        if self._last_moments is None:
+        """Return an extra; right after the end of an episode, that of the ended episode."""
+        if self._final_info is None:
             return getattr(self._vector, read)()[0]
-        if name not in self._last_moments:
+        if name not in self._final_info:
             raise EnvError(f"vector env: extra {name!r} of an episode's end must be in infos['final_info'].")
-        return self._last_moments[name][0]
+        return self._final_info[name][0]
 
     def _first(self, obs: Any) -> Any:
         return next(iter(iterate(self._vector.observation_space, obs)))

@@ -1,7 +1,7 @@
 """The forward pass used while collecting: numpy leaves in, numpy parameters and values out.
 
-Whatever the policy, each group is computed by itself, because the last bits of a matrix
-product depend on how many rows it has: results must not depend on which groups share a worker.
+Each group is computed separately, because the last bits of a matrix product depend on its number of rows, and results
+must not depend on which groups share a worker.
 """
 
 from __future__ import annotations
@@ -57,22 +57,24 @@ def actor_for(
     It follows later in-place updates of the policy's weights and of the normaliser's arrays.
 
     Args:
-        policy: On the CPU, its parameters already where they will stay.
-        spec: Names and shapes of the leaves.
-        groups: Groups this worker owns.
-        group_size: Envs in each.
-        normaliser: Applied to the leaves first.
+        policy: On the CPU; its parameters must not be moved afterwards.
+        spec: Spec of the env.
+        groups: Number of groups of this worker.
+        group_size: Envs per group.
+        normaliser: Normalises the leaves first; None if observations are not normalised.
     """
     numpy_actor = getattr(policy, "numpy_actor", None)
     if numpy_actor is None:
         forward: Actor = _TorchActor(policy, spec, groups, group_size)
     else:
         forward = numpy_actor(groups, group_size)
+        if hasattr(forward, "seat") and not hasattr(forward, "row_actor"):
+            forward.row_actor = forward.seat  # a user's actor with the former name of `row_actor`
     if normaliser is None:
         return forward
     n = groups * group_size
     return (
-        _PatientNormalised(forward, normaliser, n)
+        _NormalisedDeferred(forward, normaliser, n)
         if isinstance(forward, DeferredValueActor)
         else _Normalised(forward, normaliser, n)
     )
@@ -93,8 +95,8 @@ class _TorchActor:
         with torch.inference_mode():
             leaves = {leaf.name: torch.from_numpy(obs[leaf.name]) for leaf in self._spec.obs}
             for rows in self._slices:
-                # Cloned, because a clone starts at an aligned address: the last bits of a product may depend on the
-                # alignment, and where a group starts among a worker's rows depends on which worker owns it.
+                # Clone, because a clone starts at an aligned address: the last bits of a product may depend on the
+                # alignment, and the offset of a group among a worker's rows depends on which worker owns it.
                 group = {name: leaf[rows].clone() for name, leaf in leaves.items()}
                 params[rows], value[rows] = self._policy(policy_input(self._spec, group))
         return self._params, self._value
@@ -110,22 +112,22 @@ class _Normalised:
         return self._actor(self._scale(obs))
 
 
-class _PatientNormalised(_Normalised):
-    """The same for an actor with deferred values."""
+class _NormalisedDeferred(_Normalised):
+    """A `DeferredValueActor` that receives normalised observations."""
 
     def __init__(self, actor: DeferredValueActor, normaliser: ObsNormaliser, n: int) -> None:
         super().__init__(actor, normaliser, n)
-        self._patient, self._normaliser = actor, normaliser
+        self._deferred, self._normaliser = actor, normaliser
 
     def begin(self) -> None:
-        self._patient.begin()
+        self._deferred.begin()
 
     def act(self, obs: Leaves) -> Floats:
-        return self._patient.act(self._scale(obs))
+        return self._deferred.act(self._scale(obs))
 
     def values(self, obs: Leaves, value: Floats) -> None:
-        self._patient.values(self._normaliser.apply(obs), value)
+        self._deferred.values(self._normaliser.apply(obs), value)
 
     def row_actor(self, at: int) -> RowActor:
-        act, scale = self._patient.row_actor(at), self._normaliser.applier(1)
+        act, scale = self._deferred.row_actor(at), self._normaliser.applier(1)
         return lambda obs: act(scale(obs))

@@ -1,4 +1,4 @@
-"""Networks as learners use them: arrays in, outputs out, and a backward pass into a flat gradient.
+"""Forward and backward pass of a network for learning: numpy arrays in and out, gradients in one flat vector.
 
     obs --net--> params [N, P], value [N]            loss: d_params, d_value
     gradient <-------- pullback(d_params, d_value)
@@ -32,10 +32,10 @@ class ArrayNet(Protocol):
     """A network with a forward pass, and a backward pass for the last forward."""
 
     gradient: Tensor
-    """[size of the flat vector] where `pullback` leaves the gradient."""
+    """[size of the flat vector]; `pullback` writes it."""
 
     def __call__(self, obs: Obs, *, learns: bool = False) -> tuple[Floats, Floats]:
-        """`params` [N, P] and `value` [N]; overwritten by the next call.
+        """Return `params` [N, P] and `value` [N]; the next call overwrites them.
 
         Args:
             obs: N rows; if `pullback` follows, they must stay unchanged until then.
@@ -57,11 +57,11 @@ def array_net_for(
     """Return a numpy network if possible, else a torch one; the choice is the same on every machine.
 
     Args:
-        policy: Its parameters lie where they will stay.
-        spec: What it sees.
-        learns: Whether it has a gradient.
+        policy: Its parameters must not be moved afterwards.
+        spec: Spec of the env.
+        learns: Whether gradients are needed.
         both: Whether values are needed; if not, the value tower is skipped where possible.
-        threads: Torch threads of the learner. Numpy has one.
+        threads: Torch threads of the learner; with more than one the numpy network is not used.
     """
     on_cpu = next(policy.parameters()).device.type == "cpu"
     # The exact class: a subclass may override methods that the numpy version would bypass.
@@ -71,12 +71,12 @@ def array_net_for(
 
 
 class TorchNet:
-    """Any network, on any device.
+    """Any torch module, on any device.
 
     Args:
         policy: The network.
-        spec: What it sees.
-        learns: Whether it has a gradient.
+        spec: Spec of the env.
+        learns: Whether gradients are needed.
     """
 
     def __init__(self, policy: nn.Module, spec: EnvSpec, *, learns: bool) -> None:
@@ -109,15 +109,15 @@ class TorchNet:
 
 
 class NumpyMLP:
-    """An MLP in numpy, layer by layer, both towers or one.
+    """An `MLPPolicy` in numpy, layer by layer, with both towers or the policy tower alone.
 
-    A layer's outputs lie as `[N, towers * width]`: what is done to each number is one call for both towers,
-    and products see a tower as every second run of columns.
+    The outputs of a layer are stored as `[N, towers * width]`: elementwise operations take one call for both towers,
+    and matrix products use a strided view per tower.
 
     Args:
         policy: The network; its parameter memory is used in place.
-        learns: Whether it has a gradient.
-        both: Whether the value tower is computed.
+        learns: Whether gradients are needed.
+        both: Whether to compute the value tower.
     """
 
     def __init__(self, policy: MLPPolicy, *, learns: bool, both: bool) -> None:
@@ -146,7 +146,7 @@ class NumpyMLP:
             np.add(flat, bias, out=flat)
             self._activate(flat)
         policy_weight, policy_bias, value_weight, value_bias = self._head
-        # As [P, N], handed out transposed: a product with few columns is slow and one with few rows is not.
+        # As [P, N], returned transposed: a product with few columns is slower than one with few rows.
         np.matmul(policy_weight, self._top(0).T, out=at.params)
         np.add(at.params, policy_bias[:, None], out=at.params)
         if self._towers == 2:
@@ -157,7 +157,7 @@ class NumpyMLP:
         return at.params.T, at.value
 
     def pullback(self, d_params: Floats, d_value: Floats) -> None:
-        """See `ArrayNet`. Gradients of the value tower stay zero if it is not computed."""
+        """See `ArrayNet`. Without the value tower its gradients stay zero."""
         at, ones = self._at, self._at.ones
         if self._log_std is not None:
             _array(_gradient(self._policy.log_std))[...] = d_params[:, self._outputs :].sum(0)
@@ -186,7 +186,7 @@ class NumpyMLP:
                 np.matmul(at.slope_stacks[i], self._weights[i].transpose(0, 2, 1), out=at.slope_stacks[i - 1])
 
     def _top(self, tower: int) -> Floats:
-        """What a head is computed from, [N, width]."""
+        """Return the input of a tower's head, [N, width]."""
         return self._at.stacks[-1][tower] if self._weights else self._rows
 
     def _room_for(self, rows: int) -> _Memory:
@@ -199,13 +199,13 @@ class NumpyMLP:
 
 
 class _Memory:
-    """Where a batch's numbers go, layer by layer.
+    """Buffers for the intermediate results of a batch, layer by layer.
 
     Args:
-        widths: Of the hidden layers, all towers together.
-        towers: How many share a width.
-        outputs: Of the policy.
-        rows: N.
+        widths: Width of each hidden layer, summed over the towers.
+        towers: Number of towers.
+        outputs: Number of policy outputs.
+        rows: Number of rows, N.
     """
 
     def __init__(self, widths: list[int], towers: int, outputs: int, rows: int) -> None:
@@ -218,7 +218,7 @@ class _Memory:
         self._view(rows)
 
     def first(self, rows: int) -> _Memory:
-        """The same memory for fewer rows."""
+        """Return views of the same memory for fewer rows."""
         part = copy.copy(self)
         part._view(rows)
         return part
@@ -233,7 +233,7 @@ class _Memory:
         self.value, self.ones = self._value[:rows], self._ones[:rows]
 
     def _by_tower(self, flat: Floats) -> Floats:
-        """`[towers, N, width]`."""
+        """Reshape to `[towers, N, width]`."""
         rows, width = flat.shape
         return flat.reshape(rows, self._towers, width // self._towers).transpose(1, 0, 2)
 
@@ -241,12 +241,18 @@ class _Memory:
 def _layers(
     policy: MLPPolicy, towers: int, of: Callable[[Tensor], Tensor]
 ) -> tuple[list[Floats], list[Floats], list[Floats]]:
-    """Weights, biases [towers * out] and the heads; or their gradients: views of parameter memory.
+    """Return weights, biases and heads, or their gradients, as views of parameter memory.
 
-    Weights of the first hidden layer are [in, towers * out], those of others [towers, in, out].
+    Weights of the first hidden layer are [in, towers * out], those of the others [towers, in, out]. Biases are
+    [towers * out].
+
+    Args:
+        policy: The network.
+        towers: Number of towers; with one, the policy tower.
+        of: Returns the tensor to view for a parameter: its data or its gradient.
     """
     weights = [_array(of(weight)) for weight in policy.weights]
-    # The first layer has its towers in the middle (nets/mlp.py).
+    # In the first layer the axis of the towers is in the middle (nets/mlp.py).
     first = [w.reshape(len(w), 2 * w.shape[2])[:, : towers * w.shape[2]] for w in weights[:1]]
     parts = [*first, *(w[:towers] for w in weights[1:])]
     biases = [_array(of(bias)).reshape(-1)[: towers * bias.shape[1]] for bias in policy.biases]

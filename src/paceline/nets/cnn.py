@@ -1,12 +1,12 @@
-"""Convolutional policies: one trunk for pixels, shared by policy and value.
+"""Convolutional policies for images: a convolutional trunk that policy and value share.
 
     images uint8 -- convolutions --+
                                    +-- dense, relu -- params [N, P], value [N]
     other leaves, flattened -------+
 
-Images come as gymnasium gives them, height x width x channels, and that order viewed as
-`[N, C, H, W]` *is* PyTorch's channels_last: no copy, and the layout in which CPU
-convolutions are fastest (226 against 162 steps/s learning the Nature network).
+Gymnasium images are height x width x channels. That memory order viewed as `[N, C, H, W]` is PyTorch's channels_last,
+so no copy is needed, and it is the fastest layout for CPU convolutions (226 against 162 steps/s learning the Nature
+network).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class ConvPolicy(nn.Module):
     """A convolutional trunk per image leaf, one dense layer over everything, and two linear heads.
 
     Args:
-        spec: At least one image leaf; other leaves join before the dense layer.
-        trunk: Builds the convolutions for a number of input channels.
+        spec: Spec of the env, with at least one image leaf. Other leaves are concatenated before the dense layer.
+        trunk: Makes the convolutions for a number of input channels.
         dense: Width of the dense layer.
-        minimum: Smallest height and width the convolutions can take.
-        name: For error texts.
+        minimum: Smallest height and width that the convolutions can take.
+        name: Name of the policy, for error texts.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ConvPolicy(nn.Module):
         self.others = tuple(leaf for leaf in spec.obs if leaf.kind != "image")
         if not self.images:
             raise ConfigError(
-                f"policy {name!r}: needs an image, a uint8 Box of three axes (leaves: "
+                f"policy {name!r}: needs an image, i.e. a uint8 Box with three axes (leaves: "
                 f"{', '.join(leaf.name for leaf in spec.obs)}). Use policy='mlp'."
             )
         width = sum(leaf.features for leaf in self.others)
@@ -73,10 +73,10 @@ class ConvPolicy(nn.Module):
                     nn.init.zeros_(layer.bias)
 
     def forward(self, obs: Tensor | Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Distribution parameters `[N, P]` and values `[N]`."""
+        """Return distribution parameters `[N, P]` and values `[N]`."""
         leaves = leaves_of(obs, self.leaves)
         columns = [
-            # Flattened in the order the memory has, channels innermost: a view, not a copy.
+            # Flattened in memory order, channels innermost: a view, not a copy.
             trunk(_pixels(leaves[leaf.name], leaf)).permute(0, 2, 3, 1).flatten(1)
             for trunk, leaf in zip(self.trunks, self.images, strict=True)
         ]
@@ -105,7 +105,7 @@ class ImpalaCNN(ConvPolicy):
 
 
 def channels_first(leaf: Leaf) -> bool:
-    """Whether an image lies as C x H x W: the first axis is the smallest. Otherwise H x W x C."""
+    """Whether an image is C x H x W, guessed from its first axis being the smallest; otherwise it is H x W x C."""
     first, second, third = leaf.shape
     return first < third and first <= second
 
@@ -116,7 +116,7 @@ def _channels_first_shape(leaf: Leaf) -> tuple[int, int, int]:
 
 
 def _pixels(image: Tensor, leaf: Leaf) -> Tensor:
-    """uint8 images as float `[N, C, H, W]` in [0, 1], channels_last in memory."""
+    """Convert uint8 images to float `[N, C, H, W]` in [0, 1], channels_last in memory."""
     image = image if channels_first(leaf) else image.permute(0, 3, 1, 2)
     return image.to(torch.float32, memory_format=torch.channels_last).mul_(1.0 / 255.0)
 
@@ -146,7 +146,7 @@ def _impala_trunk(channels: int) -> nn.Module:
 
 
 class _Residual(nn.Module):
-    """Two convolutions whose result is added to their input."""
+    """Residual block: two convolutions whose result is added to their input."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

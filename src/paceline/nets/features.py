@@ -1,4 +1,4 @@
-"""Observation leaves as one float row each: vectors flattened, categories one-hot, bits as floats."""
+"""Encodes observation leaves as rows of floats, as networks need them: vectors flattened, categories one-hot."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Leaves = Mapping[str, NDArray[Any]]
 
 
 def policy_input(spec: EnvSpec, leaves: Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
-    """What a policy's forward is handed: the dict of leaves, or the only leaf of a plain space."""
+    """Return the argument of a policy's forward: the dict of leaves, or the single leaf if the space is not a Dict."""
     return dict(leaves) if spec.dict_obs else leaves[spec.obs[0].name]
 
 
 def leaves_of(obs: Tensor | Mapping[str, Tensor], leaves: Sequence[Leaf]) -> Mapping[str, Tensor]:
-    """The inverse of `policy_input`."""
+    """Return the leaves by name, given the argument of a policy's forward: the inverse of `policy_input`."""
     return {leaves[0].name: obs} if isinstance(obs, Tensor) else obs
 
 
 def encode(obs: Mapping[str, Tensor], leaves: Sequence[Leaf]) -> Tensor:
-    """Concatenate all leaves into float rows `[N, features]`; the dtype is torch's default for integers."""
+    """Concatenate all leaves into float rows `[N, features]`; integer leaves become torch's default float dtype."""
     columns = [_encode_leaf(obs[leaf.name], leaf) for leaf in leaves]
     return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
 
@@ -43,31 +43,32 @@ def _encode_leaf(value: Tensor, leaf: Leaf) -> Tensor:
 
 
 class NumpyEncoder:
-    """`encode` in numpy: from leaves of N rows to float32 `[N, features]`.
+    """`encode` in numpy: leaves of N rows -> float32 `[N, features]`.
 
-    A single float32 vector is passed through as a view; anything else is written into one buffer, which the next call
+    A single float32 vector leaf is returned as a view; anything else is written to one buffer, which the next call
     overwrites.
 
     Args:
-        leaves: Side by side in this order.
-        checks: Refuse categories that a leaf does not have. Acting is spared that: what is acted on is learned from.
+        leaves: The leaves, in the order of their columns.
+        checks: Raise an error for categories outside a leaf's space. Collecting skips this check, because learning
+            checks the same observations.
     """
 
     def __init__(self, leaves: Sequence[Leaf], *, checks: bool = False) -> None:
         first = leaves[0]
         self._only = first if len(leaves) == 1 and first.dtype == np.float32 and not first.nvec else None
         self._leaves, self._first, self._checks = leaves, first.name, checks
-        # Where digit 0 of each category lies among a leaf's columns, so that one index write sets all ones.
+        # The column of value 0 of each category among a leaf's columns, so that one indexed write sets all ones.
         self._zeros = [np.cumsum([0, *leaf.nvec])[:-1].astype(np.int64) - leaf.start for leaf in leaves]
         self._ends = np.cumsum([leaf.features for leaf in leaves]).tolist()
-        self._room = np.zeros((0, self._ends[-1]), np.float32)
+        self._memory = np.zeros((0, self._ends[-1]), np.float32)
         self._view(0)
 
     def __call__(self, obs: Leaves) -> NDArray[np.float32]:
-        """Rows as floats.
+        """Encode the rows.
 
         Raises:
-            EnvError: A category that its space does not have.
+            EnvError: A category is outside its space (only with `checks`).
         """
         rows = len(obs[self._first])
         if self._only is not None:
@@ -86,16 +87,17 @@ class NumpyEncoder:
         return self._buffer
 
     def _view(self, rows: int) -> None:
-        if rows > len(self._room):
-            self._room = np.zeros((rows, self._ends[-1]), np.float32)
-        self._buffer = self._room[:rows]
+        """Use the first `rows` rows of the buffer; enlarges it if necessary."""
+        if rows > len(self._memory):
+            self._memory = np.zeros((rows, self._ends[-1]), np.float32)
+        self._buffer = self._memory[:rows]
         pairs = zip(self._leaves, self._ends, strict=True)
         self._parts = [self._buffer[:, end - leaf.features : end] for leaf, end in pairs]
         self._index = np.arange(rows)[:, None]
 
 
 def _check_categories(leaf: Leaf, value: NDArray[Any]) -> None:
-    """Refuse what would be taken for another category."""
+    """Raise EnvError for a category outside its space: the indexed write would set the column of another category."""
     wrong = (value < leaf.start) | (value >= leaf.start + np.array(leaf.nvec))
     if wrong.any():
         raise EnvError(

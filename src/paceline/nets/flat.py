@@ -1,10 +1,10 @@
-"""All parameters of a module as views of one flat float32 vector.
+"""Stores all parameters of a module in one flat float32 vector, which may be in shared memory.
 
     storage  [ layer 1 weight | pad | layer 1 bias | pad | conv weight (channels_last) | ... ]
                  ^ p.data                 ^ p.data             ^ p.data
 
-The vector may live in shared memory: workers bind the same module to the same bytes and
-read weights in place, so publishing new ones costs nothing. The optimiser sees one tensor.
+Workers bind the same module to the same bytes and read weights in place, so publishing new weights costs nothing. The
+optimiser updates one tensor.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from torch import Tensor, nn
 from paceline.errors import ConfigError, LearnerError
 
 ALIGN = 16
-"""Floats: every parameter starts on a 64-byte cache line, where vector loads are fastest."""
+"""Alignment of each parameter, in floats: one cache line of 64 bytes, where vector loads are fastest."""
 
 
 class FlatParameters:
-    """Moves a module's parameters, and their gradients, into one vector each.
+    """Moves a module's parameters into one vector, and their gradients into another.
+
+    Optimise `vector`: its `.grad` is `flat_grad`, into which `backward()` accumulates. Zero it with
+    `flat_grad.zero_()`; `module.zero_grad()` would replace the views, and `check` then raises an error.
 
     Args:
         module: Every parameter must be float32; tied parameters are stored once.
-        storage: `[size_of(module)]` float32 on the module's device. The caller owns it and keeps
-            it alive at least as long as the module.
-
-    Optimise `vector`: its `.grad` is `flat_grad`, into which `backward()` accumulates. Zero it
-    with `flat_grad.zero_()`; `module.zero_grad()` would drop the views (`check` notices).
+        storage: `[size_of(module)]` float32 on the module's device. The caller owns it and keeps it alive at least as
+            long as the module.
     """
 
     def __init__(self, module: nn.Module, storage: Tensor) -> None:
         _check_storage(module, storage)
-        storage.zero_()  # padding takes part in norms and hashes
+        storage.zero_()  # because norms and hashes include the padding
         self._module = module
         for parameter, view in _views(module, storage):
             view.copy_(parameter.detach())
@@ -44,7 +44,7 @@ class FlatParameters:
         self.vector.grad = self.flat_grad
 
     def check(self) -> None:
-        """Raise if something re-allocated a parameter or its gradient since construction."""
+        """Raise LearnerError if a parameter or its gradient has been re-allocated since construction."""
         names = {id(parameter): name for name, parameter in self._module.named_parameters()}
         pairs = zip(_views(self._module, self.vector.detach()), _views(self._module, self.flat_grad), strict=True)
         for (parameter, data), (_, grad) in pairs:
@@ -53,16 +53,18 @@ class FlatParameters:
                 moved = moved or "gradient"
             if moved:
                 raise LearnerError(
-                    f"parameter {names[id(parameter)]!r}: its {moved} left the flat vector. Do not call "
+                    f"parameter {names[id(parameter)]!r}: its {moved} is no longer in the flat vector. Do not call "
                     "module.to(...) or module.zero_grad() after training has begun; zero `flat_grad` instead."
                 )
 
 
 class FlatGradient:
-    """Gives the gradients of a module one vector: `backward()` accumulates into it. Zero it with `vector.zero_()`.
+    """Allocates one vector for the gradients of a module, into which `backward()` accumulates.
+
+    Zero it with `vector.zero_()`.
 
     Args:
-        module: Its parameters lie where they will stay.
+        module: Its parameters must not be moved afterwards.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -74,14 +76,19 @@ class FlatGradient:
 
 
 def size_of(module: nn.Module) -> int:
-    """Floats that the flat vector of `module` needs, padding included."""
+    """Return the length of the flat vector of `module`, including padding."""
     return sum(_padded(parameter) for parameter in module.parameters())
 
 
 def bind(module: nn.Module, storage: Tensor, *, frozen: bool = True) -> None:
-    """Point the parameters of `module` at weights that already are in `storage`; nothing is copied in.
+    """Make the parameters of `module` views of the weights in `storage`, without copying.
 
-    The module then reads whatever the learner writes. For acting it is frozen: gradients are switched off.
+    The module then reads the weights that the learner writes there.
+
+    Args:
+        module: Its own weights are discarded.
+        storage: As in `FlatParameters`.
+        frozen: Switch gradients off, for collecting.
     """
     _check_storage(module, storage)
     if frozen:
@@ -99,8 +106,8 @@ def _check_storage(module: nn.Module, storage: Tensor) -> None:
     size = size_of(module)
     if storage.dtype != torch.float32 or storage.shape != (size,) or not storage.is_contiguous():
         raise ConfigError(
-            f"flat storage: must be a contiguous float32 vector of {size} "
-            f"({storage.dtype}, shape {tuple(storage.shape)}). Allocate size_of(module) floats."
+            f"flat storage: must be a contiguous float32 vector of length {size} "
+            f"(got {storage.dtype} of shape {tuple(storage.shape)}). Allocate size_of(module) floats."
         )
 
 
@@ -109,7 +116,7 @@ def _padded(parameter: Tensor) -> int:
 
 
 def _views(module: nn.Module, vector: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
-    """Each parameter (tied ones once) with its piece of `vector`."""
+    """Yield each parameter (tied ones once) with its part of `vector`."""
     offset = vector.storage_offset()
     for parameter in module.parameters():
         yield parameter, vector.as_strided(parameter.shape, _strides(parameter), offset)
@@ -118,7 +125,7 @@ def _views(module: nn.Module, vector: Tensor) -> Iterator[tuple[nn.Parameter, Te
 
 def _strides(parameter: Tensor) -> tuple[int, ...]:
     if parameter.dim() == 4:
-        # Convolution weights lie channels_last, which CPU convolutions need to be fast;
+        # Convolution weights are stored as channels_last, because CPU convolutions are fastest in that layout.
         # module.to(memory_format=...) would move them out of the vector.
         _, channels, height, width = parameter.shape
         return height * width * channels, 1, width * channels, channels

@@ -1,8 +1,7 @@
-"""Running normalisation of observations and rewards.
+"""Normalises observations and rewards by running statistics.
 
-Statistics are frozen while a rollout is collected: workers only read, the trainer calls
-`update` between rollouts with the whole `[T, B]` batch, so every env and every worker count
-sees the same numbers.
+The statistics are constant while a rollout is collected: workers only read them, and the driver updates them between
+rollouts with the whole `[T, B]` batch. So all envs use the same numbers, for any number of workers.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from paceline.nets.features import Leaves
 from paceline.spec import EnvSpec, Leaf
 
 CLIP = 10.0
-"""Normalised values are cut to this many standard deviations."""
+"""Normalised values are clipped to this many standard deviations."""
 _EPSILON = 1e-8
 
 Floats = NDArray[np.float32]
@@ -35,9 +34,9 @@ class RunningMoments:
         self.squares = np.zeros(shape)
 
     def update(self, rows: NDArray[Any]) -> None:
-        """Merge rows `[n, *shape]` (Chan, Golub and LeVeque's pairwise formula); rows that are not finite are left out.
+        """Merge rows `[n, *shape]` by the formula of Chan, Golub and LeVeque; skips rows with NaN or infinite values.
 
-        One NaN in the statistics would make every later observation one.
+        A single NaN in the statistics would turn every later observation into NaN.
         """
         finite = np.isfinite(rows).all(tuple(range(1, rows.ndim)))
         if not finite.all():
@@ -45,8 +44,8 @@ class RunningMoments:
         if len(rows) == 0:
             return
         mean = rows.mean(0, dtype=np.float64)
-        apart = rows - mean
-        squares = np.square(apart, apart).sum(0)
+        deviation = rows - mean
+        squares = np.square(deviation, deviation).sum(0)
         total = self.count + len(rows)
         shift = mean - self.mean
         self.squares = self.squares + squares + np.square(shift) * (self.count * len(rows) / total)
@@ -55,7 +54,7 @@ class RunningMoments:
 
     @property
     def inv_std(self) -> NDArray[np.float64]:
-        """One over the standard deviation; one before anything was seen."""
+        """One over the standard deviation; one before the first update."""
         if self.count == 0:
             return np.ones_like(self.mean)
         return np.asarray(1.0 / np.sqrt(self.squares / self.count + _EPSILON))
@@ -69,20 +68,20 @@ class RunningMoments:
         }
 
     def load(self, state: Mapping[str, NDArray[Any]], prefix: str) -> None:
-        """The inverse of `state`."""
+        """Restore what `state` returned."""
         self.count = float(_entry(state, f"{prefix}count", ()))
         self.mean = _entry(state, f"{prefix}mean", self.mean.shape)
         self.squares = _entry(state, f"{prefix}squares", self.squares.shape)
 
 
 class ObsNormaliser:
-    """Shifts and scales float vector leaves to mean 0 and deviation 1; other leaves pass through.
+    """Shifts and scales float vector leaves to mean 0 and standard deviation 1; returns other leaves unchanged.
 
     Args:
-        spec: Which leaves there are.
-        arrays: For each of `normalised_leaves(spec)` a float32 `[2, *leaf]` (mean, one over the
-            deviation), owned by the caller and usually in shared memory. Allocated here if None.
-        attach: The arrays are already filled (a worker): leave them as they are.
+        spec: Spec of the env.
+        arrays: A float32 array `[2, *leaf]` (mean, one over the standard deviation) for each of
+            `normalised_leaves(spec)`. The caller owns them; usually they are in shared memory. None allocates them.
+        attach: Keep the content of the arrays, because another process fills them (workers).
     """
 
     def __init__(self, spec: EnvSpec, arrays: Mapping[str, Floats] | None = None, *, attach: bool = False) -> None:
@@ -95,18 +94,23 @@ class ObsNormaliser:
             self._publish()
 
     def update(self, obs: Leaves, valid: NDArray[np.bool_] | None = None) -> None:
-        """Take in a rollout: leaves `[T, B, *leaf]` and, where rows may be padding, `valid [T, B]`."""
+        """Update the statistics with a rollout.
+
+        Args:
+            obs: `[T, B, *leaf]` by leaf name.
+            valid: `[T, B]` False for rows to skip (a vector env only reset in them); None if all rows count.
+        """
         for name, moments in self._moments.items():
             rows = obs[name].reshape(-1, *moments.mean.shape) if valid is None else obs[name][valid]
             moments.update(rows)
         self._publish()
 
     def apply(self, obs: Leaves) -> dict[str, NDArray[Any]]:
-        """Normalised leaves, as new arrays; leading axes are free."""
+        """Return normalised leaves as new arrays; any leading axes."""
         return {name: self._scaled(name, leaf, None) if name in self.arrays else leaf for name, leaf in obs.items()}
 
     def apply_torch(self, obs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`apply` on tensors, to the same bits."""
+        """The same as `apply` on tensors, with identical bits."""
         result = dict(obs)
         for name, array in self.arrays.items():
             mean, inv_std = torch.from_numpy(np.asarray(array)).to(result[name].device)
@@ -114,7 +118,7 @@ class ObsNormaliser:
         return result
 
     def applier(self, rows: int) -> Callable[[Leaves], Leaves]:
-        """`apply` for acting on `rows` rows: without allocation, each call overwrites the last."""
+        """Return a version of `apply` for `rows` rows that allocates nothing; each call overwrites the last result."""
         buffers = {name: np.empty((rows, *array.shape[1:]), np.float32) for name, array in self.arrays.items()}
 
         def applied(obs: Leaves) -> Leaves:
@@ -130,12 +134,13 @@ class ObsNormaliser:
         return {k: v for name, m in self._moments.items() for k, v in m.state(f"{name}:").items()}
 
     def load(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """The inverse of `state`; refreshes the shared arrays."""
+        """Restore what `state` returned, and write it to the shared arrays."""
         for name, moments in self._moments.items():
             moments.load(state, f"{name}:")
         self._publish()
 
     def _publish(self) -> None:
+        """Write the statistics to the arrays that workers read."""
         for name, moments in self._moments.items():
             self.arrays[name][0] = moments.mean
             self.arrays[name][1] = moments.inv_std
@@ -150,11 +155,11 @@ class ObsNormaliser:
 
 
 class RewardNormaliser:
-    """Divides rewards by the running deviation of the discounted return, so that values stay near one.
+    """Divides rewards by the running standard deviation of the discounted return, so that values stay near one.
 
     Args:
-        n_envs: B; each env carries its own discounted return across rollouts.
-        gamma: The discount.
+        n_envs: Number of envs, B. The discounted return of each env continues across rollouts.
+        gamma: Discount factor.
     """
 
     def __init__(self, n_envs: int, gamma: float) -> None:
@@ -163,7 +168,13 @@ class RewardNormaliser:
         self._moments = RunningMoments(())
 
     def update(self, reward: NDArray[Any], ended: NDArray[np.bool_], valid: NDArray[np.bool_] | None = None) -> None:
-        """Take in a rollout: `reward`, `ended` (terminated or truncated) and `valid`, all `[T, B]`."""
+        """Update the statistics with a rollout.
+
+        Args:
+            reward: `[T, B]`
+            ended: `[T, B]` terminated or truncated.
+            valid: `[T, B]` False for rows to skip (a vector env only reset in them); None if all rows count.
+        """
         reward = np.where(np.isfinite(reward), reward, 0.0)
         returns = np.empty(reward.shape)
         carry = self.carry
@@ -175,11 +186,11 @@ class RewardNormaliser:
         self._moments.update(returns.reshape(-1) if valid is None else returns[valid])
 
     def forget(self, envs: list[int]) -> None:
-        """Reset the discounted return of envs whose episode restarted unexpectedly."""
+        """Reset the discounted return of envs that had to start a new episode after a failure."""
         self.carry[envs] = 0.0
 
     def apply(self, reward: Tensor) -> Tensor:
-        """Scaled rewards, cut at `CLIP`."""
+        """Return the scaled rewards, clipped to `CLIP`."""
         return (reward * float(self._moments.inv_std)).clamp_(-CLIP, CLIP)
 
     def state(self) -> dict[str, NDArray[np.float64]]:
@@ -187,14 +198,14 @@ class RewardNormaliser:
         return {"carry": self.carry.copy(), **self._moments.state("return:")}
 
     def load(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """The inverse of `state`."""
+        """Restore what `state` returned."""
         carry = _entry(state, "carry", self.carry.shape)
         self._moments.load(state, "return:")
         self.carry = carry
 
 
 def normalised_leaves(spec: EnvSpec) -> tuple[Leaf, ...]:
-    """The leaves that are normalised: float vectors."""
+    """Return the leaves to normalise: float vectors."""
     return tuple(leaf for leaf in spec.obs if leaf.kind == "vector" and np.issubdtype(leaf.dtype, np.floating))
 
 
@@ -202,6 +213,6 @@ def _entry(state: Mapping[str, NDArray[Any]], key: str, shape: tuple[int, ...]) 
     if key not in state or state[key].shape != shape:
         found = state[key].shape if key in state else "missing"
         raise CheckpointError(
-            f"normaliser entry {key!r}: must have shape {shape} ({found}). The checkpoint is of another env."
+            f"normaliser entry {key!r}: must have shape {shape} ({found}). The checkpoint belongs to another env."
         )
     return np.array(state[key], np.float64)

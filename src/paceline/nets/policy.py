@@ -1,4 +1,4 @@
-"""Building a policy by name, import path or class, and checking that it can be trained here."""
+"""Builds a policy from a name, an import path or a class, and checks that it can be trained."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ from paceline.nets.mlp import Activation, MLPPolicy
 from paceline.spec import EnvSpec
 
 POLICIES = ("auto", "impala_cnn", "mlp", "nature_cnn")
-"""Built-in names; `auto` is nature_cnn where there is an image, else mlp."""
+"""Built-in names; `auto` is nature_cnn if an observation has an image, otherwise mlp."""
 
 PolicySource = str | Callable[..., nn.Module]
 
 
 class Policy(Protocol):
-    """What a policy must be, besides an `nn.Module` with float32 parameters.
+    """Interface of a policy: an `nn.Module` with float32 parameters that returns parameters and values.
 
-    A class of your own is constructed as `cls(observation_space, action_space, param_size)`.
-    `obs` is the batched observation, or a dict of its leaves (nested keys joined by `/`) for a
-    Dict space; images arrive as raw uint8 and are the module's to scale. `param_size` is what
-    the action head needs: logits, or for Box actions means followed by log standard deviations.
+    A class of your own is constructed as `cls(observation_space, action_space, param_size)`. `obs` is the batched
+    observation, or a dict of its leaves (nested keys joined by `/`) for a Dict space. Images are raw uint8; the module
+    scales them. `param_size` is the width that the action head needs: logits, or for Box actions means followed by log
+    standard deviations.
 
-    Optional: `numpy_actor(groups, group_size)`, a faster forward for collecting (nets/actor.py
-    states its rules), and `forward_pullback(obs)`, a forward and backward without autograd
-    (nets/mlp.py).
+    Optional methods: `numpy_actor(groups, group_size)` returns a faster forward for collecting (rules: nets/actor.py);
+    `forward_pullback(obs)` is a forward and backward pass without autograd (example: nets/mlp.py).
     """
 
     def __call__(self, obs: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Distribution parameters `[N, param_size]` and state values `[N]`."""
+        """Return distribution parameters `[N, param_size]` and state values `[N]`."""
         ...
 
 
@@ -49,11 +48,14 @@ class NetworkRecipe(Protocol):
 
 
 Pullback = Callable[[Tensor, Tensor], None]
-"""Gradients by params `[N, P]` and value `[N]` -> added to every parameter's `.grad`."""
+"""Backward pass: takes the gradients by params `[N, P]` and value `[N]`, and adds to every parameter's `.grad`."""
 
 
 def forward_pullback(policy: nn.Module, obs: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor, Pullback]:
-    """Outputs without a graph, and the way back: by the policy's own method where it has one, else by autograd."""
+    """Run the forward pass; returns detached outputs and the backward pass.
+
+    Uses the policy's own `forward_pullback` method if it has one, otherwise autograd.
+    """
     own = getattr(policy, "forward_pullback", None)
     if own is not None:
         result: tuple[Tensor, Tensor, Pullback] = own(obs)
@@ -64,7 +66,7 @@ def forward_pullback(policy: nn.Module, obs: Tensor | dict[str, Tensor]) -> tupl
 def autograd_pullback(
     forward: Callable[..., tuple[Tensor, Tensor]], obs: Tensor | dict[str, Tensor]
 ) -> tuple[Tensor, Tensor, Pullback]:
-    """`forward_pullback` by autograd."""
+    """Run the forward pass; returns detached outputs and the backward pass by autograd."""
     with torch.enable_grad():
         params, value = forward(obs)
 
@@ -84,17 +86,20 @@ def build_policy(
 ) -> nn.Module:
     """Construct and check a policy.
 
-    Initial weights depend on `seed` alone, and torch's global generator is left as it was.
+    Initial weights depend on `seed` alone; torch's global random generator keeps its state.
 
     Args:
-        source: A name out of `POLICIES`, `"module:Class"`, or a class (see `Policy`).
-        spec: What it will see and decide.
-        hidden_sizes: For mlp.
-        activation: For mlp.
-        seed: Of the initial weights.
+        source: One of `POLICIES`, `"module:Class"`, or a class (see `Policy`).
+        spec: Spec of the env.
+        hidden_sizes: Hidden layers of mlp.
+        activation: Activation of mlp.
+        seed: Seed of the initial weights.
+
+    Raises:
+        ConfigError: The policy cannot be constructed or trained.
     """
     with torch.random.fork_rng(devices=[]):
-        # Not torch.manual_seed: that would re-seed CUDA generators too, which are not restored.
+        # Not torch.manual_seed: that would also seed CUDA generators, which `fork_rng(devices=[])` does not restore.
         torch.default_generator.manual_seed(seed)
         module, name = _construct(source, spec, hidden_sizes, activation)
         _check_layers(module, name)
@@ -124,7 +129,7 @@ def _construct(
             cls, name = source, getattr(source, "__qualname__", repr(source))
     try:
         module = cls(spec.observation_space, spec.action_space, spec.action.param_size)
-    except ConfigError:  # it says itself what it wants
+    except ConfigError:
         raise
     except Exception as exc:
         raise ConfigError(
@@ -163,12 +168,12 @@ def _check_layers(module: nn.Module, name: str) -> None:
         if dropout and layer.training and getattr(layer, "p", 0.0) > 0:
             raise ConfigError(
                 f"policy {name!r}: layer {path!r} ({type(layer).__name__}, p={layer.p}) makes the policy random, so "
-                "that learning and collecting disagree. Remove it, or put it in eval mode."
+                "learning and collecting would compute different outputs. Remove it, or put it in eval mode."
             )
 
 
 def _check_outputs(module: nn.Module, name: str, spec: EnvSpec) -> None:
-    rows, size = 3, spec.action.param_size  # not 2: a bare tensor of two rows would unpack
+    rows, size = 3, spec.action.param_size  # not 2 rows: a single tensor of two rows would unpack into two results
     zeros = lowest_rows(spec, rows)
     try:
         with torch.no_grad():
@@ -189,5 +194,5 @@ def _check_outputs(module: nn.Module, name: str, spec: EnvSpec) -> None:
 
 
 def lowest_rows(spec: EnvSpec, rows: int) -> dict[str, Tensor]:
-    """Observations to try a policy on: all zero, or the first category."""
+    """Return observations to test a policy with: all zero, or the first category."""
     return {leaf.name: torch.from_numpy(np.full((rows, *leaf.shape), leaf.start, leaf.dtype)) for leaf in spec.obs}

@@ -328,8 +328,8 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
 
     def _infos(self, ids: list[int] | None) -> dict[str, Any]:
         """The infos of `ids` (None: all envs), batched as Gymnasium does."""
-        told = self._flights.infos
-        if not told:
+        infos_of = self._flights.infos
+        if not infos_of:
             return {}
         batch: VectorEnv[Any, Any, Any] = self
         if ids is not None:
@@ -337,13 +337,13 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             batch.num_envs = len(ids)
         infos: dict[str, Any] = {}
         for place, env in enumerate(range(self.num_envs) if ids is None else ids):
-            for info in told.get(env, ()):
+            for info in infos_of.get(env, ()):
                 infos = batch._add_info(infos, info, place)
         return infos
 
     def _infos_each(self) -> list[Infos]:
-        told = self._flights.infos
-        return [told.get(env, ()) for env in range(self.num_envs)]
+        infos_of = self._flights.infos
+        return [infos_of.get(env, ()) for env in range(self.num_envs)]
 
     def _ask(self, do: Callable[[Env, int], Any], ids: Sequence[int] | None = None) -> tuple[Any, ...]:
         self._rest("call")

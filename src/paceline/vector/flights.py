@@ -27,35 +27,35 @@ class Flights:
 
     def __init__(self, channel: Channel, num_envs: int) -> None:
         self._channel, self._due = channel, channel.memory["due"]
-        self._everyone = [list(range(s.first_group, s.first_group + s.groups)) for s in channel.shares]
-        self.worker_of = [worker for worker, envs in enumerate(self._everyone) for _ in envs]
+        self._envs_of = [list(range(s.first_group, s.first_group + s.groups)) for s in channel.shares]
+        self.worker_of = [worker for worker, envs in enumerate(self._envs_of) for _ in envs]
         self.out: frozenset[int] = frozenset()
         """Envs with a pending step: sent and not yet taken."""
         self.infos: dict[int, Infos] = {}
         """Infos of the envs taken last; only non-empty ones."""
         self.loose: dict[int, tuple[Any, ...]] = {}
         """Latest variable-size parts of the observations, by env."""
-        self._back: list[int] = []
-        self._flying: dict[int, list[int]] = {}
+        self._done: list[int] = []
+        self._running: dict[int, list[int]] = {}
         self._queued: list[deque[tuple[list[int], Packed]]] = [deque() for _ in channel.shares]
-        self._told: dict[int, Infos] = {}
+        self._new_infos: dict[int, Infos] = {}
         self._all, self._workers = frozenset(range(num_envs)), range(len(channel.shares))
         self._whole = [False] * len(channel.shares)  # whether all envs of a worker are marked as due
 
     def send_all(self) -> None:
         """Step every env with its action in shared memory. No env may have a pending step."""
         self.out = self._all
-        for worker, envs in enumerate(self._everyone):
-            self._launch(worker, envs, None)
+        for worker, envs in enumerate(self._envs_of):
+            self._start(worker, envs, None)
 
     def take_all(self, doing: str) -> None:
         """Block until all envs are done; the fast path for use after `send_all`."""
         workers = self._workers
         self._channel.wait(workers, at_least=len(workers), doing=doing)
         for worker in workers:
-            self._land(worker)
-        self._back = []
-        self.infos, self._told = self._told, {}
+            self._collect(worker)
+        self._done = []
+        self.infos, self._new_infos = self._new_infos, {}
         self.out = frozenset()
 
     def send(self, worker: int, envs: list[int], order: Packed) -> None:
@@ -68,8 +68,8 @@ class Flights:
         """
         self.out |= set(envs)
         queue = self._queued[worker]
-        if worker not in self._flying:
-            self._launch(worker, envs, order)
+        if worker not in self._running:
+            self._start(worker, envs, order)
         elif queue and queue[-1][1] is None and order is None:
             queue[-1] = (sorted(queue[-1][0] + envs), None)
         else:
@@ -83,38 +83,38 @@ class Flights:
             EnvError: An env of this process failed.
         """
         channel = self._channel
-        everyone = at_least >= len(self.out)
-        while len(self._back) < at_least:
-            flying = list(self._flying)
+        all_envs = at_least >= len(self.out)
+        while len(self._done) < at_least:
+            running = list(self._running)
             # If the caller wants all envs and nothing is queued, one wait for all workers is enough.
-            need = len(flying) if everyone and not any(self._queued) else 1
-            for worker in channel.wait(flying, at_least=need, doing=doing):
-                self._land(worker)
-        back = sorted(self._back)
-        self._back = []
-        self.infos, self._told = self._told, {}
-        self.out -= set(back)
-        return back
+            need = len(running) if all_envs and not any(self._queued) else 1
+            for worker in channel.wait(running, at_least=need, doing=doing):
+                self._collect(worker)
+        done = sorted(self._done)
+        self._done = []
+        self.infos, self._new_infos = self._new_infos, {}
+        self.out -= set(done)
+        return done
 
-    def _launch(self, worker: int, envs: list[int], order: Packed) -> None:
-        everyone = self._everyone[worker]
-        whole = len(envs) == len(everyone)
+    def _start(self, worker: int, envs: list[int], order: Packed) -> None:
+        all_envs = self._envs_of[worker]
+        whole = len(envs) == len(all_envs)
         if not (whole and self._whole[worker]):
-            self._due[everyone] = whole
+            self._due[all_envs] = whole
             self._due[envs] = 1
             self._whole[worker] = whole
-        self._flying[worker] = envs
+        self._running[worker] = envs
         self._channel.begin(worker, order)
 
-    def _land(self, worker: int) -> None:
-        self._back += self._flying.pop(worker)
+    def _collect(self, worker: int) -> None:
+        self._done += self._running.pop(worker)
         for env, infos, loose in self._channel.news(worker):
             if infos:
-                self._told[env] = infos
+                self._new_infos[env] = infos
             if loose:
                 self.loose[env] = loose
         if self._queued[worker]:
-            self._launch(worker, *self._queued[worker].popleft())
+            self._start(worker, *self._queued[worker].popleft())
 
 
 def by_worker(worker_of: Sequence[int], envs: Sequence[int]) -> dict[int, list[int]]:

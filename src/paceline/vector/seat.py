@@ -57,7 +57,7 @@ class Seat:
         """Argument of the next call by the owning thread: an action, or arguments of `reset`."""
         self.loose: tuple[Any, ...] = ()
         """The variable-size parts of the observation, which are not in shared memory."""
-        self._step, self._write, self._tell = env.step, places.obs, places.news.append
+        self._step, self._write, self._report = env.step, places.obs, places.news.append
         self._reward, self._terminated, self._truncated = places.reward, places.terminated, places.truncated
         self._extras, self._beat = places.extras, places.beat
         self._next_step, self._same_step = mode is AutoresetMode.NEXT_STEP, mode is AutoresetMode.SAME_STEP
@@ -125,7 +125,7 @@ class Seat:
             self.infos = (info,)
         self.loose = loose
         if self.infos or loose:
-            self._tell(self)
+            self._report(self)
 
     def take_news(self) -> tuple[Infos, tuple[Any, ...]]:
         """Return and clear the infos and variable-size observations."""

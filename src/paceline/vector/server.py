@@ -147,12 +147,12 @@ class EnvServer:
             self._news,
         )
         self._beat = places.beat
-        self._crew = EnvThreadPool(n, _threads(program, first, n), first)
+        self._threads = EnvThreadPool(n, _threads(program, first, n), first)
         self._seats: list[Seat] = []
         try:
             for at in range(n):
                 make = partial(program.recipe(first + at).make, who=f"env {first + at}")
-                env: Env = result_of(self._crew.ask(at, make))
+                env: Env = result_of(self._threads.ask(at, make))
                 self._seats.append(Seat(env, first + at, at, places, program.autoreset_mode))
                 _require_spaces(env, first + at, program)
             require_distinct([seat.env for seat in self._seats])
@@ -179,15 +179,15 @@ class EnvServer:
         seats = self._seats if everyone else [seat for seat in self._seats if due[seat.at]]
         if isinstance(order, Reset):
             pairs = zip(order.seeds, order.options, strict=True)
-            self._crew.each(Seat.reset, seats, [{"seed": seed, "options": options} for seed, options in pairs])
+            self._threads.each(Seat.reset, seats, [{"seed": seed, "options": options} for seed, options in pairs])
         else:
             at = slice(None) if everyone else [seat.at for seat in seats]
-            self._crew.each(Seat.step, seats, self._take(at, order.columns if order else {}, len(seats)))
+            self._threads.each(Seat.step, seats, self._take(at, order.columns if order else {}, len(seats)))
         if not self._news:
             return []
-        told = sorted(self._news, key=attrgetter("at"))
+        changed = sorted(self._news, key=attrgetter("at"))
         self._news.clear()
-        return [(seat.number, *seat.take_news()) for seat in told]
+        return [(seat.number, *seat.take_news()) for seat in changed]
 
     def apply(self, packed: bytes) -> bytes:
         """`ask` with pickled arguments and results: the command handler."""
@@ -199,13 +199,13 @@ class EnvServer:
         seats = [seat for seat in self._seats if seat.number in wanted]
         outcomes = []
         for seat in seats:
-            outcomes.append((seat.number, self._crew.ask(seat.at, partial(do, seat.env, seat.number))))
+            outcomes.append((seat.number, self._threads.ask(seat.at, partial(do, seat.env, seat.number))))
             self._beat[BEAT] += 1
         return outcomes
 
     def close(self) -> None:
         """Close the envs. May be called twice."""
-        self._crew.close(self._seats)
+        self._threads.close(self._seats)
 
     def _take(self, at: Any, loose: dict[Path, list[Any]], n: int) -> list[Any]:
         """The actions of some envs, as copies that the envs may keep."""

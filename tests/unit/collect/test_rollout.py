@@ -71,7 +71,7 @@ class WaitingActor(SeeingActor):
         self.pieces.append(len(value))
         value[...] = self.value(obs[PLAIN].reshape(-1, 3)).reshape(value.shape)
 
-    def seat(self, at: int, /) -> Any:
+    def row_actor(self, at: int, /) -> Any:
         raise NotImplementedError
 
 

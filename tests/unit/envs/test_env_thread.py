@@ -30,7 +30,7 @@ def in_time(do: Callable[[], Any]) -> None:
 
 @pytest.fixture(params=[True, False], ids=["gates", "inboxes"])
 def team(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(env_thread, "CAN_MARCH", request.param and env_thread.CAN_MARCH)
+    monkeypatch.setattr(env_thread, "CAN_BROADCAST", request.param and env_thread.CAN_BROADCAST)
     made = Team(4, "team")
     yield made
     made.look_for_stuck()
@@ -50,7 +50,7 @@ def test_some_may_have_nothing_to_do(team: Team) -> None:
     in_time(rounds)
 
 
-@pytest.mark.skipif(not env_thread.CAN_MARCH, reason="no gates here")
+@pytest.mark.skipif(not env_thread.CAN_BROADCAST, reason="no gates here")
 def test_one_that_is_late_for_the_inbox_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     read = os.read
 
@@ -75,7 +75,7 @@ def test_one_that_is_late_for_the_inbox_is_waited_for(monkeypatch: pytest.Monkey
     in_time(rounds)
 
 
-@pytest.mark.skipif(not env_thread.CAN_MARCH, reason="no gates here")
+@pytest.mark.skipif(not env_thread.CAN_BROADCAST, reason="no gates here")
 def test_an_interrupt_before_anybody_was_woken_is_got_over(monkeypatch: pytest.MonkeyPatch) -> None:
     team, done = Team(3, "team"), list[int]()
     jobs = [partial(done.append, owner) for owner in range(3)]

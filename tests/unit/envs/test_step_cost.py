@@ -84,7 +84,7 @@ def test_a_sleeping_env_is_told_from_a_busy_one(spent: dict[str, float], waits: 
 
 def test_a_measurement_lasts_as_long_as_asked_but_has_enough_steps_and_an_end() -> None:
     for seconds_per_call, calls in ((1e-3, 20), (1e-2, FEWEST_STEPS), (0.4, 3)):
-        machine, made = Machine(), []
+        machine, made = Machine(), list[int]()
 
         def step(machine: Machine = machine, made: list[int] = made, seconds: float = seconds_per_call) -> float:
             made.append(1)
@@ -136,7 +136,7 @@ class Picky(SpaceEnv):
     """Raises for any action but the last of each component, the only one that the mask allows."""
 
     def __init__(self, *nvec: int, in_obs: bool = False, as_vector: bool = False) -> None:
-        super().__init__(action_space=spaces.Discrete(nvec[0]) if len(nvec) == 1 else spaces.MultiDiscrete(nvec))
+        super().__init__(action_space=spaces.Discrete(nvec[0]) if len(nvec) == 1 else spaces.MultiDiscrete(list(nvec)))
         parts = [np.eye(n, dtype=np.int8)[-1] for n in nvec]
         self._last, self._in_obs = [n - 1 for n in nvec], in_obs
         self._mask: Any = np.concatenate(parts) if as_vector or len(nvec) == 1 else tuple(parts)

@@ -291,7 +291,7 @@ def test_close_does_not_wait_for_an_env_that_hangs(
 @pytest.mark.skipif(not one_core.CAN_BIND, reason="threads have no cores of their own here")
 def test_what_a_reset_starts_may_go_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_core, "_has_children", lambda: False)
-    monkeypatch.setattr(env_thread, "LOOK_EVERY", 2)
+    monkeypatch.setattr(env_thread, "CHECK_EVERY", 2)
     free = os.sched_getaffinity(0)
     if len(free) < 2:
         pytest.skip("there is but one core")

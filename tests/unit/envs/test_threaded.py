@@ -407,7 +407,7 @@ def interrupt(block: ThreadedEnvs, spec: EnvSpec, n: int, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("marching", [True, False])
 def test_a_step_that_was_interrupted_is_waited_for(marching: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(env_thread, "CAN_MARCH", marching and env_thread.CAN_MARCH)
+    monkeypatch.setattr(env_thread, "CAN_BROADCAST", marching and env_thread.CAN_BROADCAST)
     free = threading.Event()
     made: list[Counting] = []
 
@@ -470,7 +470,7 @@ def test_threads_stay_on_one_core_and_what_a_reset_starts_does_not(
     children: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(one_core, "_has_children", lambda: children)
-    monkeypatch.setattr(env_thread, "LOOK_EVERY", 2)
+    monkeypatch.setattr(env_thread, "CHECK_EVERY", 2)
     free = os.sched_getaffinity(0)
     if len(free) < 2:
         pytest.skip("there is but one core")

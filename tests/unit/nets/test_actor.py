@@ -144,6 +144,32 @@ def test_a_patient_actor_says_the_same_bit_by_bit(normalised: bool) -> None:
     assert all(np.array_equal(row, value) for row in later)
 
 
+def test_a_users_actor_may_use_the_former_name_seat() -> None:
+    class OldActor:
+        def __call__(self, obs: Any) -> tuple[Any, Any]:
+            return np.zeros((4, 3), np.float32), np.zeros(4, np.float32)
+
+        def begin(self) -> None:
+            pass
+
+        def act(self, obs: Any) -> Any:
+            return self(obs)[0]
+
+        def values(self, obs: Any, value: Any) -> None:
+            value[...] = 0
+
+        def seat(self, at: int) -> Any:
+            return lambda obs: np.full((1, 3), at, np.float32)
+
+    class Old(Torch):
+        def numpy_actor(self, groups: int, group_size: int) -> OldActor:
+            return OldActor()
+
+    actor = actor_for(build_policy(Old, VECTOR), VECTOR, 2, 2)
+    assert isinstance(actor, DeferredValueActor)
+    assert (actor.row_actor(1)({}) == 1).all()
+
+
 def test_a_network_of_ones_own_is_asked_for_all_at_once() -> None:
     assert not isinstance(
         actor_for(build_policy(Torch, VECTOR), VECTOR, 2, 2, ObsNormaliser(VECTOR)), DeferredValueActor
