@@ -69,7 +69,7 @@ def actor_for(
     else:
         forward = numpy_actor(groups, group_size)
         if hasattr(forward, "seat") and not hasattr(forward, "row_actor"):
-            forward.row_actor = forward.seat  # a user's actor with the former name of `row_actor`
+            forward.row_actor = forward.seat  # type: ignore[attr-defined] # a user's actor with the former name of `row_actor`
     if normaliser is None:
         return forward
     n = groups * group_size

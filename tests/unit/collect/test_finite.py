@@ -17,7 +17,7 @@ from paceline.collect.finite import Bad, first_bad
 
 @settings(deadline=None)
 @given(data=st.data(), shape=st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 5)))
-def test_the_first_is_found_however_many_are_looked_at_together(data: st.DataObject, shape: Any) -> None:
+def test_the_first_nan_is_found_for_any_chunk_size(data: st.DataObject, shape: Any) -> None:
     array = np.zeros(shape, np.float32)
     places = st.tuples(*(st.integers(0, side - 1) for side in shape))
     bad = sorted(data.draw(st.lists(places, max_size=3)))

@@ -185,7 +185,7 @@ def test_free_running_raises_the_failure_of_the_lowest_row(
         it.rollouts(1)
 
 
-def test_after_a_failure_the_rest_of_the_rollout_is_not_wanted() -> None:
+def test_after_a_failure_the_other_threads_stop() -> None:
     made: list[SpaceEnv] = []
 
     class Slow(SpaceEnv):
@@ -204,12 +204,12 @@ def test_after_a_failure_the_rest_of_the_rollout_is_not_wanted() -> None:
     assert max(len(env.taken) for env in made[1:]) < STEPS
 
 
-def test_an_env_that_ends_the_process_does_so() -> None:
+def test_an_env_may_exit_the_process() -> None:
     with bed(lambda: FaultEnv(mode="sys_exit", at_step=4)) as it, pytest.raises(SystemExit):
         it.rollouts(1)
 
 
-def test_all_break_off_when_the_run_is_over() -> None:
+def test_all_threads_stop_when_the_run_is_over() -> None:
     made: list[SpaceEnv] = []
     line: list[Any] = []
 
@@ -229,7 +229,7 @@ def test_all_break_off_when_the_run_is_over() -> None:
     assert max(len(env.taken) for env in made) < STEPS
 
 
-def test_an_interrupt_has_all_break_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_threads_stop_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_per_env, "LOOK_S", 0.02)
     made: list[SpaceEnv] = []
 

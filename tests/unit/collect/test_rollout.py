@@ -219,7 +219,7 @@ def test_observations_may_be_empty() -> None:
         assert (batch.value == 7.0).all()
 
 
-def test_envs_go_on_where_they_were_when_a_rollout_begins() -> None:
+def test_a_rollout_continues_the_episodes_of_the_last_one() -> None:
     with bed(counter(length=5)) as it:
         it.reset()
         first = it.collect().obs[PLAIN].numpy().copy()
@@ -230,7 +230,7 @@ def test_envs_go_on_where_they_were_when_a_rollout_begins() -> None:
         assert (second[-1, :, 1] == 1 + 14 // 5).all(), "resets: the first one and one per finished episode"
 
 
-def test_truncated_episodes_leave_their_last_real_observation_and_its_value() -> None:
+def test_final_observations_and_values_of_truncated_episodes_are_stored() -> None:
     with bed(counter(length=3)) as it:
         it.reset()
         batch = it.collect()
@@ -254,7 +254,7 @@ def test_truncated_episodes_leave_their_last_real_observation_and_its_value() ->
         assert sorted(set(it.collect().finals.t.tolist())) == [1, 4]
 
 
-def test_terminated_episodes_leave_none() -> None:
+def test_terminated_episodes_have_no_final_observation() -> None:
     with bed(counter(length=3, terminates=True)) as it:
         it.reset()
         batch = it.collect()
@@ -263,7 +263,7 @@ def test_terminated_episodes_leave_none() -> None:
         assert len(batch.finals.t) == 0
 
 
-def test_the_result_does_not_depend_on_who_collects_which_group() -> None:
+def test_the_result_does_not_depend_on_which_worker_collects_a_group() -> None:
     def fields(cuts: tuple[int, ...]) -> dict[str, bytes]:
         with bed(counter(length=3), cuts=cuts) as it:
             it.reset()
@@ -284,7 +284,7 @@ def test_stop_flag_ends_a_rollout_early() -> None:
         assert it.arena["heartbeat"][0, BEAT] == before + 1
 
 
-def test_every_row_moves_the_heartbeat() -> None:
+def test_every_row_increments_the_heartbeat() -> None:
     with bed(counter()) as it:
         assert it.arena["heartbeat"][0, BEAT] == 0
         it.reset()
@@ -302,7 +302,7 @@ class MaskedActor(SeeingActor):
         return logits, np.zeros(len(obs["turn"]), np.float32)
 
 
-def test_masks_are_stored_beside_the_actions_they_allowed() -> None:
+def test_masks_are_stored_with_their_actions() -> None:
     with bed(Cards, actor=MaskedActor()) as it:
         it.reset()
         for _ in range(2):

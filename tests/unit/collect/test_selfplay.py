@@ -106,7 +106,7 @@ def test_boards_with_the_same_opponent_share_one_forward_pass() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.6])
-def test_what_a_group_lives_through_does_not_depend_on_who_is_beside_it(epsilon: float) -> None:
+def test_games_of_a_group_do_not_depend_on_other_groups(epsilon: float) -> None:
     def story(bed: Bed, mine: slice) -> list[Any]:
         rows: list[Any] = []
         bed.block.reset(bed.row)
@@ -211,7 +211,7 @@ def test_games_lost_without_a_decision_are_counted_and_skipped() -> None:
         assert info["seat"] == 0
 
 
-def test_a_drawn_move_is_legal_and_as_likely_as_the_policy_says() -> None:
+def test_a_sampled_move_is_legal_and_has_the_probability_of_the_policy() -> None:
     params = np.log(np.array([[0.5, 0.3, 0.2, 9.0]], np.float32)).repeat(40_000, 0)
     legal = np.tile([True, True, True, False], (40_000, 1))
     noise = np.random.default_rng(0).integers(0, 2**64, 40_000, np.uint64)

@@ -85,7 +85,7 @@ def test_collect_budget_counts_rows_or_episodes() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.7])
-def test_it_does_not_matter_whether_groups_are_stepped_together(epsilon: float) -> None:
+def test_transitions_do_not_depend_on_stepping_groups_together(epsilon: float) -> None:
     together, thread_per_env = Bed(lanes=1, epsilon=epsilon), Bed(lanes=3, epsilon=epsilon)
     for rows in (5, 20, 3):
         together.collect(CollectBudget(rows=rows))

@@ -1,3 +1,5 @@
+"""`Busy`: its steps take the configured CPU and sleep time."""
+
 from __future__ import annotations
 
 import threading
@@ -37,7 +39,7 @@ def test_burns_the_threads_own_cpu_time_even_under_contention() -> None:
 
 
 @pytest.mark.alone
-def test_step_costs_what_was_asked() -> None:
+def test_step_takes_the_configured_cpu_time() -> None:
     env = Busy(cpu_ms=2.0)
     env.reset(seed=0)
     before = time.thread_time()
@@ -57,7 +59,7 @@ def test_sleep_costs_wall_time_and_no_cpu() -> None:
     assert time.thread_time() - cpu < 0.025
 
 
-def test_jitter_picks_steps_that_take_twenty_times_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jitter_makes_some_steps_twenty_times_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     burnt: list[float] = []
     monkeypatch.setattr("paceline.envs.busy.burn", burnt.append)
     env = Busy(cpu_ms=1.0, jitter=0.2, episode_length=10_000)
@@ -97,13 +99,13 @@ def test_seeded_and_truncated() -> None:
 
 
 @pytest.mark.parametrize("kwargs", [{"cpu_ms": -1.0}, {"jitter": 1.5}, {"obs_size": 0}, {"episode_length": 0}])
-def test_impossible_settings_are_refused_with_their_value(kwargs: dict[str, float]) -> None:
+def test_invalid_settings_raise_with_their_value(kwargs: dict[str, float]) -> None:
     ((name, value),) = kwargs.items()
     with pytest.raises(ConfigError, match=f"{name}={value}"):
         EnvRecipe(source="paceline/Busy-v0", kwargs=kwargs).make()
 
 
-def test_one_env_of_a_run_may_be_slow_for_good() -> None:
+def test_slow_env_is_slow_in_all_its_episodes() -> None:
     def slept(seeds: list[int]) -> float:
         env = Busy(cpu_ms=0.0, sleep_ms=1.0, slow_env=3, run_seed=7)
         for seed in seeds:

@@ -1,4 +1,4 @@
-"""Threads that own envs, as a team: whoever has something to do does it once, and nobody waits for ever."""
+"""`Team`: every job of every thread runs exactly once, and no call blocks for ever."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def team(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any
     made.end()
 
 
-def test_some_may_have_nothing_to_do(team: Team) -> None:
+def test_owners_without_a_job_are_skipped(team: Team) -> None:
     done: list[int] = []
 
     def rounds() -> None:
@@ -51,7 +51,7 @@ def test_some_may_have_nothing_to_do(team: Team) -> None:
 
 
 @pytest.mark.skipif(not env_thread.CAN_BROADCAST, reason="no gates here")
-def test_one_that_is_late_for_the_inbox_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_is_late_at_its_inbox_does_not_lose_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     read = os.read
 
     def late(fd: int, size: int) -> bytes:
@@ -76,7 +76,7 @@ def test_one_that_is_late_for_the_inbox_is_waited_for(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(not env_thread.CAN_BROADCAST, reason="no gates here")
-def test_an_interrupt_before_anybody_was_woken_is_got_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_team_works_after_an_interrupt_before_the_threads_were_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     team, done = Team(3, "team"), list[int]()
     jobs = [partial(done.append, owner) for owner in range(3)]
     team.all(jobs)

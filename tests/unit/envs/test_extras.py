@@ -1,4 +1,4 @@
-"""What is read beside the observation, by every kind of block, and what a shaper makes of it."""
+"""Extras and reward shaping, in every kind of env block."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(envs: EnvBlock, spec: EnvSpec) -> list[Row]:
     return rows
 
 
-def test_rows_show_the_truth_of_what_the_observation_shows(make: Any) -> None:
+def test_extras_in_a_row_belong_to_the_observation_of_that_row(make: Any) -> None:
     block, spec = make
     envs = block()
     rows = run(envs, spec)
@@ -92,7 +92,7 @@ def test_rows_show_the_truth_of_what_the_observation_shows(make: Any) -> None:
     envs.close()
 
 
-def test_a_shaper_sees_where_the_step_led_also_at_the_end_of_an_episode(make: Any) -> None:
+def test_a_shaper_receives_the_extras_after_the_step_also_at_the_end_of_an_episode(make: Any) -> None:
     block, spec = make
     envs, spec = shaped(block(), spec)
     rows = run(envs, spec)
@@ -121,7 +121,7 @@ def test_a_shaper_sees_where_the_step_led_also_at_the_end_of_an_episode(make: An
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_shaper_is_put_back_with_its_envs(threads: int) -> None:
+def test_a_shaper_is_restored_with_its_envs(threads: int) -> None:
     recipe = EnvRecipe(source=Simulator)
     spec = recipe.probe()
 
@@ -192,13 +192,13 @@ def begin_one(env: type[Simulator]) -> None:
         ({"x": Extra(read="true_stat")}, ConfigError, "has no method 'true_stat'"),
     ],
 )
-def test_what_cannot_be_read_is_said(extra: dict[str, Extra], error: type[Exception], words: str) -> None:
+def test_an_extra_that_cannot_be_read_is_named(extra: dict[str, Extra], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         begin_one(naming(**extra))
 
 
 @pytest.mark.parametrize(("every", "dtype"), [(0, "float32"), ("week", "float32"), (1, "floaty")])
-def test_bad_extras_are_refused(every: Any, dtype: str) -> None:
+def test_invalid_extras_raise(every: Any, dtype: str) -> None:
     with pytest.raises(ConfigError, match="extra:"):
         Extra(every=every, dtype=dtype)
 
@@ -232,6 +232,6 @@ def test_a_shaper_that_leaves_out_a_part_is_named() -> None:
     ("source", "words"),
     [("tests.simulator:Travels", "has no callable"), (lambda: None, "must be the number of envs"), (int, "parts")],
 )
-def test_what_is_no_shaper_is_refused(source: Any, words: str) -> None:
+def test_an_object_without_the_methods_of_a_shaper_raises(source: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ShaperRecipe(source=source).make(1)

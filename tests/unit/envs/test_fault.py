@@ -1,3 +1,5 @@
+"""`FaultEnv` fails in the chosen way, step, episode and env."""
+
 from __future__ import annotations
 
 import pickle
@@ -58,7 +60,7 @@ def test_odd_exception_cannot_be_pickled() -> None:
         pickle.dumps(caught.value)
 
 
-def test_bad_values() -> None:
+def test_invalid_observations_and_rewards() -> None:
     env = FaultEnv(mode="nan_obs")
     env.reset(seed=0)
     assert np.isnan(env.step(0)[0]).any()

@@ -1,3 +1,5 @@
+"""`SingleEnvs`: seeds, final observations, masks, errors and restoring episodes."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -29,7 +31,7 @@ def test_resets_are_keyed_by_seed_env_and_episode() -> None:
     assert episode.tolist() == [2, 2, 2]
 
 
-def test_an_env_lives_the_same_whatever_block_it_is_in() -> None:
+def test_results_of_an_env_do_not_depend_on_its_block() -> None:
     def act(t: int, envs: range) -> NDArray[Any]:
         return np.array([(t * 7 + e) % 2 for e in envs])
 
@@ -44,7 +46,7 @@ def test_an_env_lives_the_same_whatever_block_it_is_in() -> None:
     assert any(row.terminated.any() for row in rows[:-1])
 
 
-def test_a_truncated_episode_hands_out_its_last_real_observation() -> None:
+def test_a_truncated_episode_returns_its_final_observation() -> None:
     block, spec, _ = single(lambda: SpaceEnv(length=3), n=2)
     rows, finals = play(block, spec, 2, 4)
     assert [len(f) for f in finals] == [0, 0, 2, 0]
@@ -60,7 +62,7 @@ def test_a_truncated_episode_hands_out_its_last_real_observation() -> None:
     assert [r.reward.tolist() for r in rows[:-1]] == [[1.0] * 2, [2.0] * 2, [3.0] * 2, [1.0] * 2]
 
 
-def test_a_terminated_episode_hands_out_nothing() -> None:
+def test_a_terminated_episode_returns_no_final_observation() -> None:
     block, spec, episode = single(lambda: SpaceEnv(length=3, terminates=True), n=2)
     rows, finals = play(block, spec, 2, 4)
     assert not any(finals)
@@ -108,7 +110,7 @@ OBS_SPACES: dict[str, spaces.Space[Any]] = {
 
 
 @pytest.mark.parametrize("name", OBS_SPACES)
-def test_every_observation_space_arrives_as_shown(name: str) -> None:
+def test_observations_of_every_space_are_stored_unchanged(name: str) -> None:
     space = OBS_SPACES[name]
     block, spec, _ = single(lambda: SpaceEnv(space, length=3), n=1)
     rows, finals = play(block, spec, 1, 4)
@@ -139,7 +141,7 @@ ACTIONS: dict[str, tuple[spaces.Space[Any], Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", ACTIONS)
-def test_every_action_arrives_as_its_space_wants(name: str) -> None:
+def test_actions_of_every_space_arrive_in_the_spaces_own_form(name: str) -> None:
     space, stored, expected = ACTIONS[name]
     block, spec, _ = single(lambda: SpaceEnv(action_space=space, length=9), n=2)
     rows, _ = play(block, spec, 2, 1, lambda t: np.array([stored] * 2, spec.action.dtype))
@@ -235,7 +237,7 @@ def test_a_mask_of_the_wrong_size_or_absent_is_refused() -> None:
             play(block, spec, 1, 1)
 
 
-def test_a_mask_that_is_forgotten_later_names_the_env() -> None:
+def test_a_mask_that_is_missing_later_raises_and_names_the_env() -> None:
     class Forgets(SpaceEnv):
         def info(self) -> dict[str, Any]:
             return {"action_mask": np.ones(2)} if self.elapsed < 4 else {}
@@ -245,7 +247,7 @@ def test_a_mask_that_is_forgotten_later_names_the_env() -> None:
         play(block, spec, 1, 5)
 
 
-def test_an_env_that_raises_in_step_is_named_with_all_that_is_needed() -> None:
+def test_an_error_in_step_names_env_episode_step_and_seed() -> None:
     kwargs = {"mode": "raise", "at_step": 4, "at_episode": 1, "env_index": 6, "run_seed": 7, "episode_length": 10}
     block, spec, _ = single(FAULT, n=3, first_env=5, kwargs=kwargs)
     with pytest.raises(EnvError) as caught:
@@ -354,7 +356,7 @@ def test_a_reward_that_is_no_number_names_the_env() -> None:
         play(block, spec, 2, 1)
 
 
-def test_a_function_that_gives_one_env_again_and_again_is_refused() -> None:
+def test_a_function_that_returns_the_same_env_twice_raises() -> None:
     env = SpaceEnv()
     with pytest.raises(ConfigError, match="same env twice"):
         single(lambda: env, n=2)
@@ -366,7 +368,7 @@ def test_envs_with_different_spaces_are_refused() -> None:
         single(lambda: SpaceEnv(spaces.Box(-1, 1, (next(sizes),), np.float32)), n=2)
 
 
-def test_close_twice_and_past_a_failing_env(caplog: pytest.LogCaptureFixture) -> None:
+def test_close_may_be_called_twice_and_closes_the_others_if_one_raises(caplog: pytest.LogCaptureFixture) -> None:
     class Stuck(SpaceEnv):
         def close(self) -> None:
             super().close()
@@ -416,7 +418,7 @@ RESTORABLE: dict[str, dict[str, Any]] = {
 @settings(deadline=None, max_examples=4)
 @given(steps=st.integers(0, 70), seed=st.integers(0, 1000))
 @pytest.mark.parametrize("name", RESTORABLE)
-def test_a_restored_env_goes_on_as_if_nothing_had_happened(name: str, steps: int, seed: int) -> None:
+def test_a_restored_env_continues_bit_for_bit(name: str, steps: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
 
     def act(spec: Any) -> NDArray[Any]:
@@ -447,7 +449,7 @@ def test_a_restored_env_goes_on_as_if_nothing_had_happened(name: str, steps: int
     assert other_episode.tolist() == episode.tolist()
 
 
-def test_an_env_that_ignores_its_seed_begins_a_new_episode_and_is_reported() -> None:
+def test_an_env_that_ignores_its_seed_starts_a_new_episode_and_is_reported() -> None:
     class Wilful(SpaceEnv):
         def look(self) -> Any:
             return np.random.default_rng().random(3).astype(np.float32)
@@ -462,7 +464,7 @@ def test_an_env_that_ignores_its_seed_begins_a_new_episode_and_is_reported() -> 
     assert (start.obs["obs"] != 77).all()
 
 
-def test_only_the_env_that_strayed_restarts() -> None:
+def test_only_the_env_whose_replay_differs_restarts() -> None:
     block, spec, _ = single("CartPole-v1", n=3)
     rows, _ = play(block, spec, 3, 5)
     histories = histories_of(rows, 3, spec)

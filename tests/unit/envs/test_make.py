@@ -1,3 +1,5 @@
+"""`EnvRecipe`: ways to name an env, arguments, wrappers, native vector envs and errors."""
+
 from __future__ import annotations
 
 import copy
@@ -132,7 +134,7 @@ def test_a_required_argument_from_the_registry_is_not_called_missing() -> None:
         EnvRecipe(source=env_id).make()
 
 
-def test_an_env_instead_of_a_function_is_refused() -> None:
+def test_an_env_object_instead_of_a_function_raises() -> None:
     with pytest.raises(ConfigError, match="lambda"):
         EnvRecipe(source=SpaceEnv())  # type: ignore[arg-type]
 
@@ -172,7 +174,7 @@ def test_containers_in_kwargs_are_not_shared_but_arrays_are() -> None:
     assert first.data is second.data
 
 
-def test_lambdas_closures_and_local_classes_travel() -> None:
+def test_lambdas_closures_and_local_classes_can_be_pickled() -> None:
     length = 4
 
     class Local(SpaceEnv):
@@ -183,7 +185,7 @@ def test_lambdas_closures_and_local_classes_travel() -> None:
         assert recipe.make().unwrapped.length == 4
 
 
-def test_an_id_registered_in_a_script_travels_with_the_recipe() -> None:
+def test_an_id_registered_in_a_script_is_pickled_with_the_recipe() -> None:
     env_id = register("toys/Scripted-v0", entry_point=lambda: SpaceEnv(length=9))
     data = cloudpickle.dumps(EnvRecipe(source=env_id, frame_stack=2))
     del gym.registry[env_id]  # What a freshly started worker's registry looks like.
@@ -221,7 +223,7 @@ def test_wrapper_mistakes_name_the_wrapper(wrapper: Any, error: type[Exception],
         EnvRecipe(source=SpaceEnv, wrappers=(wrapper,)).make()
 
 
-def test_native_vector_envs_are_used_where_they_pay() -> None:
+def test_native_vector_envs_are_used_for_large_groups() -> None:
     recipe = EnvRecipe(source="CartPole-v1")
     assert not recipe.use_native(NATIVE_FROM - 1)
     assert recipe.use_native(NATIVE_FROM)
@@ -236,7 +238,7 @@ def test_native_vector_envs_are_used_where_they_pay() -> None:
     assert EnvRecipe(source=WALK_NATIVE_ONLY).use_native(1)
 
 
-def test_a_vector_env_that_does_not_say_how_it_resets_is_left_alone() -> None:
+def test_a_vector_env_without_autoreset_mode_is_not_used() -> None:
     class Silent(gym.vector.VectorEnv[Any, Any, Any]):
         pass  # its metadata says nothing
 
@@ -244,7 +246,7 @@ def test_a_vector_env_that_does_not_say_how_it_resets_is_left_alone() -> None:
     assert not EnvRecipe(source=env_id).use_native(64)
 
 
-def test_always_native_is_refused_where_it_cannot_be() -> None:
+def test_always_native_raises_without_a_vector_env_or_with_wrappers() -> None:
     with pytest.raises(ConfigError, match="frame_stack=2"):
         EnvRecipe(source="CartPole-v1", frame_stack=2, native_vector="always")
     with pytest.raises(ConfigError, match="vector_entry_point"):
@@ -261,7 +263,7 @@ def test_make_vector_makes_the_envs_own() -> None:
         EnvRecipe(source="CartPole-v1", kwargs={"mod": 1}).make_vector(3)
 
 
-def test_an_env_with_no_single_form_can_still_be_made_single() -> None:
+def test_a_single_env_is_made_of_an_id_with_only_a_vector_env() -> None:
     env = EnvRecipe(source=WALK_NATIVE_ONLY, frame_stack=2).make()
     obs, _ = env.reset(seed=0)
     assert obs.shape == (4,)

@@ -1,3 +1,5 @@
+"""`VectorEnvs`: all autoreset modes give the same transitions, and those of single envs."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -103,7 +105,7 @@ def test_a_block_depends_on_its_groups_alone() -> None:
         assert a.obs["obs"][SIZE:].tobytes() == b.obs["obs"].tobytes()
 
 
-def test_the_last_rows_of_an_invalid_step_begin_the_next_rollout() -> None:
+def test_a_pending_reset_continues_in_the_next_rollout() -> None:
     block, spec, _ = vector_block("NextStep")
     rows, _ = play(block, spec, N, 40)
     for t in range(1, 40):
@@ -123,7 +125,7 @@ def test_cartpoles_own_vector_env() -> None:
     assert not all(row.valid.all() for row in rows[:-1])
 
 
-def test_restore_begins_new_episodes_and_says_so() -> None:
+def test_restore_starts_new_episodes_and_reports_all_envs() -> None:
     block, spec, episode = vector_block("SameStep")
     rows, _ = play(block, spec, N, 10)
     histories = [
@@ -218,7 +220,7 @@ def test_failures_name_the_group(where: str, error: type[Exception], text: str) 
         attempt()
 
 
-def test_a_mask_that_allows_nothing_is_refused_while_an_episode_goes_on() -> None:
+def test_an_empty_mask_raises_only_during_an_episode() -> None:
     class Strict(Walk):
         def look(self) -> Any:
             obs, info = super().look()
@@ -240,7 +242,7 @@ def test_a_mask_that_allows_nothing_is_refused_while_an_episode_goes_on() -> Non
         play(block, spec, N, 5)
 
 
-def test_whatever_a_reset_step_returns_besides_the_observation_is_dropped() -> None:
+def test_reward_and_flags_of_a_reset_step_are_ignored() -> None:
     class Untidy(gym.vector.SyncVectorEnv):
         def step(self, actions: Any) -> Any:
             resetting = self._autoreset_envs.copy()

@@ -1,3 +1,5 @@
+"""Seeds of episodes and groups do not repeat and look random."""
+
 from __future__ import annotations
 
 import itertools
@@ -45,11 +47,11 @@ def test_bits_look_random() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(seed=seeds, epoch=st.integers(0, 10**6))
-def test_groups_stay_apart_even_when_envs_count_up_from_the_seed(seed: int, epoch: int) -> None:
+def test_seeds_of_groups_do_not_overlap_if_envs_add_their_index(seed: int, epoch: int) -> None:
     drawn = sorted(group_seed(seed, group, epoch) for group in range(1000))
     assert min(b - a for a, b in itertools.pairwise(drawn)) >= 1024
     assert 0 <= drawn[0] <= drawn[-1] < 2**31
 
 
-def test_a_group_that_begins_afresh_does_not_relive_its_episodes() -> None:
+def test_a_restarted_group_does_not_repeat_its_episodes() -> None:
     assert len({group_seed(3, 0, epoch) for epoch in range(100)}) == 100

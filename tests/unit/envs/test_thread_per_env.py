@@ -1,4 +1,4 @@
-"""Envs with a thread each: the same data as one after another, and a sign of life only when all have given one."""
+"""`ThreadPerEnv`: the same data as `SingleEnvs`, and a heartbeat that moves only if all busy threads do."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Watched(SpaceEnv):
 @settings(deadline=None, max_examples=4)
 @given(seed=st.integers(0, 1000))
 @pytest.mark.parametrize("name", [*SOURCES, "extras"])
-def test_the_same_data_as_one_after_another_and_so_after_a_restore(name: str, seed: int) -> None:
+def test_threads_give_the_same_data_as_single_envs_also_after_a_restore(name: str, seed: int) -> None:
     source: Any = {**SOURCES, "extras": lambda: Watched(length=3)}[name]
     one, spec, one_episode = single(source, n=N, seed=seed, first_env=3)
     many, _, many_episode = thread_per_env(source, seed=seed, first_env=3)
@@ -100,7 +100,7 @@ class Notes:
         self.seen.append((i, int(action), float(reward)))
 
 
-def test_who_watches_a_replay_sees_one_env_after_another() -> None:
+def test_a_watch_sees_the_replay_of_one_env_after_another() -> None:
     one, spec, _ = single(Walk, n=N)
     rows, _ = play(one, spec, N, 9)
     seen = []
@@ -113,7 +113,7 @@ def test_who_watches_a_replay_sees_one_env_after_another() -> None:
     assert {entry[0] for entry in seen[1]} == set(range(N))
 
 
-def test_pickled_envs_are_put_back() -> None:
+def test_pickled_envs_are_restored() -> None:
     many, spec, _ = thread_per_env(Walk)
     rows, _ = play(many, spec, N, 6)
     histories = [
@@ -139,7 +139,7 @@ def test_all_envs_are_in_step_and_in_reset_at_once(monkeypatch: pytest.MonkeyPat
     block.close()
 
 
-def test_an_env_has_a_thread_of_its_own_from_its_construction_to_its_end() -> None:
+def test_each_env_is_made_stepped_and_closed_by_its_own_thread() -> None:
     made: list[Homely] = []
 
     def make() -> gym.Env[Any, Any]:
@@ -202,7 +202,7 @@ def test_one_env_given_twice_is_refused(build: Callable[..., Any]) -> None:
     assert not ours()
 
 
-def test_a_sign_of_life_is_due_when_all_that_are_at_work_have_given_one() -> None:
+def test_the_heartbeat_moves_once_all_busy_threads_have_moved_theirs() -> None:
     line = spare()
     block, _, _ = thread_per_env(SpaceEnv, n=3, first_env=10, line=line)
     for own in block.lines:
@@ -258,7 +258,7 @@ def interrupt(block: ThreadPerEnv, spec: EnvSpec, n: int, monkeypatch: pytest.Mo
             block.step(np.zeros(n, np.int64), blank_row(spec, n), blank_row(spec, n))
 
 
-def test_a_step_that_was_interrupted_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_step_waits_for_an_interrupted_one(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[SpaceEnv] = []
     free = threading.Event()
     block, spec = hung(made, free, 3)
@@ -289,7 +289,7 @@ def test_close_does_not_wait_for_an_env_that_hangs(
 
 
 @pytest.mark.skipif(not one_core.CAN_BIND, reason="threads have no cores of their own here")
-def test_what_a_reset_starts_may_go_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_a_reset_starts_are_not_bound_to_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_core, "_has_children", lambda: False)
     monkeypatch.setattr(env_thread, "CHECK_EVERY", 2)
     free = os.sched_getaffinity(0)

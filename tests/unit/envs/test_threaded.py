@@ -1,4 +1,4 @@
-"""Threads change when envs are stepped, never what comes of it."""
+"""`ThreadedEnvs`: the same data as `SingleEnvs`, and how threads start, fail, hang and end."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ SOURCES: dict[str, Any] = {
 @settings(deadline=None, max_examples=4)
 @given(seed=st.integers(0, 1000), threads=st.integers(2, N + 2))
 @pytest.mark.parametrize("name", SOURCES)
-def test_the_same_data_in_the_same_order_and_so_after_a_restore(name: str, seed: int, threads: int) -> None:
+def test_threads_give_the_same_data_in_the_same_order_also_after_a_restore(name: str, seed: int, threads: int) -> None:
     source = SOURCES[name]
     one, spec, one_episode = single(source, n=N, seed=seed, first_env=3)
     many, _, many_episode = threaded(source, threads=threads, seed=seed, first_env=3)
@@ -125,7 +125,7 @@ def test_the_same_data_in_the_same_order_and_so_after_a_restore(name: str, seed:
     later.close()
 
 
-def test_the_caller_may_do_something_else_while_envs_step() -> None:
+def test_the_caller_may_do_other_work_while_envs_step() -> None:
     one, spec, _ = single(Walk, n=N, seed=3)
     many, _, _ = threaded(Walk, seed=3)
     rows, ahead_rows = ([blank_row(spec, N) for _ in range(9)] for _ in range(2))
@@ -149,7 +149,7 @@ def one_step(block: Any, action: NDArray[Any], rows: list[Row]) -> Row:
     return rows[0]
 
 
-def test_teams_that_one_thread_calls_in_turn_share_its_core_until_the_last_is_done(
+def test_the_caller_stays_on_the_core_until_its_last_team_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(one_core, "_has_children", lambda: False)
@@ -218,7 +218,7 @@ def test_all_envs_are_in_step_and_in_reset_at_once(monkeypatch: pytest.MonkeyPat
     block.close()
 
 
-def test_the_line_names_envs_before_they_are_at_work_and_all_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_line_names_all_envs_before_they_are_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those of a part that nobody waits for: whichever takes the process along is among those named."""
     line, said = spare(), list[str]()
 
@@ -262,7 +262,7 @@ def test_the_line_names_envs_before_they_are_at_work_and_all_that_are(monkeypatc
     high.close()
 
 
-def test_a_thread_that_goes_on_to_its_next_env_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heartbeat_moves_when_a_thread_starts_its_next_env(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threaded_envs, "LONG_S", 0.01)
     line, beats = spare(), list[int]()
 
@@ -301,7 +301,7 @@ class Homely(SpaceEnv):
         super().close()
 
 
-def test_an_env_meets_one_thread_from_its_construction_to_its_end() -> None:
+def test_each_env_is_made_stepped_and_closed_by_the_same_thread() -> None:
     made: list[Homely] = []
 
     def make() -> gym.Env[Any, Any]:
@@ -328,7 +328,7 @@ def test_threads_are_gone_after_close_which_may_come_twice() -> None:
     assert not ours()
 
 
-def test_the_lowest_env_that_failed_is_named_whoever_was_first() -> None:
+def test_the_failed_env_with_the_lowest_index_is_named() -> None:
     late = threading.Event()
 
     class Fails(SpaceEnv):
@@ -378,7 +378,7 @@ UNDECIDED: Any = (np.zeros(3, np.float32), 0.0, np.array([True, False]), False, 
 
 
 @pytest.mark.parametrize("returned", [None, (1, 2), UNDECIDED], ids=["none", "two", "flags"])
-def test_a_step_that_returns_something_else_reads_the_same(returned: Any) -> None:
+def test_an_invalid_step_result_raises_the_same_error_as_without_threads(returned: Any) -> None:
     class Old(SpaceEnv):
         def step(self, action: Any) -> Any:
             return returned
@@ -406,7 +406,7 @@ def interrupt(block: ThreadedEnvs, spec: EnvSpec, n: int, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("marching", [True, False])
-def test_a_step_that_was_interrupted_is_waited_for(marching: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_step_waits_for_an_interrupted_one(marching: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(env_thread, "CAN_BROADCAST", marching and env_thread.CAN_BROADCAST)
     free = threading.Event()
     made: list[Counting] = []
@@ -466,7 +466,7 @@ def test_close_does_not_wait_for_an_env_that_hangs(
 
 @pytest.mark.skipif(not one_core.CAN_BIND, reason="threads have no cores of their own here")
 @pytest.mark.parametrize("children", [False, True])
-def test_threads_stay_on_one_core_and_what_a_reset_starts_does_not(
+def test_threads_are_bound_to_one_core_but_not_what_a_reset_starts(
     children: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(one_core, "_has_children", lambda: children)

@@ -1,3 +1,5 @@
+"""`FrameStack` and `OneOfVector`."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -62,7 +64,7 @@ def test_dicts_are_stacked_by_key_but_not_the_mask() -> None:
     assert np.array_equal(obs["action_mask"], shown[1]["action_mask"])
 
 
-def test_frames_of_an_env_that_reuses_its_array_stay_as_they_were() -> None:
+def test_stacked_frames_are_copies() -> None:
     env = FrameStack(ReusingEnv(), 3)
     env.reset(seed=0)
     kept = env.step(0)[0]
@@ -71,7 +73,7 @@ def test_frames_of_an_env_that_reuses_its_array_stay_as_they_were() -> None:
     assert kept.reshape(3, 3)[:, 0].tolist() == [1.0, 1.0, 2.0]
 
 
-def test_an_episode_does_not_see_the_one_before() -> None:
+def test_a_stack_has_no_frames_of_the_previous_episode() -> None:
     env = FrameStack(ReusingEnv(), 2)
     env.reset(seed=0)
     env.step(0)
@@ -80,7 +82,7 @@ def test_an_episode_does_not_see_the_one_before() -> None:
 
 
 @pytest.mark.parametrize("space", [spaces.Text(5), spaces.Discrete(3, start=2)])
-def test_what_cannot_be_stacked_is_refused(space: spaces.Space[Any]) -> None:
+def test_spaces_that_cannot_be_stacked_raise(space: spaces.Space[Any]) -> None:
     with pytest.raises(ConfigError, match="frame_stack=2"):
         FrameStack(SpaceEnv(space), 2)
 
@@ -97,7 +99,7 @@ def test_recipe_stacks_outside_the_wrappers() -> None:
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
 @pytest.mark.parametrize("stacked", [False, True])
 @pytest.mark.parametrize("dict_obs", [False, True])
-def test_one_of_a_vector_lives_the_episodes_of_the_single_env(mode: str, stacked: bool, dict_obs: bool) -> None:
+def test_one_of_vector_gives_the_episodes_of_the_single_env(mode: str, stacked: bool, dict_obs: bool) -> None:
     alone, one = Walk(dict_obs), OneOfVector(walks(1, mode, stacked, dict_obs=dict_obs))
     for seed in range(8):
         pairs = [(alone.reset(seed=seed), one.reset(seed=seed))]

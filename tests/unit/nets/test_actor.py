@@ -1,4 +1,4 @@
-"""Acting through any policy: the same numbers as the module, group by group."""
+"""Actors of any policy: the same outputs as the module, computed group by group."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def draw(spec: EnvSpec, rows: int) -> dict[str, NDArray[Any]]:
 
 @pytest.mark.parametrize(("source", "spec"), [("mlp", VECTOR), (Torch, VECTOR), ("nature_cnn", PIXELS)])
 @pytest.mark.parametrize("group_size", [1, 3])
-def test_groups_are_computed_by_themselves(source: Any, spec: EnvSpec, group_size: int) -> None:
+def test_groups_are_computed_separately(source: Any, spec: EnvSpec, group_size: int) -> None:
     policy = build_policy(source, spec)
     obs = draw(spec, 3 * group_size)
     params, value = (a.copy() for a in actor_for(policy, spec, 3, group_size)(obs))
@@ -79,7 +79,7 @@ def test_groups_are_computed_by_themselves(source: Any, spec: EnvSpec, group_siz
 
 @pytest.mark.parametrize("features", [5, 17, 33])
 @pytest.mark.parametrize("group_size", [1, 2, 3])
-def test_a_group_is_the_same_wherever_it_begins_in_memory(features: int, group_size: int) -> None:
+def test_a_groups_bits_do_not_depend_on_its_memory_address(features: int, group_size: int) -> None:
     """A product's last bits may depend on where its input begins, and that depends on who owns which groups."""
     spec = EnvSpec.of(spaces.Box(-1, 1, (features,), np.float32), spaces.Discrete(3))
     policy, normaliser = build_policy(Wide, spec), ObsNormaliser(spec)
@@ -94,7 +94,7 @@ def test_a_group_is_the_same_wherever_it_begins_in_memory(features: int, group_s
         assert np.array_equal(alone[1], value[rows])
 
 
-def test_torch_policies_never_see_two_groups_at_once() -> None:
+def test_torch_policies_get_one_group_per_forward() -> None:
     policy = build_policy(Torch, VECTOR)
     assert isinstance(policy, Torch)
     policy.seen.clear()
@@ -103,7 +103,7 @@ def test_torch_policies_never_see_two_groups_at_once() -> None:
 
 
 @pytest.mark.parametrize("source", ["mlp", Torch])
-def test_new_weights_and_statistics_are_seen_at_once(source: Any) -> None:
+def test_new_weights_and_statistics_are_used_at_once(source: Any) -> None:
     policy = build_policy(source, VECTOR)
     flat = FlatParameters(policy, torch.zeros(size_of(policy)))
     normaliser = ObsNormaliser(VECTOR)
@@ -121,7 +121,7 @@ def test_new_weights_and_statistics_are_seen_at_once(source: Any) -> None:
     np.testing.assert_allclose(after_statistics, expected, atol=1e-5)
 
 
-def test_observations_are_not_touched() -> None:
+def test_observations_are_not_modified() -> None:
     normaliser = ObsNormaliser(VECTOR)
     normaliser.update({"obs": np.random.default_rng(0).random((10, 4, 4), np.float32)})
     obs = draw(VECTOR, 4)
@@ -131,7 +131,7 @@ def test_observations_are_not_touched() -> None:
 
 
 @pytest.mark.parametrize("normalised", [False, True])
-def test_a_patient_actor_says_the_same_bit_by_bit(normalised: bool) -> None:
+def test_deferred_values_have_the_bits_of_a_full_call(normalised: bool) -> None:
     normaliser = ObsNormaliser(VECTOR) if normalised else None
     if normaliser is not None:
         normaliser.update({"obs": 5 + 3 * np.random.default_rng(0).random((10, 4, 4), np.float32)})
@@ -170,7 +170,7 @@ def test_a_users_actor_may_use_the_former_name_seat() -> None:
     assert (actor.row_actor(1)({}) == 1).all()
 
 
-def test_a_network_of_ones_own_is_asked_for_all_at_once() -> None:
+def test_a_torch_module_has_no_deferred_values() -> None:
     assert not isinstance(
         actor_for(build_policy(Torch, VECTOR), VECTOR, 2, 2, ObsNormaliser(VECTOR)), DeferredValueActor
     )
@@ -183,7 +183,7 @@ TWO = spaces.Dict({"card": spaces.Discrete(5), "speed": spaces.Box(-1, 1, (3,))}
 @pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("actions", [spaces.Discrete(3), spaces.Box(-1, 1, (2,))], ids=["categories", "numbers"])
 @pytest.mark.parametrize("observed", [spaces.Box(-9, 9, (4,)), spaces.Box(-9, 9, (33,)), TWO], ids=["4", "33", "two"])
-def test_a_seat_acts_for_one_env_to_the_bits_of_its_group(
+def test_a_row_actor_gives_the_bits_of_its_group(
     observed: Any, actions: Any, normalised: bool, group_size: int
 ) -> None:
     spec = EnvSpec.of(observed, actions)
@@ -203,7 +203,7 @@ def test_a_seat_acts_for_one_env_to_the_bits_of_its_group(
                 assert found.tobytes() == expected[i : i + 1].tobytes()
 
 
-def test_new_weights_count_from_the_next_beginning_on_and_in_calls_at_once() -> None:
+def test_new_biases_are_used_after_begin_and_in_every_full_call() -> None:
     policy = build_policy("mlp", VECTOR, seed=1)
     actor, fresh = (actor_for(policy, VECTOR, 2, 3) for _ in range(2))
     assert isinstance(actor, DeferredValueActor)

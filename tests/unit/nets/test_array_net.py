@@ -1,4 +1,4 @@
-"""Networks in numpy give what torch gives, forwards and backwards."""
+"""`NumpyMLP` gives the outputs and gradients of `TorchNet`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def network(spec: EnvSpec, activation: Activation, sizes: tuple[int, ...]) -> ML
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
 @pytest.mark.parametrize("sizes", [(), (8,), (8, 6)])
 @pytest.mark.parametrize("both", [True, False])
-def test_numpy_is_torch(kind: str, activation: Activation, sizes: tuple[int, ...], both: bool) -> None:
+def test_numpy_mlp_equals_torch(kind: str, activation: Activation, sizes: tuple[int, ...], both: bool) -> None:
     spec = SPECS[kind]
     policy = network(spec, activation, sizes)
     rng = np.random.default_rng(1)
@@ -83,7 +83,7 @@ def test_any_number_of_rows_in_any_order() -> None:
         torch.testing.assert_close(tried.gradient, reference.gradient, atol=2e-5, rtol=1e-4)
 
 
-def test_numbers_that_are_actions_have_a_deviation_of_their_own() -> None:
+def test_gradient_of_the_log_standard_deviation_of_box_actions() -> None:
     spec = EnvSpec.of(spaces.Box(-1, 1, (5,), np.float32), spaces.Box(-1, 1, (2,), np.float32))
     rng = np.random.default_rng(3)
     obs = {"obs": rng.normal(size=(ROWS, 5)).astype(np.float32)}
@@ -97,7 +97,7 @@ def test_numbers_that_are_actions_have_a_deviation_of_their_own() -> None:
     torch.testing.assert_close(tried.gradient, reference.gradient, atol=2e-5, rtol=1e-4)
 
 
-def test_it_takes_what_ppo_hands_it() -> None:
+def test_tensors_and_fortran_ordered_gradients_are_accepted() -> None:
     spec = EnvSpec.of(spaces.MultiDiscrete([3, 2]), spaces.Discrete(3))
     rng = np.random.default_rng(4)
     obs = {"obs": torch.from_numpy(rng.integers(0, 2, (ROWS, 2)))}
@@ -111,7 +111,7 @@ def test_it_takes_what_ppo_hands_it() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, 4])
-def test_categories_that_a_space_does_not_have_are_refused(wrong: int) -> None:
+def test_categories_outside_their_space_raise(wrong: int) -> None:
     net = NumpyMLP(network(SPECS["dict"], "tanh", (8,)), learns=True, both=True)
     obs = {"a": np.array([0, wrong]), "b": np.zeros((2, 2), np.float32)}
     with pytest.raises(
@@ -120,7 +120,7 @@ def test_categories_that_a_space_does_not_have_are_refused(wrong: int) -> None:
         net(obs)
 
 
-def test_the_way_back_is_for_a_call_to_learn_from() -> None:
+def test_pullback_needs_a_call_with_learns() -> None:
     spec = SPECS["vector"]
     net = TorchNet(network(spec, "tanh", (8,)), spec, learns=True)
     net({"obs": np.ones((ROWS, 5), np.float32)})
@@ -128,7 +128,7 @@ def test_the_way_back_is_for_a_call_to_learn_from() -> None:
         net.pullback(np.zeros((ROWS, 3), np.float32), np.zeros(ROWS, np.float32))
 
 
-def test_which_form_is_taken() -> None:
+def test_numpy_is_used_only_for_the_exact_class_on_one_thread() -> None:
     policy = network(SPECS["vector"], "relu", (8,))
     spec = SPECS["vector"]
     assert isinstance(array_net_for(policy, spec, learns=False, both=True), NumpyMLP)
@@ -141,7 +141,7 @@ def test_which_form_is_taken() -> None:
     assert isinstance(array_net_for(Own(spec, (8,), "relu"), spec, learns=False), TorchNet)
 
 
-def test_it_follows_its_parameters() -> None:
+def test_numpy_mlp_follows_in_place_updates() -> None:
     policy = network(SPECS["vector"], "relu", (8,))
     net = NumpyMLP(policy, learns=False, both=True)
     obs = {"obs": np.ones((ROWS, 5), np.float32)}
@@ -151,7 +151,7 @@ def test_it_follows_its_parameters() -> None:
     np.testing.assert_allclose(net(obs)[0], before + 1.0, atol=1e-6)
 
 
-def test_there_may_be_nothing_to_see() -> None:
+def test_observations_may_have_no_features() -> None:
     spec = EnvSpec.of(spaces.Box(0, 1, (0,), np.float32), spaces.Discrete(3))
     policy = network(spec, "tanh", (8,))
     net = NumpyMLP(policy, learns=True, both=True)

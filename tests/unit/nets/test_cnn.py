@@ -1,4 +1,4 @@
-"""Convolutional policies: layouts, sizes, mixtures of leaves."""
+"""Convolutional policies: memory layouts, image sizes and mixed leaves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_shapes_and_gradients(cls: type[NatureCNN] | type[ImpalaCNN]) -> None:
 
 
 @CLASSES
-def test_both_orders_of_axes_see_the_same_picture(cls: type[NatureCNN] | type[ImpalaCNN]) -> None:
+def test_channels_first_and_last_images_give_the_same_output(cls: type[NatureCNN] | type[ImpalaCNN]) -> None:
     torch.manual_seed(0)
     last, first = cls(pixels(40, 36, 3)), cls(pixels(3, 40, 36))
     first.load_state_dict(last.state_dict())
@@ -41,7 +41,7 @@ def test_both_orders_of_axes_see_the_same_picture(cls: type[NatureCNN] | type[Im
             torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
 
-def test_pixels_stay_channels_last_all_the_way() -> None:
+def test_pixels_stay_channels_last_through_all_layers() -> None:
     policy = NatureCNN(pixels(36, 36, 4))
     FlatParameters(policy, torch.zeros(size_of(policy)))
     strides = []
@@ -66,7 +66,7 @@ def test_pixels_are_scaled_to_one() -> None:
     assert (image == 255).all(), "the stored pixels must not change"
 
 
-def test_other_leaves_and_several_images_all_matter() -> None:
+def test_outputs_depend_on_every_image_and_leaf() -> None:
     space = spaces.Dict(
         {
             "camera": spaces.Box(0, 255, (36, 36, 3), np.uint8),

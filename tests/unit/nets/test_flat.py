@@ -1,4 +1,4 @@
-"""Parameters as views of one vector: they must stay there through everything training does."""
+"""Parameters as views of one vector, which training must not re-allocate."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_values_survive_the_move_and_tied_parameters_are_stored_once() -> None:
     assert torch.isfinite(params.vector).all(), "padding must be defined: it is hashed and normed"
 
 
-def test_convolutions_lie_channels_last_inside_the_vector() -> None:
+def test_convolution_weights_are_channels_last_in_the_vector() -> None:
     net = Net()
     params = flat(net)
     assert net.conv.weight.is_contiguous(memory_format=torch.channels_last)
@@ -108,7 +108,7 @@ def test_loading_a_state_dict_keeps_the_views() -> None:
         (lambda net: setattr(net.linear.weight, "data", net.linear.weight.data.clone()), "weights"),
     ],
 )
-def test_check_notices_views_that_got_lost(spoil: object, what: str) -> None:
+def test_check_raises_for_lost_views(spoil: object, what: str) -> None:
     net = Net()
     params = flat(net)
     params.check()

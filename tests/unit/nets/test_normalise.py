@@ -1,4 +1,4 @@
-"""Running statistics against the whole history, and their way through checkpoints."""
+"""Running statistics equal those of the whole history, and round-trip through checkpoints."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_only_float_vectors_are_normalised() -> None:
     assert all(result[name] is obs[name] for name in ("eye", "n", "bytes"))
 
 
-def test_result_has_mean_zero_and_deviation_one_and_is_cut() -> None:
+def test_result_has_mean_zero_deviation_one_and_is_clipped() -> None:
     rows = (7 + 3 * np.random.default_rng(0).standard_normal((50, 8, 3))).astype(np.float32)
     normaliser = ObsNormaliser(VECTOR)
     assert np.array_equal(normaliser.apply({"obs": rows})["obs"], np.clip(rows, -CLIP, CLIP)), "identity at first"
@@ -72,7 +72,7 @@ def test_result_has_mean_zero_and_deviation_one_and_is_cut() -> None:
     assert normaliser.apply({"obs": np.full((1, 3), 1e9, np.float32)})["obs"].max() == CLIP
 
 
-def test_numpy_torch_and_acting_agree_to_the_bit() -> None:
+def test_numpy_torch_and_applier_give_the_same_bits() -> None:
     rows = (7 + 3 * np.random.default_rng(0).standard_normal((6, 8, 3))).astype(np.float32)
     normaliser = ObsNormaliser(VECTOR)
     normaliser.update({"obs": rows})
@@ -90,7 +90,7 @@ def test_rows_that_are_not_valid_do_not_count() -> None:
     assert np.array_equal(part.arrays["obs"], whole.arrays["obs"])
 
 
-def test_statistics_live_in_the_callers_memory_and_attaching_leaves_them() -> None:
+def test_statistics_are_in_the_callers_memory_and_attach_keeps_them() -> None:
     shared = {"obs": np.zeros((2, 3), np.float32)}
     trainer = ObsNormaliser(VECTOR, shared)
     assert shared["obs"].tolist() == [[0, 0, 0], [1, 1, 1]]
@@ -131,7 +131,7 @@ def test_reset_rows_do_not_count_as_rewards() -> None:
     assert {k: v.tolist() for k, v in with_row.state().items()} == {k: v.tolist() for k, v in without.state().items()}
 
 
-def test_state_round_trips_and_goes_on_exactly() -> None:
+def test_state_round_trips_and_later_updates_are_identical() -> None:
     draw = np.random.default_rng(0)
     first, second = draw.random((2, 5, 4, 3)).astype(np.float32)
     reward, ended = draw.random((2, 5, 4)).astype(np.float32), draw.random((2, 5, 4)) < 0.2
@@ -152,7 +152,7 @@ def test_state_round_trips_and_goes_on_exactly() -> None:
         assert all(np.array_equal(state[k], twin[k]) for k in state)
 
 
-def test_a_foreign_state_is_refused() -> None:
+def test_the_state_of_another_env_raises() -> None:
     other = EnvSpec.of(spaces.Box(-1, 1, (5,)), spaces.Discrete(2))
     with pytest.raises(CheckpointError, match=r"'obs:mean': must have shape \(3,\) \(\(5,\)\)"):
         ObsNormaliser(VECTOR).load(ObsNormaliser(other).state())
@@ -160,7 +160,7 @@ def test_a_foreign_state_is_refused() -> None:
         ObsNormaliser(VECTOR).load({})
 
 
-def test_what_is_not_finite_never_enters_the_statistics() -> None:
+def test_nan_and_infinite_values_are_not_part_of_the_statistics() -> None:
     reward = np.ones((4, 2), np.float32)
     reward[1, 0] = np.nan
     normaliser = RewardNormaliser(2, gamma=0.9)

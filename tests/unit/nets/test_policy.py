@@ -1,4 +1,4 @@
-"""Building policies: by name, path and class, reproducibly, and refusing what cannot be trained here."""
+"""`build_policy`: names, import paths and classes, reproducible weights, and errors for unsupported modules."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_layers_that_mix_rows_are_refused(layer: nn.Module) -> None:
         build_policy(variant(extra=layer), VECTOR)
 
 
-def test_dropout_is_refused_unless_it_does_nothing() -> None:
+def test_dropout_raises_unless_it_is_inactive() -> None:
     with pytest.raises(ConfigError, match=r"'body.1' \(Dropout, p=0.5\)"):
         build_policy(variant(extra=nn.Dropout(0.5)), VECTOR)
     build_policy(variant(extra=nn.Dropout(0.0)), VECTOR)
@@ -155,7 +155,7 @@ def test_dict_observations_reach_an_own_module_as_a_dict() -> None:
 
 @pytest.mark.parametrize("action_space", [spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float32)])
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
-def test_the_own_way_back_of_the_mlp_is_that_of_autograd(action_space: Any, activation: Any) -> None:
+def test_forward_pullback_of_the_mlp_equals_autograd(action_space: Any, activation: Any) -> None:
     spec = EnvSpec.of(spaces.Box(-1, 1, (5,), np.float32), action_space)
     policy = build_policy("mlp", spec, hidden_sizes=(16, 8), activation=activation, seed=0)
     obs = torch.randn(11, 5)

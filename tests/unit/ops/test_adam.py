@@ -1,3 +1,5 @@
+"""`FlatAdam` equals `torch.optim.Adam`."""
+
 from __future__ import annotations
 
 import subprocess
@@ -8,7 +10,7 @@ import torch
 from paceline.ops.adam import FlatAdam
 
 
-def test_it_takes_the_steps_of_torch_adam() -> None:
+def test_adam_equals_torch_adam() -> None:
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(1000, generator=generator)
     ours, theirs = start.clone(), torch.nn.Parameter(start.clone())
@@ -23,7 +25,7 @@ def test_it_takes_the_steps_of_torch_adam() -> None:
     torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
 
 
-def test_its_state_round_trips_to_the_bit() -> None:
+def test_adam_state_round_trips_bit_for_bit() -> None:
     generator = torch.Generator().manual_seed(1)
     grads = [torch.randn(64, generator=generator) for _ in range(6)]
     whole = torch.zeros(64)

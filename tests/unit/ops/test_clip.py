@@ -1,4 +1,4 @@
-"""Gradients are cut to their length and keep their direction."""
+"""Gradient norm clipping keeps the direction of the gradient."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIPS = [clip.clip_norm, clip._in_numpy, clip._in_torch]  # the last is what oth
 
 @pytest.mark.parametrize("clip_norm", CLIPS)
 @pytest.mark.parametrize(("most", "factor"), [(5.0, 0.5), (20.0, 1.0)])
-def test_a_gradient_of_length_ten(clip_norm: Callable[[Tensor, float], float], most: float, factor: float) -> None:
+def test_clipping_keeps_the_direction(clip_norm: Callable[[Tensor, float], float], most: float, factor: float) -> None:
     grad = torch.tensor([6.0, 0.0, -8.0])
     assert clip_norm(grad, most) == pytest.approx(10.0)
     torch.testing.assert_close(grad, torch.tensor([6.0, 0.0, -8.0]) * factor)
@@ -24,5 +24,7 @@ def test_a_gradient_of_length_ten(clip_norm: Callable[[Tensor, float], float], m
 
 @pytest.mark.parametrize("clip_norm", CLIPS)
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_what_is_not_finite_is_seen(clip_norm: Callable[[Tensor, float], float], bad: float) -> None:
+def test_norms_that_are_not_finite_are_returned_unclipped(
+    clip_norm: Callable[[Tensor, float], float], bad: float
+) -> None:
     assert not math.isfinite(clip_norm(torch.tensor([1.0, bad, 1.0]), 0.5))

@@ -193,6 +193,6 @@ def test_noise_never_overflows_a_log_probability() -> None:
     assert log_prob[0] == pytest.approx(-np.log(5), abs=1e-6)
 
 
-def test_an_action_without_a_number_is_refused() -> None:
+def test_an_unknown_action_kind_raises() -> None:
     with pytest.raises(ConfigError, match="is empty"):
         EnvSpec.of(spaces.Box(-1, 1, (2,), np.float32), spaces.Box(-1, 1, (0,), np.float32))

@@ -1,4 +1,4 @@
-"""Epsilon-greedy: the best legal action, or any."""
+"""Epsilon-greedy action selection among legal actions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_without_epsilon_it_is_the_best_legal_one() -> None:
     assert head.choose(params, noise, mask).tolist() == [1, 1]
 
 
-def test_epsilon_is_how_often_another_may_be_taken_and_each_row_has_its_own() -> None:
+def test_epsilon_is_the_probability_of_exploring_per_row() -> None:
     epsilon = np.array([0.0, 0.5, 1.0], np.float32).repeat(20_000)
     head = EpsilonGreedy(4, epsilon)
     params = np.tile(np.array([[0.0, 9.0, 0.0, 0.0]], np.float32), (60_000, 1))

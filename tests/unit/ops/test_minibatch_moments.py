@@ -1,4 +1,4 @@
-"""Standards of pieces are those of each piece."""
+"""Mean and standard deviation of each minibatch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.ops.minibatch_moments import standards
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(0, 1000))
-def test_each_piece_is_standardised_by_itself(sizes: list[int], seed: int) -> None:
+def test_each_segment_is_standardised_separately(sizes: list[int], seed: int) -> None:
     values = (3.0 + 2.0 * np.random.default_rng(seed).normal(size=sum(sizes))).astype(np.float32)
     cuts = [0, *np.cumsum(sizes).tolist()]
     found = standards(values, cuts)
@@ -26,6 +26,6 @@ def test_each_piece_is_standardised_by_itself(sizes: list[int], seed: int) -> No
         assert scale == pytest.approx(1.0 / (float(piece.std()) + 1e-8), rel=1e-9)
 
 
-def test_values_that_do_not_vary_become_zeros() -> None:
+def test_constant_values_become_zeros() -> None:
     ((mean, scale),) = standards(np.full(7, 2.5, np.float32), [0, 7])
     assert (np.full(7, 2.5) - mean) * scale == pytest.approx(np.zeros(7))

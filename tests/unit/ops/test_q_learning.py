@@ -1,4 +1,4 @@
-"""The maths of Q-learning against slow copies of their definitions, and slopes against autograd."""
+"""Q-learning functions against slow definitions, and their gradients against autograd."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARAMS, VALUE = RNG.normal(size=(7, 4)).astype(np.float32), RNG.normal(size=7).a
 
 
 @pytest.mark.parametrize("dueling", [True, False])
-def test_action_values_and_the_way_back(dueling: bool) -> None:
+def test_q_values_and_their_gradient(dueling: bool) -> None:
     q = q_values(PARAMS, VALUE, dueling=dueling)
     params, value = (torch.from_numpy(part).requires_grad_() for part in (PARAMS, VALUE))
     by_torch = value[:, None] + params - params.mean(1, keepdim=True) if dueling else params * 1.0
@@ -38,7 +38,7 @@ def test_the_best_action_is_a_legal_one() -> None:
     assert best_legal(q, None).tolist() == [0, 0]
 
 
-def test_double_lets_one_choose_and_the_other_judge() -> None:
+def test_double_dqn_chooses_with_one_network_and_evaluates_with_the_other() -> None:
     reward, discount = np.array([1.0, 2.0], np.float32), np.array([0.5, 0.0], np.float32)
     chooser = np.array([[0.0, 1.0], [5.0, 0.0]], np.float32)
     judge = np.array([[10.0, 20.0], [7.0, 8.0]], np.float32)

@@ -1,3 +1,5 @@
+"""Counter-based random numbers: independent streams and uniform draws."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -20,7 +22,7 @@ def test_keys_and_counters_have_draws_of_their_own() -> None:
 
 
 @given(st.integers(1, 2**31), st.integers(0, 2**32))
-def test_below_stays_below(bound: int, seed: int) -> None:
+def test_below_is_less_than_its_bound(bound: int, seed: int) -> None:
     numbers = below(mix(np.arange(200, dtype=np.uint64) + np.uint64(seed)), np.uint64(bound))
     assert numbers.min() >= 0
     assert numbers.max() < bound

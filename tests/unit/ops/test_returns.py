@@ -1,4 +1,4 @@
-"""GAE against its definition, and the mistakes that people make with it."""
+"""GAE against its definition, including episode ends and bootstrapping."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_gae_is_its_definition(steps: int, envs: int, seed: int, p_end: float, g
     torch.testing.assert_close(returns, advantage + inputs[1])
 
 
-def test_inputs_are_left_alone() -> None:
+def test_inputs_are_not_modified() -> None:
     inputs = batch(16, 3, 0)
     before = [t.clone() for t in inputs]
     gae(*inputs, gamma=0.99, lam=0.95)

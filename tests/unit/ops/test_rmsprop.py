@@ -1,3 +1,5 @@
+"""`FlatRMSProp` equals its definition."""
+
 from __future__ import annotations
 
 import torch
@@ -5,7 +7,7 @@ import torch
 from paceline.ops.rmsprop import FlatRMSProp
 
 
-def test_it_takes_the_steps_of_its_definition() -> None:
+def test_rmsprop_equals_its_definition() -> None:
     generator = torch.Generator().manual_seed(0)
     vector = torch.randn(50, generator=generator)
     expected, square = vector.clone().double(), torch.zeros(50, dtype=torch.float64)
@@ -18,7 +20,7 @@ def test_it_takes_the_steps_of_its_definition() -> None:
     torch.testing.assert_close(vector, expected.float(), rtol=1e-4, atol=1e-5)
 
 
-def test_its_mean_square_may_be_shared_and_round_trips() -> None:
+def test_rmsprop_mean_square_may_be_shared_and_round_trips() -> None:
     square, grad = torch.zeros(8), torch.ones(8)
     one, other = FlatRMSProp(torch.zeros(8), square=square), FlatRMSProp(torch.zeros(8), square=square)
     one.step(grad, 0.1)

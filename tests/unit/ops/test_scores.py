@@ -1,4 +1,4 @@
-"""Closed forms against autograd, for every head."""
+"""Closed-form gradients of log-probability and entropy against autograd, for every action head."""
 
 from __future__ import annotations
 

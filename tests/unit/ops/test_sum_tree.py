@@ -1,4 +1,4 @@
-"""Draws in proportion to priorities, against the definition: a running sum."""
+"""`SumTree` against its definition, a running sum."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_fill_is_set_for_all(size: int) -> None:
     assert filled.find(share).tolist() == set_one_by_one.find(share).tolist()
 
 
-def test_never_finds_what_weighs_nothing_however_sums_round() -> None:
+def test_items_of_priority_zero_are_never_found() -> None:
     rng = np.random.default_rng(1)
     tree = SumTree(5000)
     able = rng.choice(5000, 50, replace=False)
@@ -61,7 +61,7 @@ def test_never_finds_what_weighs_nothing_however_sums_round() -> None:
     assert set(tree.find(share).tolist()) <= set(able.tolist())
 
 
-def test_draws_are_in_proportion() -> None:
+def test_draws_are_proportional_to_priorities() -> None:
     rng = np.random.default_rng(2)
     priority = rng.random(40)
     tree = SumTree(40)

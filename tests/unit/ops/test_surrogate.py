@@ -1,4 +1,4 @@
-"""The closed form of PPO's objective against autograd on its definition."""
+"""The closed-form gradient of PPO's objective against autograd."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_unchanged_policy_has_no_divergence_and_nothing_clipped() -> None:
     assert terms["policy_gradient_loss"] == pytest.approx(-float(r["advantage"].mean()))
 
 
-def test_a_ratio_beyond_the_range_is_pushed_no_further() -> None:
+def test_gradient_is_zero_beyond_the_clip_range() -> None:
     one = np.ones(4, np.float32)
     got = surrogate(
         np.array([0.5, -0.5, 0.5, -0.5], np.float32),

@@ -1,4 +1,4 @@
-"""V-trace against its definition, and what it must reduce to."""
+"""V-trace against its definition and its on-policy special case."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_truncation_bootstraps_and_termination_does_not() -> None:
     assert terminated.vs.item() == 1.0
 
 
-def test_inputs_are_left_alone() -> None:
+def test_inputs_are_not_modified() -> None:
     inputs = batch(9, 2, 3, 0.2, 1.0)
     before = [array.copy() for array in inputs]
     vtrace(*inputs, gamma=0.99, lam=0.95)

@@ -1,3 +1,5 @@
+"""The choice of the number of workers of a vector env, from made-up costs."""
+
 from __future__ import annotations
 
 import pytest
@@ -28,7 +30,7 @@ def test_workers_are_chosen_if_predicted_faster(cost: StepCost, n: int, cores: i
 
 
 @pytest.mark.parametrize("bound", [True, False])
-def test_envs_that_wait_get_threads_and_more_workers_than_cores_unless_those_stay_on_one(
+def test_waiting_envs_get_threads_and_a_worker_per_core_if_threads_can_be_bound(
     bound: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("paceline.vector.choose.CAN_BIND", bound)
@@ -56,7 +58,9 @@ def test_wake_up_overhead_is_measured_without_touching_an_env() -> None:
 
 
 @pytest.mark.parametrize("pays", [True, False])
-def test_auto_takes_workers_only_where_they_turn_out_to_pay(pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_uses_workers_only_if_the_measured_overhead_is_small_enough(
+    pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("paceline.vector.make.step_cost", lambda env, seconds: DEAR)
     monkeypatch.setattr("paceline.vector.make.threads.core_budget", lambda: 2)
     monkeypatch.setattr("paceline.vector.make.hand_over_s", lambda channel, choice: 1e-4 if pays else 1.0)

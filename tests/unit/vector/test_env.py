@@ -1,4 +1,4 @@
-"""What a vector env returns is what SyncVectorEnv returns, wherever its envs live."""
+"""`ParallelVectorEnv` returns what Gymnasium's `SyncVectorEnv` returns, inline and in workers."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def walk_together(reference: Any, vec: ParallelVectorEnv, steps: int) -> None:
 @given(obs=SPACES, action=SPACES)
 @settings(max_examples=25)
 @pytest.mark.parametrize("mode", MODES)
-def test_data_are_those_of_sync_vector_env(mode: AutoresetMode, obs: Any, action: Any) -> None:
+def test_inline_results_equal_those_of_sync_vector_env(mode: AutoresetMode, obs: Any, action: Any) -> None:
     with both(partial(SampleEnv, obs, action), 3, 0, mode) as (reference, vec):
         walk_together(reference, vec, 8)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("obs", "action"), [(RICH, RICH), (None, spaces.Box(-1, 1, (2,), np.float32))])
-def test_the_same_from_workers(mode: AutoresetMode, obs: Any, action: Any) -> None:
+def test_worker_results_equal_those_of_sync_vector_env(mode: AutoresetMode, obs: Any, action: Any) -> None:
     with both(partial(SampleEnv, obs, action), 5, 2, mode) as (reference, vec):
         walk_together(reference, vec, 30)
         assert same(vec.reset(seed=[7, None, 8, None, 9])[0], reference.reset(seed=[7, None, 8, None, 9])[0])
@@ -90,13 +90,13 @@ def test_the_same_from_workers(mode: AutoresetMode, obs: Any, action: Any) -> No
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("mode", MODES)
-def test_the_same_in_threads(workers: int, mode: AutoresetMode) -> None:
+def test_threaded_results_equal_those_of_sync_vector_env(workers: int, mode: AutoresetMode) -> None:
     with both(SampleEnv, 6, workers, mode, env_threads=3) as (reference, vec):
         walk_together(reference, vec, 20)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_some_envs_of_many_threads_are_stepped_and_asked(workers: int) -> None:
+def test_threads_step_and_call_only_the_selected_envs(workers: int) -> None:
     with both(SampleEnv, 6, workers, env_threads=3) as (reference, vec):
         vec.reset(seed=3)
         actions = reference.action_space.sample()
@@ -122,7 +122,7 @@ class Growing(SampleEnv):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_observations_of_no_fixed_size_are_copies_too(workers: int) -> None:
+def test_variable_size_observations_are_copies(workers: int) -> None:
     with both(Growing, 2, workers) as (reference, vec):
         first = vec.reset(seed=1)[0]
         assert same(first, reference.reset(seed=1)[0])
@@ -173,7 +173,7 @@ def test_copies_and_views(workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_the_last_observation_survives_an_env_that_reuses_its_array(workers: int) -> None:
+def test_final_observation_is_kept_if_the_env_reuses_its_array(workers: int) -> None:
     vec = make_vec(partial(SampleEnv, reuse=True), 1, workers, autoreset_mode=AutoresetMode.SAME_STEP)
     reference = SampleEnv()
     reference.reset(seed=0)

@@ -1,4 +1,4 @@
-"""Extras of a vector env's envs: in shared memory with the step, without a wake-up or a message more."""
+"""Extras of a vector env are read from shared memory, without additional wake-ups or messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ N, STEPS = 5, 30
 
 @pytest.mark.parametrize("mode", AutoresetMode)
 @pytest.mark.parametrize("workers", [0, 2])
-def test_extras_show_the_truth_of_every_env(mode: AutoresetMode, workers: int) -> None:
+def test_extras_equal_the_state_of_every_env(mode: AutoresetMode, workers: int) -> None:
     reference: Any = SyncVectorEnv([Simulator] * N, autoreset_mode=mode)
     envs: Any = make_vec(Simulator, N, workers, autoreset_mode=mode)
     try:

@@ -83,7 +83,7 @@ def test_seeds_and_masks(vec: ParallelVectorEnv) -> None:
             vec.reset(options={"reset_mask": mask})
 
 
-def test_an_ended_env_must_be_reset_by_hand_where_autoreset_is_disabled() -> None:
+def test_with_autoreset_disabled_an_ended_env_must_be_reset_before_a_step() -> None:
     vec = make_vec(SampleEnv, 3, 0, autoreset_mode=AutoresetMode.DISABLED)
     vec.reset(seed=0)
     ended = np.zeros(3, np.bool_)
@@ -117,7 +117,7 @@ def test_settings(env: Any, settings: dict[str, Any], text: str) -> None:
         make_vec(env, **{"num_workers": 0, **settings})
 
 
-def test_envs_that_do_not_belong_together() -> None:
+def test_envs_with_different_spaces_or_extras_raise() -> None:
     other = partial(SampleEnv, spaces.Discrete(2))
     with pytest.raises(EnvError, match=r"env 1: its observation_space \(Discrete\(2\)\) differs"):
         make_vec([SampleEnv, other], num_workers=0)

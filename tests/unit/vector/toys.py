@@ -1,4 +1,4 @@
-"""Envs for vector envs, importable by workers: samples of any space, infos of every kind, known ends."""
+"""Test envs for vector envs, importable by workers: any space, all kinds of infos, seeded episode ends."""
 
 from __future__ import annotations
 
