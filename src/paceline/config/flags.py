@@ -21,18 +21,9 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from paceline.config.coerce import coerce
+from paceline.config.names import ALIASES, FAMILIAR, REMOVED, canonical, removed
 from paceline.config.sections import RunConfig
-from paceline.config.train_config import (
-    ALIASES,
-    FAMILIAR,
-    REMOVED,
-    TrainConfig,
-    canonical,
-    named_in,
-    removed,
-    section_of,
-    section_types,
-)
+from paceline.config.train_config import TrainConfig, named_in, section_of, section_types
 from paceline.errors import ConfigError, nearest
 from paceline.measure.folder import CONFIG
 

@@ -20,6 +20,7 @@ import yaml
 from paceline.config.algorithm_settings import AlgorithmSettings
 from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
 from paceline.config.coerce import coerce
+from paceline.config.names import ALIASES, FAMILIAR, REMOVED, canonical, removed
 from paceline.config.plain_yaml import load_file
 from paceline.config.ppo_settings import PPOConfig
 from paceline.config.sections import DEFAULT_N_ENVS, EnvConfig, ParallelConfig, PolicyConfig, RunConfig
@@ -225,37 +226,6 @@ def section_of(algo: str) -> dict[str, str]:
     return {item.name: section for section, cls in section_types(algo).items() for item in fields(cls)}
 
 
-ALIASES = {
-    "num_episodes": "total_episodes",
-    "n_timesteps": "total_timesteps",
-    "parallel_start_method": "start_method",
-    "num_envs": "n_envs",
-    "update_steps": "n_steps",
-}
-"""Other accepted names of a setting."""
-
-FAMILIAR = {
-    "lr": "learning_rate",
-    "verbose": "quiet",
-    "epochs": "n_epochs",
-    "steps": "total_timesteps",
-    "timesteps": "total_timesteps",
-    "lam": "gae_lambda",
-    "clip_coef": "clip_range",
-    "entropy_coef": "ent_coef",
-    "value_coef": "vf_coef",
-    "workers": "num_workers",
-    "net_arch": "hidden_sizes",
-}
-"""Names from other libraries. They are not accepted; the error text suggests the setting named here."""
-
-
-REMOVED = {
-    "compile": "compiled gradients ran at 0.83 to 1.03 times the speed of eager mode and took ten seconds to start",
-}
-"""Settings of earlier versions that are gone, and why. Where one is off, as in old saved configs, it is ignored."""
-
-
 def _n_envs(env: EnvConfig, parallel: ParallelConfig) -> int:
     per_worker, workers = parallel.num_envs_per_worker, parallel.known_workers
     if per_worker is None:
@@ -310,17 +280,6 @@ def _hint(name: str, algo: str, known: Iterable[str]) -> str:
         return f"It is a setting of {', '.join(others)}, not of {algo}."
     names = list(known)
     return f"Did you mean {FAMILIAR[name]!r}?" if FAMILIAR.get(name) in names else nearest(name, names)
-
-
-def removed(given: str) -> str:
-    """The error text about a setting of an earlier version."""
-    return f"{given}: removed, {REMOVED[canonical(given.lstrip('-'))]}. Leave it out."
-
-
-def canonical(name: str) -> str:
-    """The name of a setting, however it was written."""
-    name = name.replace("-", "_")
-    return ALIASES.get(name, name)
 
 
 def _sections_of_file(path: Path, algo: str | None) -> Sections:

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from paceline.config.train_config import REMOVED, TrainConfig
+from paceline.config.names import REMOVED
+from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.errors import CheckpointError
 from paceline.nets.flat import FlatParameters, size_of

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.config.algorithms import ALGORITHMS
-from paceline.config.train_config import ALIASES, TrainConfig, section_of, section_types
+from paceline.config.names import ALIASES
+from paceline.config.train_config import TrainConfig, section_of, section_types
 from paceline.errors import ConfigError
 
 
