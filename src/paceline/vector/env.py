@@ -238,11 +238,6 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         return self._ask(do, ids)
 
     @property
-    def wake_ups(self) -> list[int]:
-        """Wake-ups of each worker to step or reset envs."""
-        return list(self._channel.notifications)
-
-    @property
     def pids(self) -> list[int]:
         """The workers' process ids."""
         return self._channel.pids()

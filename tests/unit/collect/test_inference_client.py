@@ -9,7 +9,6 @@ import numpy as np
 
 from paceline.collect.inference_client import InterleavedCollectors, LaneShare, Mailbox, RemoteActor, mailbox_fields
 from paceline.collect.rollout import RolloutCollector
-from paceline.collect.times import CollectTimes
 from paceline.envs.make import EnvRecipe
 from paceline.memory.shared import Arena
 
@@ -48,9 +47,3 @@ def test_worker_reports_its_idle_time() -> None:
     assert collectors.collect(0).waiting_s == 9.0
     assert collectors.collect(3).waiting_s == 9.0  # of this rollout alone
     arena.close()
-
-
-def test_waiting_is_not_busy() -> None:
-    times = CollectTimes(env_s=1.0, inference_s=2.0, total_s=3.0, learn_s=0.5, waiting_s=1.5)
-    assert times.busy_s == 2.0
-    assert times.plus(times).busy_s == 4.0

@@ -1,47 +1,19 @@
-"""The MLP against plain layers, its gradient by finite differences, and its numpy forward bit for bit."""
+"""The MLP against plain layers, its gradient by finite differences."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from tests.unit.nets.mlps import ACTIVATIONS, BOX, DISCRETE, randomised
+from torch import nn
 
 from paceline.errors import ConfigError
-from paceline.nets.flat import FlatParameters, size_of
 from paceline.nets.mlp import Activation, MLPPolicy, _backward, _forward
 from paceline.spec import EnvSpec
-
-ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
-DISCRETE = EnvSpec.of(spaces.Box(-1, 1, (4,)), spaces.Discrete(3))
-BOX = EnvSpec.of(spaces.Box(-1, 1, (4,)), spaces.Box(-1, 1, (2,)))
-MIXED = EnvSpec.of(
-    spaces.Dict(
-        {
-            "bits": spaces.MultiBinary((2, 2)),
-            "choice": spaces.Discrete(3, start=-1),
-            "choices": spaces.MultiDiscrete([2, 3]),
-            "wide": spaces.Box(-1, 1, (2, 2)),
-            "bytes": spaces.Box(0, 9, (2,), np.uint8),
-        }
-    ),
-    spaces.Discrete(2),
-)
-
-
-def observations(spec: EnvSpec, rows: int, seed: int = 0) -> dict[str, NDArray[Any]]:
-    spec.observation_space.seed(seed)
-    raw = [spec.split(spec.observation_space.sample()) for _ in range(rows)]
-    return {leaf.name: np.stack([r[leaf.name] for r in raw]).astype(leaf.dtype) for leaf in spec.obs}
-
-
-def tensors(obs: dict[str, NDArray[Any]]) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(leaf) for name, leaf in obs.items()}
 
 
 def plain_tower(policy: MLPPolicy, tower: int) -> nn.Sequential:
@@ -59,14 +31,6 @@ def plain_tower(policy: MLPPolicy, tower: int) -> nn.Sequential:
     head = nn.Linear(weight.shape[-1], bias.numel())
     head.weight.data, head.bias.data = weight.detach().reshape(head.weight.shape), bias.detach().reshape(-1)
     return nn.Sequential(*layers, head)
-
-
-def randomised(policy: MLPPolicy) -> MLPPolicy:
-    """Biases and heads start at or near zero, which would hide mistakes."""
-    torch.manual_seed(1)
-    for parameter in policy.parameters():
-        parameter.data += 0.3 * torch.randn_like(parameter)
-    return policy
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -136,96 +100,6 @@ def test_a_loss_may_use_the_values_alone() -> None:
     assert policy.policy_weight.grad is None
     assert policy.value_weight.grad is not None
     assert (policy.value_weight.grad != 0).any()
-
-
-@pytest.mark.parametrize("spec", [DISCRETE, BOX, MIXED], ids=["discrete", "box", "mixed"])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_numpy_actor_agrees_with_the_module(spec: EnvSpec, activation: Activation) -> None:
-    policy = randomised(MLPPolicy(spec, (16, 12), activation))
-    obs = observations(spec, 12)
-    params, value = policy.numpy_actor(3, 4)(obs)
-    with torch.no_grad():
-        expected = policy(tensors(obs) if spec.dict_obs else torch.from_numpy(obs["obs"]))
-    assert params.dtype == value.dtype == np.float32
-    np.testing.assert_allclose(params, expected[0], atol=2e-6)
-    np.testing.assert_allclose(value, expected[1], atol=2e-6)
-
-
-@pytest.mark.parametrize("spec", [DISCRETE, BOX, MIXED], ids=["discrete", "box", "mixed"])
-@pytest.mark.parametrize("hidden", [(64, 64), (33, 17), (256,), ()])
-@pytest.mark.parametrize("group_size", range(1, 9))
-def test_a_group_does_not_depend_on_how_many_share_the_worker(
-    spec: EnvSpec, hidden: tuple[int, ...], group_size: int
-) -> None:
-    policy = randomised(MLPPolicy(spec, hidden))
-    obs = observations(spec, 8 * group_size)
-    expected = [a.copy() for a in policy.numpy_actor(8, group_size)(obs)]
-    for groups in (1, 2, 3):
-        actor = policy.numpy_actor(groups, group_size)
-        for first in range(0, 9 - groups, groups):
-            rows = slice(first * group_size, (first + groups) * group_size)
-            for alone, together in zip(actor({k: v[rows] for k, v in obs.items()}), expected, strict=True):
-                assert np.array_equal(alone, together[rows])
-
-
-@pytest.mark.parametrize("spec", [DISCRETE, BOX, MIXED], ids=["discrete", "box", "mixed"])
-@pytest.mark.parametrize("group_size", [1, 2, 4, 5])
-def test_values_of_many_rows_are_those_of_each_row(spec: EnvSpec, group_size: int) -> None:
-    actor = randomised(MLPPolicy(spec, (33, 17))).numpy_actor(3, group_size)
-    n = 3 * group_size
-    rows = [observations(spec, n, seed=seed) for seed in range(5)]
-    both = [tuple(array.copy() for array in actor(obs)) for obs in rows]
-    many = {name: np.stack([obs[name] for obs in rows]) for name in rows[0]}
-    wider = np.full((5, n + 2), np.nan, np.float32)  # as a worker's own columns of a slot
-    for count in (5, 1, 3, 5):
-        actor.values({name: leaf[:count] for name, leaf in many.items()}, wider[:count, 1:-1])
-        assert np.array_equal(wider[:count, 1:-1], np.stack([value for _, value in both[:count]]))
-    assert np.isnan(wider[:, [0, -1]]).all()
-    for obs, (params, _) in zip(rows, both, strict=True):
-        assert np.array_equal(actor.act(obs), params)
-
-
-def test_numpy_actor_follows_in_place_updates() -> None:
-    policy = MLPPolicy(BOX, (8, 8))
-    flat = FlatParameters(policy, torch.zeros(size_of(policy)))
-    actor, obs = policy.numpy_actor(2, 2), observations(BOX, 4)
-    with torch.no_grad():
-        flat.vector.add_(0.1 * torch.randn_like(flat.vector))
-        expected = policy(torch.from_numpy(obs["obs"]))
-    for got, want in zip(actor(obs), expected, strict=True):
-        np.testing.assert_allclose(got, want, atol=2e-6)
-
-
-def test_leaves_are_encoded_one_hot_flat_and_in_order() -> None:
-    policy = MLPPolicy(MIXED, ())
-    obs = {
-        "bits": np.array([[[1, 0], [0, 1]]], np.int8),
-        "choice": np.array([1]),
-        "choices": np.array([[1, 0]]),
-        "wide": np.array([[[1.5, 2.5], [3.5, 4.5]]], np.float32),
-        "bytes": np.array([[7, 8]], np.uint8),
-    }
-    row = {
-        "bits": [1.0, 0.0, 0.0, 1.0],
-        "bytes": [7.0, 8.0],
-        "choice": [0.0, 0.0, 1.0],  # counts from -1
-        "choices": [0.0, 1.0, 1.0, 0.0, 0.0],
-        "wide": [1.5, 2.5, 3.5, 4.5],
-    }
-    features = torch.tensor([[x for leaf in MIXED.obs for x in row[leaf.name]]])
-    with torch.no_grad():
-        expected = features @ policy.policy_weight.T
-        torch.testing.assert_close(policy(tensors(obs))[0], expected)
-    np.testing.assert_allclose(policy.numpy_actor(1, 1)(obs)[0], expected, atol=1e-6)
-
-
-def test_numpy_encoding_forgets_the_previous_row() -> None:
-    policy = randomised(MLPPolicy(MIXED, (8,)))
-    actor = policy.numpy_actor(1, 3)
-    actor(observations(MIXED, 3, seed=5))
-    again = [a.copy() for a in actor(observations(MIXED, 3, seed=6))]
-    fresh = policy.numpy_actor(1, 3)(observations(MIXED, 3, seed=6))
-    assert all(np.array_equal(a, b) for a, b in zip(again, fresh, strict=True))
 
 
 def test_initial_weights_are_orthogonal_with_their_gains() -> None:

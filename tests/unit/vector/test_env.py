@@ -12,10 +12,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium import spaces
+from gymnasium import error, spaces
 from gymnasium.utils import env_checker, performance
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given, settings
+from tests.simulator import Simulator
 from tests.unit.vector.toys import SPACES, Gate, SampleEnv
 
 from paceline import ParallelVectorEnv, make_vec
@@ -153,10 +154,10 @@ def test_gymnasiums_own_checks(mode: AutoresetMode) -> None:
 def test_one_wake_up_per_worker_and_step() -> None:
     vec = make_vec(SampleEnv, 7, 3)
     vec.reset(seed=0)
-    before = vec.wake_ups
+    before = vec._channel.notifications
     for _ in range(20):
         vec.step(vec.action_space.sample())
-    assert [now - then for now, then in zip(vec.wake_ups, before, strict=True)] == [20, 20, 20]
+    assert [now - then for now, then in zip(vec._channel.notifications, before, strict=True)] == [20, 20, 20]
     vec.close()
 
 
@@ -258,3 +259,77 @@ def test_envs_by_list_and_by_class_of_the_script() -> None:
     vec = make_vec(lambda: SampleEnv(render_mode=f"c{count[0]}"), 2, 1)
     assert vec.get_attr("render_mode") == ("c0", "c0")
     vec.close()
+
+
+@pytest.fixture
+def vec() -> Iterator[ParallelVectorEnv]:
+    vec = make_vec(SampleEnv, 3, 0)
+    yield vec
+    vec.close()
+
+
+def test_order_of_calls(vec: ParallelVectorEnv) -> None:
+    actions = np.zeros(3, np.int64)
+    with pytest.raises(error.ResetNeeded, match="before the first `step`"):
+        vec.step(actions)
+    with pytest.raises(error.NoAsyncCallError, match="no step is pending"):
+        vec.recv()
+    vec.reset(seed=0)
+    vec.send(actions[:2], [0, 2])
+    for call in (partial(vec.step, actions), vec.reset, vec.render, vec.async_reset):
+        with pytest.raises(error.AlreadyPendingCallError, match="2 envs have a pending step"):
+            call()
+    with pytest.raises(error.AlreadyPendingCallError, match=r"envs \[2\] have a pending step"):
+        vec.send(actions[:2], [1, 2])
+    with pytest.raises(ValueError, match="min_ready=3: must be from 1 to the number of envs with a pending step"):
+        vec.recv(3)
+    assert vec.recv(2)[5].tolist() == [0, 2]
+    vec.close()
+    with pytest.raises(error.ClosedEnvironmentError, match="is closed"):
+        vec.step(actions)
+
+
+def test_with_autoreset_disabled_an_ended_env_must_be_reset_before_a_step() -> None:
+    vec = make_vec(SampleEnv, 3, 0, autoreset_mode=AutoresetMode.DISABLED)
+    vec.reset(seed=0)
+    ended = np.zeros(3, np.bool_)
+    while not ended.any():
+        _, _, terminated, truncated, _ = vec.step(vec.action_space.sample())
+        ended = terminated | truncated
+    with pytest.raises(error.ResetNeeded, match="autoreset is disabled"):
+        vec.step(vec.action_space.sample())
+    vec.reset(options={"reset_mask": ended})
+    vec.step(vec.action_space.sample())
+    vec.close()
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_extras_equal_the_state_of_every_env(mode: AutoresetMode, workers: int) -> None:
+    reference: Any = SyncVectorEnv([Simulator] * 5, autoreset_mode=mode)
+    envs: Any = make_vec(Simulator, 5, workers, autoreset_mode=mode)
+    try:
+        for one in (reference, envs):
+            one.reset(seed=3)
+        woken = sum(envs._channel.notifications)
+        actions = np.random.default_rng(0).integers(0, 3, (30, 5))
+        finals = 0
+        for action in actions:
+            *_, terminated, truncated, infos = envs.step(action)
+            expected = reference.step(action)[-1]
+            assert set(infos) == set(expected), "what was read is not in the infos"
+            shown = envs.extras()
+            assert np.array_equal(shown["true_state"], np.stack([env.unwrapped.true_state() for env in reference.envs]))
+            assert np.array_equal(shown["seen"], shown["true_state"][:, 0])
+            if "final_info" in infos:
+                ended = np.flatnonzero(terminated | truncated)
+                finals += len(ended)
+                assert (infos["final_info"]["at_the_end"][ended] == shown["at_the_end"][ended]).all()
+            if mode is AutoresetMode.DISABLED and (terminated | truncated).any():
+                for one in (reference, envs):
+                    one.reset(options={"reset_mask": terminated | truncated})
+                woken += max(1, workers)  # at most: a worker without an ended env is left alone
+        assert (finals > 0) == (mode is AutoresetMode.SAME_STEP)
+        assert sum(envs._channel.notifications) <= woken + 30 * max(1, workers)
+    finally:
+        envs.close()

@@ -1,0 +1,59 @@
+"""Errors: exit codes, texts, and checks of settings."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+import pytest
+
+from paceline import errors
+from paceline.errors import ConfigError, MissingExtra, PacelineError, WorkerDied, WorkerLost, check_range, nearest
+
+
+def test_only_invalid_settings_exit_with_code_2() -> None:
+    classes = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, PacelineError)]
+    assert {kind for kind in classes if kind.exit_code == 2} == {ConfigError, MissingExtra}
+    assert {kind.exit_code for kind in classes} == {1, 2}
+
+
+def test_every_error_is_in_the_overview() -> None:
+    assert errors.__doc__ is not None
+    named = {word for line in errors.__doc__.splitlines() for word in line.replace("─", " ").split()}
+    for name, kind in inspect.getmembers(errors, inspect.isclass):
+        if issubclass(kind, PacelineError):
+            assert name in named
+
+
+def test_a_missing_extra_says_how_to_install_it() -> None:
+    assert "pip install 'paceline[ray]'" in str(MissingExtra("training on a cluster", "ray"))
+
+
+def test_a_lost_worker_keeps_its_text_apart_from_the_location() -> None:
+    error = WorkerDied("worker 3 died", worker=3, detail="in env.py\nline 7", cause="env.py:7")
+    assert isinstance(error, WorkerLost)
+    assert str(error) == "worker 3 died\n\nin env.py\nline 7"
+    assert (error.text, error.worker, error.cause) == ("worker 3 died", 3, "env.py:7")
+    assert str(WorkerDied("worker 3 died")) == "worker 3 died"
+
+
+def test_an_unknown_name_gets_the_nearest_or_all() -> None:
+    assert nearest("imapla", ["ppo", "impala", "dqn"]) == "Did you mean 'impala'?"
+    assert nearest("zzzzzz", ["ppo", "dqn"]) == "Known: dqn, ppo."
+
+
+@pytest.mark.parametrize("value", [1, 4, 2.5])
+def test_values_in_range_pass(value: float) -> None:
+    check_range("x", value, "", at_least=1, at_most=4)
+    check_range("x", value, "", above=0)
+
+
+@pytest.mark.parametrize("value", [0.99, 4.01, math.nan, math.inf, True, "2", None])
+def test_values_outside_the_range_raise_with_rule_and_hint(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"^x=.*: must be at least 1 and at most 4\. Try 2\.$"):
+        check_range("x", value, "Try 2.", at_least=1, at_most=4)  # type: ignore[arg-type]
+
+
+def test_an_exclusive_bound_excludes_itself() -> None:
+    with pytest.raises(ConfigError, match="x=0: must be above 0"):
+        check_range("x", 0, "", above=0)

@@ -1,0 +1,60 @@
+"""Leaves of nested spaces: splitting, batching, and errors for values that do not match."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.utils.env_checker import data_equivalence
+from hypothesis import given, settings
+from tests.unit.vector.toys import SPACES, SampleEnv
+
+from paceline import make_vec
+from paceline.errors import EnvError
+from paceline.vector.leaves import SpaceLeaves, obs_writer
+
+
+def test_parts_of_actions() -> None:
+    vec = make_vec(partial(SampleEnv, None, spaces.Dict({"a": spaces.Discrete(2), "t": spaces.Text(3)})), 2, 0)
+    vec.reset(seed=0)
+    for wrong in ({"a": [0, 1]}, [0, 1], {"a": [0, 1], "t": ("x",)}):
+        with pytest.raises(ValueError, match="actions"):
+            vec.step(wrong)
+    vec.close()
+
+
+@given(space=SPACES)
+@settings(max_examples=50, deadline=None)
+def test_a_batch_splits_into_its_elements_and_observations_are_written_whole(space: spaces.Space[Any]) -> None:
+    leaves = SpaceLeaves.of(space, "obs")
+    memory = {field.name: np.zeros(field.shape, field.dtype) for field in leaves.fields(3)}
+    arrays = leaves.arrays(memory, 0, 3)
+    write = obs_writer(leaves, arrays)
+    samples = [space.sample() for _ in range(3)]
+    loose = [write(at, sample) for at, sample in enumerate(samples)]
+    columns: dict[Any, Any] = {path: list(array) for path, array in arrays.items()}
+    columns |= {path: [parts[i] for parts in loose] for i, path in enumerate(leaves.loose)}
+    for sample, element in zip(samples, leaves.each(columns, 3), strict=True):
+        assert data_equivalence(element, sample) or np.array_equal(element, sample)
+
+
+@pytest.mark.parametrize(
+    ("obs", "text"),
+    [
+        (np.zeros(2, np.float32), r"must be float32 of shape \(3,\)"),
+        (np.zeros(3, np.complex64), "got complex64"),
+    ],
+)
+def test_an_observation_that_does_not_match_its_space_raises(obs: Any, text: str) -> None:
+    leaves = SpaceLeaves.of(spaces.Box(-1.0, 1.0, (3,), np.float32), "obs")
+    with pytest.raises(EnvError, match=text):
+        obs_writer(leaves, {(): np.zeros((2, 3), np.float32)})(0, obs)
+
+
+def test_a_missing_part_of_an_observation_raises() -> None:
+    leaves = SpaceLeaves.of(spaces.Dict({"a": spaces.Discrete(2), "t": spaces.Text(3)}), "obs")
+    with pytest.raises(EnvError, match="a part of its observation_space is missing"):
+        obs_writer(leaves, {("a",): np.zeros(2, np.int64)})(0, {"a": 1})
