@@ -38,7 +38,7 @@ from paceline.memory.worker_status import heartbeat_field  # noqa: E402
 from paceline.runtime.protocol import Program, Share, run_all  # noqa: E402
 from paceline.runtime.ray.cluster import RayCluster  # noqa: E402
 from paceline.runtime.ray.runtime import RayRuntime  # noqa: E402
-from paceline.runtime.ray.transfer import Did, Held  # noqa: E402
+from paceline.runtime.ray.transfer import ExecutedCall, GroupRange  # noqa: E402
 from paceline.train.build import build  # noqa: E402
 from paceline.train.training import Training  # noqa: E402
 
@@ -97,11 +97,11 @@ class Broadcast:
 
     size: int
 
-    def fields(self, held: Held, workers: int) -> list[Field]:
+    def fields(self, held: GroupRange, workers: int) -> list[Field]:
         """The vector, and the heartbeats that the runtime needs."""
         return [Field.of("weights", (self.size,), np.float32), heartbeat_field(workers)]
 
-    def program(self, held: Held) -> Program[Reader]:
+    def program(self, held: GroupRange) -> Program[Reader]:
         """The program of the workers."""
         return Reader
 
@@ -113,11 +113,13 @@ class Broadcast:
         """A new token for every command, so that the vector is sent every time."""
         return command
 
-    def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def down(self, load: str, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         """The whole vector."""
         yield arena["weights"]
 
-    def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def up(
+        self, call: ExecutedCall, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
+    ) -> Iterator[NDArray[Any]]:
         """Send nothing to the driver."""
         yield from ()
 
@@ -163,7 +165,7 @@ def broadcast(size: int, rounds: int) -> dict[str, list[float]]:
     `first` has the measurements until the object store was filled once, which take longer because memory is fresh.
     """
     freight = Broadcast(size)
-    arena = Arena.create(freight.fields(Held(0, NODES), NODES))
+    arena = Arena.create(freight.fields(GroupRange(0, NODES), NODES))
     room = RayCluster(address="auto", nodes=NODES, workers_per_node=1, groups=NODES)
     runtime = RayRuntime(freight, arena, NODES, room)
     found: dict[str, list[float]] = {"read": [], "first": [], "answer": []}

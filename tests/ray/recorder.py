@@ -15,7 +15,7 @@ from paceline.memory.shared import Arena, Field
 from paceline.runtime.protocol import Program, Share
 from paceline.runtime.ray.cluster import RayCluster
 from paceline.runtime.ray.runtime import RayRuntime
-from paceline.runtime.ray.transfer import Did, Held
+from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class RecorderTransfer:
 
     builds: Program[Recorder] = Recorder
 
-    def fields(self, held: Held, workers: int) -> list[Field]:
+    def fields(self, held: GroupRange, workers: int) -> list[Field]:
         return fields(workers)
 
-    def program(self, held: Held) -> Program[Recorder]:
+    def program(self, held: GroupRange) -> Program[Recorder]:
         return self.builds
 
     def loads(self, command: str) -> tuple[str, ...]:
@@ -36,10 +36,12 @@ class RecorderTransfer:
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
         return None
 
-    def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def down(self, load: str, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         yield arena["mode"]
 
-    def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def up(
+        self, call: ExecutedCall, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
+    ) -> Iterator[NDArray[Any]]:
         for share in pool:
             yield arena["log"][share.worker]
 

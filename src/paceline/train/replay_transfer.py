@@ -20,7 +20,7 @@ from paceline.memory.replay_rows import FINAL, PREFIX, ReplayShape, ReplayWriter
 from paceline.memory.shared import Arena, Field
 from paceline.memory.weights import Snapshots
 from paceline.runtime.protocol import Program, Share
-from paceline.runtime.ray.transfer import Did, Held
+from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
 from paceline.train.dqn_job import DQNJob
 from paceline.train.rollout_transfer import (
     BEGINNINGS,
@@ -50,7 +50,7 @@ class ReplayPlan(NodePlan[DQNJob], Protocol):
     def streams(self) -> bool:
         """Whether workers play while the learner learns."""
 
-    def on_node(self, held: Held) -> ReplayPlan:
+    def on_node(self, held: GroupRange) -> ReplayPlan:
         """The same plan for the groups of one node."""
 
 
@@ -63,11 +63,11 @@ class ReplayTransfer:
     weights: int
     """Parameters."""
 
-    def program(self, held: Held) -> Program[DQNJob]:
+    def program(self, held: GroupRange) -> Program[DQNJob]:
         """See `Transfer.program`."""
         return self.plan.on_node(held)
 
-    def fields(self, held: Held, workers: int) -> list[Field]:
+    def fields(self, held: GroupRange, workers: int) -> list[Field]:
         """What they need of an arena."""
         return self.plan.on_node(held).fields(self.weights, workers)
 
@@ -79,7 +79,7 @@ class ReplayTransfer:
         """Players in turns get the weights of the command; others those of a version."""
         return token_of(load, arena, int(arena["version"][0]) if self.plan.streams else command)
 
-    def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def down(self, load: str, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         """What acting needs, or where envs begin."""
         if load == POOL:
             yield from snapshots_down(arena)
@@ -88,7 +88,7 @@ class ReplayTransfer:
         else:
             yield from self._acting_down(arena, held)
 
-    def _acting_down(self, arena: Arena, held: Held | None) -> Iterator[NDArray[Any]]:
+    def _acting_down(self, arena: Arena, held: GroupRange | None) -> Iterator[NDArray[Any]]:
         version = arena["version"].copy()
         yield version
         yield arena["weights"]
@@ -103,21 +103,23 @@ class ReplayTransfer:
                 Snapshots(arena, ["weights"]).write(int(version[0]))
             arena["version"][:] = version
 
-    def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def up(
+        self, call: ExecutedCall, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
+    ) -> Iterator[NDArray[Any]]:
         """What was written, or what the envs show."""
-        if did.command not in (*BEGINNINGS, "collect"):
+        if call.command not in (*BEGINNINGS, "collect"):
             return
         plan = self.plan if held is None else self.plan.on_node(held)
         mine, ring = range_of(pool), _Ring(arena, plan.shape)
-        if did.command == "collect":
-            heads, _ = did.args
-            rows = [count for written in did.results for count in written.rows]
+        if call.command == "collect":
+            heads, _ = call.args
+            rows = [count for written in call.results for count in written.rows]
             for group, count in enumerate(rows, mine.first_group):
                 yield from ring.collected(group, heads[group], count, driver=held is None)
         else:
-            heads = did.args[-1]
+            heads = call.args[-1]
             if held is None:
-                ring.cut(mine, heads, did.results if did.command == "restore" else None)
+                ring.cut(mine, heads, call.results if call.command == "restore" else None)
             for group in range(mine.first_group, mine.first_group + mine.groups):
                 yield from ring.shown(group, heads[group], heads[group] + 1)
         yield from episodes_up(plan.base, arena, mine)
@@ -174,7 +176,7 @@ class _Ring:
             if name in ("mask", "age") or name.startswith("obs/"):
                 yield from self._rows(name, group, start, stop)
 
-    def cut(self, mine: Held, heads: Sequence[int], restarted: Sequence[Sequence[int]] | None) -> None:
+    def cut(self, mine: GroupRange, heads: Sequence[int], restarted: Sequence[Sequence[int]] | None) -> None:
         """Cut off the episodes of envs that begin new ones: those that strayed, or all."""
         writer = ReplayWriter(self._arena, self._shape, *mine)
         size = self._shape.group_size

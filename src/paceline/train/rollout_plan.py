@@ -17,7 +17,7 @@ from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
 from paceline.runtime.protocol import Share
-from paceline.runtime.ray.transfer import Held, Transfer
+from paceline.runtime.ray.transfer import GroupRange, Transfer
 from paceline.train.plan import AnyDriver, DriverParts
 from paceline.train.recipes import restarts_for
 from paceline.train.rollout_job import RolloutJob
@@ -58,7 +58,7 @@ class RolloutPlan(ABC):
         """See `Plan.local_gradient`."""
         return None
 
-    def on_node(self, held: Held) -> RolloutPlan:
+    def on_node(self, held: GroupRange) -> RolloutPlan:
         """The same plan for the groups of one node of a cluster."""
         shape = replace(self.base.shape, first_group=held.first_group, groups=held.groups)
         return replace(self, base=replace(self.base, shape=shape))

@@ -21,7 +21,7 @@ from paceline.memory.slots import Slots
 from paceline.memory.weights import Snapshots
 from paceline.memory.worker_status import NOT_FINITE
 from paceline.runtime.protocol import J_co, Program, Share
-from paceline.runtime.ray.transfer import Did, Held
+from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
 from paceline.train.worker_recipe import WorkerRecipe
 
 WEIGHTS, POOL, EPISODES = "weights", "pool", "episodes"
@@ -39,7 +39,7 @@ class NodePlan(Protocol[J_co]):
     def base(self) -> WorkerRecipe:
         """How a worker builds its envs and its policy."""
 
-    def on_node(self, held: Held) -> NodePlan[J_co]:
+    def on_node(self, held: GroupRange) -> NodePlan[J_co]:
         """The same plan for the groups of one node."""
 
     def fields(self, weights: int, workers: int) -> list[Field]:
@@ -60,11 +60,11 @@ class RolloutTransfer(Generic[J_co]):
     acting: str = ""
     """Prefix of the fields that workers act with: not empty in a pipeline."""
 
-    def program(self, held: Held) -> Program[J_co]:
+    def program(self, held: GroupRange) -> Program[J_co]:
         """See `Transfer.program`."""
         return self.plan.on_node(held)
 
-    def fields(self, held: Held, workers: int) -> list[Field]:
+    def fields(self, held: GroupRange, workers: int) -> list[Field]:
         """See `Transfer.fields`."""
         fields = self.plan.on_node(held).fields(self.weights, workers)
         return [replace(one, sparse=one.sparse or one.name.startswith(LEARNERS_OWN)) for one in fields]
@@ -77,7 +77,7 @@ class RolloutTransfer(Generic[J_co]):
         """See `Transfer.token`: workers at a barrier get the weights that are newest at each command."""
         return token_of(load, arena, command)
 
-    def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def down(self, load: str, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         """See `Transfer.down`."""
         if load == POOL:
             yield from snapshots_down(arena)
@@ -100,23 +100,25 @@ class RolloutTransfer(Generic[J_co]):
     def arrived(self, arena: Arena, version: int) -> None:
         """On a node: weights of `version` are in the arena. Workers read them in place."""
 
-    def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def up(
+        self, call: ExecutedCall, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
+    ) -> Iterator[NDArray[Any]]:
         """See `Transfer.up`."""
-        if did.command not in (*BEGINNINGS, "collect"):
+        if call.command not in (*BEGINNINGS, "collect"):
             return
         base, mine = (self.plan if held is None else self.plan.on_node(held)).base, range_of(pool)
-        if did.command == "collect":
-            yield from parts_of(self.filled(arena, base, did), *mine)
+        if call.command == "collect":
+            yield from parts_of(self.filled(arena, base, call), *mine)
         else:
             yield from self.shown(arena, base, mine)
         yield from episodes_up(base, arena, mine)
         yield from not_finite_up(arena, pool)
 
-    def filled(self, arena: Arena, base: WorkerRecipe, did: Did) -> Slots:  # noqa: ARG002 - there is one set of slots
+    def filled(self, arena: Arena, base: WorkerRecipe, call: ExecutedCall) -> Slots:  # noqa: ARG002 - there is one set of slots
         """The slots that a command filled."""
         return Slots(arena, base.shape)
 
-    def shown(self, arena: Arena, base: WorkerRecipe, mine: Held) -> Iterator[NDArray[Any]]:
+    def shown(self, arena: Arena, base: WorkerRecipe, mine: GroupRange) -> Iterator[NDArray[Any]]:
         """The first observations of episodes: the driver records them before a rollout begins."""
         obs, mask = Slots(arena, base.shape).shown()
         for leaf in (*obs.values(), *(() if mask is None else (mask,))):
@@ -143,11 +145,11 @@ class SlotTransfer(RolloutTransfer[J_co]):
         """On a node: workers make private copies from the snapshots."""
         Snapshots(arena, self.plan.base.acting_names()).write(version)
 
-    def filled(self, arena: Arena, base: WorkerRecipe, did: Did) -> Slots:
+    def filled(self, arena: Arena, base: WorkerRecipe, call: ExecutedCall) -> Slots:
         """The set of slots that the command named."""
-        return Slots(arena, base.shape, f"{did.args[1]}/")
+        return Slots(arena, base.shape, f"{call.args[1]}/")
 
-    def shown(self, arena: Arena, base: WorkerRecipe, mine: Held) -> Iterator[NDArray[Any]]:  # noqa: ARG002
+    def shown(self, arena: Arena, base: WorkerRecipe, mine: GroupRange) -> Iterator[NDArray[Any]]:  # noqa: ARG002
         """Nothing: episodes under way are not kept."""
         return iter(())
 
@@ -157,12 +159,14 @@ class SlotTransfer(RolloutTransfer[J_co]):
             arena["begun_version"][worker, args[1]] = arena["version"][0]
 
 
-def range_of(pool: Sequence[Share]) -> Held:
+def range_of(pool: Sequence[Share]) -> GroupRange:
     """The groups of some workers, which are one range."""
-    return Held(pool[0].first_group, sum(share.groups for share in pool))
+    return GroupRange(pool[0].first_group, sum(share.groups for share in pool))
 
 
-def episodes_down(base: WorkerRecipe, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+def episodes_down(
+    base: WorkerRecipe, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
+) -> Iterator[NDArray[Any]]:
     """Where envs begin: the driver's view of all of them; a node takes those of the workers that are told."""
     if held is None:
         yield arena["episode"]
@@ -208,7 +212,7 @@ def not_finite_up(arena: Arena, pool: Sequence[Share]) -> Iterator[NDArray[Any]]
         yield arena["heartbeat"][share.worker, NOT_FINITE : NOT_FINITE + 1]
 
 
-def episodes_up(base: WorkerRecipe, arena: Arena, mine: Held) -> Iterator[NDArray[Any]]:
+def episodes_up(base: WorkerRecipe, arena: Arena, mine: GroupRange) -> Iterator[NDArray[Any]]:
     """Which episodes some groups are at.
 
     Args:

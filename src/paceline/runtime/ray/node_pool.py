@@ -33,7 +33,7 @@ from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.messages import Call
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Job, Reply, Share, shares
-from paceline.runtime.ray.transfer import Did, Held, Transfer, pack, unload
+from paceline.runtime.ray.transfer import ExecutedCall, GroupRange, Transfer, pack, unload
 
 SLICE_S = 0.005
 """How long to wait for results of posted calls before checking the inbox again."""
@@ -79,7 +79,7 @@ class NodePool:
     def __init__(self, transfer: bytes, setup: NodePoolSetup) -> None:
         self._transfer: Transfer[Job] = cloudpickle.loads(transfer)
         self._shares = shares(setup.groups, setup.workers, setup.first_group)
-        self._held = Held(setup.first_group, setup.groups)
+        self._held = GroupRange(setup.first_group, setup.groups)
         self._arena = Arena.create(self._transfer.fields(self._held, setup.workers))
         self._known: dict[str, Hashable] = {}
         self._posted: dict[Reply[object], tuple[Call, tuple[Any, ...]]] = {}  # in the setup in which they were posted
@@ -268,7 +268,7 @@ class NodePool:
     def _pack_results(
         self, call: Call, args: tuple[Any, ...], results: Sequence[Any], owners: Sequence[Share]
     ) -> NDArray[np.uint8]:
-        return pack(self._transfer.up(Did(call.__name__, args, results), self._arena, self._held, owners))
+        return pack(self._transfer.up(ExecutedCall(call.__name__, args, results), self._arena, self._held, owners))
 
 
 def failure(error: BaseException) -> PoolReply:

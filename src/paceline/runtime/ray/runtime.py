@@ -33,7 +33,7 @@ from paceline.runtime.ray.dispatch import Dispatch
 from paceline.runtime.ray.node import NodeCall
 from paceline.runtime.ray.node_pool import NodePoolSetup, PoolReply
 from paceline.runtime.ray.placement import POLL_S, OnNodeLoss, PlacedPool, Placement
-from paceline.runtime.ray.transfer import Did, Transfer, unpack
+from paceline.runtime.ray.transfer import ExecutedCall, Transfer, unpack
 
 IDLE_S = 0.01
 """How long a wait sleeps if no node has anything to do."""
@@ -221,14 +221,18 @@ class RayRuntime(Generic[J]):
             for pool_reply in placement.results(pool, reference):
                 worker = pool.first + pool_reply.worker
                 sent = self._posted[worker].popleft()
-                self._store(pool_reply, Did(sent.reply.name, sent.args, [pool_reply.value]), [pool.share(worker)])
+                self._store(
+                    pool_reply, ExecutedCall(sent.reply.name, sent.args, [pool_reply.value]), [pool.share(worker)]
+                )
                 sent.reply.put(pool_reply.value)
 
     def _store_joint(self, pool: PlacedPool, pool_reply: PoolReply | None) -> None:
         """Store a node's results of the call to all workers."""
         if pool_reply is None or self._joint is None:
             return
-        self._store(pool_reply, Did(self._joint.call.__name__, self._joint.args, pool_reply.value), pool.shares)
+        self._store(
+            pool_reply, ExecutedCall(self._joint.call.__name__, self._joint.args, pool_reply.value), pool.shares
+        )
         for share, one in zip(pool.shares, pool_reply.value, strict=True):
             self._joint.replies.pop(share.worker).put(one)
             self._joint.left.discard(share.worker)
@@ -249,7 +253,7 @@ class RayRuntime(Generic[J]):
         if pool_reply is None:
             raise WorkerDied(placement.lost.get(worker, f"{pool.name}: another worker died."), worker)
         placement.lost.pop(worker, None)
-        self._store(pool_reply, Did(call.__name__, args_, [pool_reply.value]), [pool.share(worker)])
+        self._store(pool_reply, ExecutedCall(call.__name__, args_, [pool_reply.value]), [pool.share(worker)])
         return cast(R, pool_reply.value)
 
     def work(self, count: int) -> None:
@@ -316,11 +320,11 @@ class RayRuntime(Generic[J]):
         index = 0 if worker is None else worker - pool.first
         return method.remote(NodeCall(pool.key, due.names, call, trimmed, index), *due.loads)
 
-    def _store(self, pool_reply: PoolReply, did: Did, mine: Sequence[Share]) -> None:
+    def _store(self, pool_reply: PoolReply, call: ExecutedCall, mine: Sequence[Share]) -> None:
         """Copy the arrays of a reply into the driver's arena."""
         if pool_reply.buffer is not None:
             self.bytes_up += pool_reply.buffer.nbytes
-            unpack(pool_reply.buffer, self._transfer.up(did, self._arena, None, mine))
+            unpack(pool_reply.buffer, self._transfer.up(call, self._arena, None, mine))
 
 
 def _by_position(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

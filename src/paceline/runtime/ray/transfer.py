@@ -24,7 +24,7 @@ Views = Iterable[NDArray[Any]]
 DISAGREE = "arrived, and other ones were expected. Are versions the same?"
 
 
-class Held(NamedTuple):
+class GroupRange(NamedTuple):
     """The contiguous range of groups that a node holds."""
 
     first_group: int
@@ -32,7 +32,7 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Did:
+class ExecutedCall:
     """A call that was executed, and its results."""
 
     command: str
@@ -48,10 +48,10 @@ class Transfer(Protocol[J_co]):
     sends.
     """
 
-    def fields(self, held: Held, workers: int) -> list[Field]:
+    def fields(self, held: GroupRange, workers: int) -> list[Field]:
         """Return the fields of the arena of a node with these groups and workers."""
 
-    def program(self, held: Held) -> Program[J_co]:
+    def program(self, held: GroupRange) -> Program[J_co]:
         """Return the program of that node's workers."""
 
     def loads(self, command: str) -> Sequence[str]:
@@ -66,7 +66,7 @@ class Transfer(Protocol[J_co]):
             command: Number of calls to all workers so far.
         """
 
-    def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Views:
+    def down(self, load: str, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Views:
         """List the arrays of a load, on the driver to read from, and on a node to write into.
 
         Args:
@@ -76,11 +76,11 @@ class Transfer(Protocol[J_co]):
             pool: On a node, the workers that the call is for.
         """
 
-    def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Views:
+    def up(self, call: ExecutedCall, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Views:
         """List the arrays that a call has written, on a node to read from, and on the driver to write into.
 
         Args:
-            did: The call and its results.
+            call: The call and its results.
             arena: The arena of this side.
             held: On a node, the groups that its arena holds; None on the driver.
             pool: The workers that executed the call, in order; groups have the numbers of the whole run, workers those

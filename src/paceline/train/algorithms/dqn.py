@@ -37,7 +37,7 @@ from paceline.ops.distributions import legal_only
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.ops.q_learning import q_values
 from paceline.runtime.protocol import Share, shares
-from paceline.runtime.ray.transfer import Held
+from paceline.runtime.ray.transfer import GroupRange
 from paceline.spec import EnvSpec
 from paceline.train.dqn_job import DQNJob
 from paceline.train.layout import Layout
@@ -117,7 +117,7 @@ class DQNPlan:
         """See `Plan.transfer`."""
         return ReplayTransfer(self, weights)
 
-    def on_node(self, held: Held) -> DQNPlan:
+    def on_node(self, held: GroupRange) -> DQNPlan:
         """The same plan for a node of a cluster, whose ring holds only the rows that are being written."""
         rows = min(self.shape.rows, (self.longest if self.settings.plays_episodes else self.in_orders) + 2)
         slots = replace(self.base.shape, first_group=held.first_group, groups=held.groups)

@@ -23,7 +23,7 @@ from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.weights import Snapshots, Weights
 from paceline.ops.distributions import head_for
 from paceline.runtime.protocol import InferenceChannel, Share
-from paceline.runtime.ray.transfer import Held
+from paceline.runtime.ray.transfer import GroupRange
 from paceline.train.algorithms.surrogate import gradient_of, gradients_for, shard_fields, surrogate_learner
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.layout import Layout
@@ -123,7 +123,7 @@ class ImpalaPlan:
     def local_gradient(self, arena: Arena) -> None:
         """See `Plan.local_gradient`."""
 
-    def on_node(self, held: Held) -> ImpalaPlan:
+    def on_node(self, held: GroupRange) -> ImpalaPlan:
         """The same plan for a node of a cluster, which collects and does not learn."""
         shape = replace(self.base.shape, first_group=held.first_group, groups=held.groups)
         sets = replace(self.sets, base=replace(self.base, shape=shape), batch_groups=1)

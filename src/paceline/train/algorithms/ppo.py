@@ -23,7 +23,7 @@ from paceline.config.train_config import TrainConfig
 from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.slots import Slots
 from paceline.runtime.protocol import Share
-from paceline.runtime.ray.transfer import Held
+from paceline.runtime.ray.transfer import GroupRange
 from paceline.train.algorithms.surrogate import gradient_of, gradients_for, shard_fields, surrogate_learner
 from paceline.train.layout import Layout
 from paceline.train.league import in_league
@@ -89,7 +89,7 @@ class PPOPlan(RolloutPlan):
         collector = self.base.collector(arena, share, [Slots(arena, self.base.shape)], self.acting(arena)[0])
         return RolloutJob(collector, self.gradient(arena) if share.helps else None)
 
-    def on_node(self, held: Held) -> PPOPlan:
+    def on_node(self, held: GroupRange) -> PPOPlan:
         """The same plan for a node of a cluster, which collects and does not learn."""
         plan = super().on_node(held)
         return PPOPlan(base=plan.base, settings=replace(self.settings, pipeline=False), shards=1)

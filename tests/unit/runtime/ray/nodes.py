@@ -12,7 +12,7 @@ from tests.jobs import Recorder, fields
 from paceline.memory.shared import Arena, Field
 from paceline.runtime.protocol import Program, Share
 from paceline.runtime.ray.node_pool import NodePoolSetup
-from paceline.runtime.ray.transfer import Did, Held
+from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
 
 GROUPS = 4
 
@@ -23,10 +23,10 @@ class RecorderTransfer:
     def __init__(self, token: Hashable = None) -> None:
         self.current = token
 
-    def fields(self, held: Held, workers: int) -> list[Field]:
+    def fields(self, held: GroupRange, workers: int) -> list[Field]:
         return fields(workers)
 
-    def program(self, held: Held) -> Program[Recorder]:
+    def program(self, held: GroupRange) -> Program[Recorder]:
         return Recorder
 
     def loads(self, command: str) -> tuple[str, ...]:
@@ -35,10 +35,12 @@ class RecorderTransfer:
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
         return self.current
 
-    def down(self, load: str, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def down(self, load: str, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         yield arena["mode"]
 
-    def up(self, did: Did, arena: Arena, held: Held | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+    def up(
+        self, call: ExecutedCall, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
+    ) -> Iterator[NDArray[Any]]:
         for share in pool:
             yield arena["log"][share.worker]
 
