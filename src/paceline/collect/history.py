@@ -140,7 +140,7 @@ class EpisodeHistory:
             for env, part in enumerate(actions)
         ]
 
-    def begin_anew(self, envs: list[int]) -> None:
+    def start_next_episodes(self, envs: list[int]) -> None:
         """Advance these envs to their next episode numbers. Call it only while no worker steps them."""
         self._episode[envs] += 1
 

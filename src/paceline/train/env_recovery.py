@@ -45,7 +45,7 @@ class RolloutEnvs:
 
     def begin_anew(self, worker: int) -> list[int]:
         """Respawn a worker with its envs at new episodes; see `restarts.Envs`."""
-        self._history.begin_anew(self._envs[worker])
+        self._history.start_next_episodes(self._envs[worker])
         self._runtime.respawn(worker, RolloutJob.reset)
         return self._envs[worker]
 

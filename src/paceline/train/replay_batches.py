@@ -81,7 +81,7 @@ class ReplayBatches:
         """Respawn a worker with its envs at new episodes; see `restarts.Envs`."""
         shape = self._ingest.replay.shape
         envs = shares(shape.groups, self._runtime.num_workers)[worker].envs(shape.group_size)
-        self._history.begin_anew(envs)
+        self._history.start_next_episodes(envs)
         self._runtime.respawn(worker, DQNJob.reset, self._ingest.replay.head.tolist())
         return envs
 
