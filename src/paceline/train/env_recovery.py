@@ -18,8 +18,8 @@ class Forgetful(Protocol):
         """These have begun new ones."""
 
 
-class RolloutEnvs:
-    """The envs of rollouts in step, as `restarts.Envs` has it.
+class RolloutRecovery:
+    """The envs of rollouts in step, as `restarts.EnvRecovery` has it.
 
     Args:
         history: The actions of episodes under way, and where they were when the rollout began.
@@ -39,17 +39,17 @@ class RolloutEnvs:
         self._records: list[Forgetful] = [history, *(one for one in records if one is not None)]
         self._envs = [share.envs(shape.group_size) for share in shares(shape.groups, runtime.num_workers)]
 
-    def env_recovery(self, worker: int) -> list[int]:
-        """Respawn a worker with its envs where they were when the workers were started; see `restarts.Envs`."""
+    def respawn_restored(self, worker: int) -> list[int]:
+        """Respawn a worker with its envs where they were when the workers were started; see `restarts.EnvRecovery`."""
         return self._runtime.respawn(worker, RolloutJob.restore, self._history.marked())
 
-    def begin_anew(self, worker: int) -> list[int]:
-        """Respawn a worker with its envs at new episodes; see `restarts.Envs`."""
+    def respawn_reset(self, worker: int) -> list[int]:
+        """Respawn a worker with its envs at new episodes; see `restarts.EnvRecovery`."""
         self._history.start_next_episodes(self._envs[worker])
         self._runtime.respawn(worker, RolloutJob.reset)
         return self._envs[worker]
 
-    def restarted(self, envs: list[int]) -> None:
+    def forget_episodes(self, envs: list[int]) -> None:
         """These could not be put back where they were, and began a new episode."""
         for record in self._records:
             record.forget(envs)

@@ -72,20 +72,20 @@ class ReplayBatches:
     def release(self) -> None:
         """Nothing to hand back: the learner samples from the replay."""
 
-    def env_recovery(self, worker: int) -> list[int]:
-        """Respawn a worker with its envs where they were when the batch began; see `restarts.Envs`."""
+    def respawn_restored(self, worker: int) -> list[int]:
+        """Respawn a worker with its envs where they were when the batch began; see `restarts.EnvRecovery`."""
         heads = self._ingest.replay.head.tolist()
         return self._runtime.respawn(worker, DQNJob.restore, self._history.marked(), heads)
 
-    def begin_anew(self, worker: int) -> list[int]:
-        """Respawn a worker with its envs at new episodes; see `restarts.Envs`."""
+    def respawn_reset(self, worker: int) -> list[int]:
+        """Respawn a worker with its envs at new episodes; see `restarts.EnvRecovery`."""
         shape = self._ingest.replay.shape
         envs = shares(shape.groups, self._runtime.num_workers)[worker].envs(shape.group_size)
         self._history.start_next_episodes(envs)
         self._runtime.respawn(worker, DQNJob.reset, self._ingest.replay.head.tolist())
         return envs
 
-    def restarted(self, envs: list[int]) -> None:
+    def forget_episodes(self, envs: list[int]) -> None:
         """These could not be put back where they were, and began a new episode.
 
         Which may be shorter than what the lost worker wrote, over rows that are still there.

@@ -24,24 +24,24 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Envs(Protocol):
+class EnvRecovery(Protocol):
     """Where the envs of all workers were when a call was submitted, so that a new worker can repeat that call."""
 
-    def env_recovery(self, worker: int) -> list[int]:
+    def respawn_restored(self, worker: int) -> list[int]:
         """Respawn a worker with its envs where they were; returns the envs where that failed, at new episodes instead.
 
         Raises:
             WorkerLost: The new worker was lost, too.
         """
 
-    def begin_anew(self, worker: int) -> list[int]:
+    def respawn_reset(self, worker: int) -> list[int]:
         """Respawn a worker with its envs at the start of new episodes; returns all of its envs.
 
         Raises:
             WorkerLost: The new worker was lost, too.
         """
 
-    def restarted(self, envs: list[int]) -> None:
+    def forget_episodes(self, envs: list[int]) -> None:
         """Forget the episodes of these envs: they could not be put back, and have begun new ones."""
 
 
@@ -129,7 +129,7 @@ class Restarts(Generic[J_co]):
         replies = runtime.submit_all(call, *args, **kwargs)
         return Started(replies, lambda worker: runtime.submit(worker, call, *args, **kwargs))
 
-    def finish(self, started: Started[R], envs: Envs) -> list[R]:
+    def finish(self, started: Started[R], envs: EnvRecovery) -> list[R]:
         """Wait until all workers have executed a call.
 
         A worker that is lost is replaced, its envs are put back to where they were when the call was submitted, and it
@@ -172,7 +172,7 @@ class Restarts(Generic[J_co]):
         notes, self._notes = self._notes, []
         return notes
 
-    def _put_back(self, loss: WorkerLost, envs: Envs) -> int:
+    def _put_back(self, loss: WorkerLost, envs: EnvRecovery) -> int:
         """Replace it, with its envs where they were; or, where it was lost there again, at new episodes."""
         anew: list[int] = []
 
@@ -181,16 +181,16 @@ class Restarts(Generic[J_co]):
             # What is lost in one way again and again would be lost once more: the last attempt goes elsewhere.
             same = self._most > 1 and attempt == self._most and len({*self._causes[worker]}) == 1
             if self._recovery == "exact" and not (same and self._causes[worker][0]):
-                return envs.env_recovery(worker)
-            anew = envs.begin_anew(worker)
+                return envs.respawn_restored(worker)
+            anew = envs.respawn_reset(worker)
             return []
 
         worker, failed = self._replace(loss, begin)
         if anew:
-            envs.restarted(anew)
+            envs.forget_episodes(anew)
             self.began_anew(worker, anew)
         elif failed:
-            envs.restarted(failed)
+            envs.forget_episodes(failed)
             self._notes.append((f"worker {worker}: {_listed(failed)} could not be put back.", ""))
             self.began_anew(worker, failed)
         return worker

@@ -20,7 +20,7 @@ from paceline.memory.slot_copies import copy_rollout, load_slots, slots_state
 from paceline.memory.slots import Slots
 from paceline.nets.normalise import RewardNormaliser
 from paceline.runtime.protocol import Runtime
-from paceline.train.env_recovery import RolloutEnvs
+from paceline.train.env_recovery import RolloutRecovery
 from paceline.train.loop import CollectReport
 from paceline.train.restarts import Restarts, Started
 from paceline.train.rollout_job import RolloutJob
@@ -68,7 +68,7 @@ class Rollouts:
         """Rows collected so far: the step each env is at."""
         self.last = CollectReport(finished=Episodes.none())
         self.restarts = restarts or Restarts(runtime)
-        self._envs = RolloutEnvs(history, [tracker, reward_norm], slots.shape, runtime)
+        self._recovery = RolloutRecovery(history, [tracker, reward_norm], slots.shape, runtime)
 
     def next(self, version: int) -> Trajectory:
         """Collect T steps of every group with the weights of `version`.
@@ -78,7 +78,7 @@ class Rollouts:
         """
         if not self._pending:
             started, began = self._begin(version), perf_counter()
-            self._count(self.restarts.finish(started, self._envs), perf_counter() - began)
+            self._count(self.restarts.finish(started, self._recovery), perf_counter() - began)
         batch = (self._learning or self._slots).trajectory(self._version)
         if self._learning is not None:
             self._started = self._begin(version)
@@ -88,7 +88,7 @@ class Rollouts:
         """In a pipeline, wait for the rollout that `next` began: it becomes the pending batch."""
         if self._started is not None:
             started, self._started, began = self._started, None, perf_counter()
-            self._count(self.restarts.finish(started, self._envs), perf_counter() - began)
+            self._count(self.restarts.finish(started, self._recovery), perf_counter() - began)
 
     def _begin(self, version: int) -> Started[CollectTimes]:
         """Have workers begin a rollout with the weights of `version`. Does not wait."""
@@ -120,7 +120,7 @@ class Rollouts:
         if self._trust_env_state:
             dumping = self.restarts.start(RolloutJob.dump)
             self._history.mark()
-            pickled = [entry for part in self.restarts.finish(dumping, self._envs) for entry in part]
+            pickled = [entry for part in self.restarts.finish(dumping, self._recovery) for entry in part]
             state["pickled"] = np.frombuffer(b"".join(pickled), np.uint8)
             state["pickled_length"] = np.array([len(entry) for entry in pickled])
         if self._learning is not None and self._pending:
@@ -139,7 +139,7 @@ class Rollouts:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
         restarted = [env for part in self.restarts.begin(RolloutJob.restore, histories) for env in part]
-        self._envs.restarted(restarted)
+        self._recovery.forget_episodes(restarted)
         return restarted
 
     def extras(self) -> dict[str, NDArray[Any]]:

@@ -68,15 +68,15 @@ class Somewhere:
         self.new_episodes: list[int] = []
         self._runtime = runtime
 
-    def env_recovery(self, worker: int) -> list[int]:
+    def respawn_restored(self, worker: int) -> list[int]:
         failed: list[int] = self._runtime.respawn(worker, restore, [])
         return failed
 
-    def begin_anew(self, worker: int) -> list[int]:
+    def respawn_reset(self, worker: int) -> list[int]:
         self._runtime.respawn(worker, reset)
         return [4, 5, 6, 7]
 
-    def restarted(self, envs: list[int]) -> None:
+    def forget_episodes(self, envs: list[int]) -> None:
         self.new_episodes += envs
 
 
