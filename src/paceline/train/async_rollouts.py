@@ -18,7 +18,7 @@ from paceline.memory.slot_copies import copy_columns
 from paceline.memory.slots import Slots
 from paceline.train.loop import CollectReport
 from paceline.train.restarts import Restarts
-from paceline.train.slot_scheduler import Full, SlotJob, SlotScheduler
+from paceline.train.slot_scheduler import FullSlot, SlotJob, SlotScheduler
 
 OnLag = Literal["stall", "drop", "mask"]
 
@@ -49,8 +49,8 @@ class AsyncRollouts:
         """
         self._scheduler, self._learning, self._clock = scheduler, learning, clock
         self._batch_slots, self._max_lag, self._on_lag = batch_slots, max_lag, on_lag
-        self._ready: list[Full] = []
-        self._batch: list[Full] = []
+        self._ready: list[FullSlot] = []
+        self._batch: list[FullSlot] = []
         self._drops = 0
         self.learned_steps = 0
         self.last = CollectReport(finished=Episodes.none())
@@ -63,7 +63,7 @@ class AsyncRollouts:
     @property
     def dropped_steps(self) -> int:
         """Steps that were collected and not learned from, those that wait for a batch included."""
-        return self._drops + sum(full.steps for full in self._ready if full.said.stats is None)
+        return self._drops + sum(full.steps for full in self._ready if full.report.stats is None)
 
     def reset(self) -> None:
         """Begin the first episodes."""
@@ -106,12 +106,12 @@ class AsyncRollouts:
     def _receive(self) -> None:
         arrived = self._scheduler.receive()
         self._ready += arrived
-        self.learned_steps += sum(full.steps for full in arrived if full.said.stats is not None)
+        self.learned_steps += sum(full.steps for full in arrived if full.report.stats is not None)
 
-    def _lag(self, full: Full, version: int) -> int:
-        return version - full.said.version if full.said.lag is None else full.said.lag
+    def _lag(self, full: FullSlot, version: int) -> int:
+        return version - full.report.version if full.report.lag is None else full.report.lag
 
-    def _too_old(self, full: Full, version: int) -> bool:
+    def _too_old(self, full: FullSlot, version: int) -> bool:
         return self._max_lag is not None and self._lag(full, version) > self._max_lag
 
     def _too_old_soon(self, version: int) -> bool:
@@ -133,7 +133,7 @@ class AsyncRollouts:
 
     def _assemble(self, version: int) -> Trajectory:
         """Copy the oldest slots side by side."""
-        by_age = sorted(self._ready, key=lambda full: full.said.version)
+        by_age = sorted(self._ready, key=lambda full: full.report.version)
         self._batch, self._ready = by_age[: self._batch_slots], by_age[self._batch_slots :]
         lags = []
         valid, at = self._learning.array("valid"), 0
@@ -143,7 +143,7 @@ class AsyncRollouts:
                 self._drops += full.steps
                 valid[:, begin:at] = False
             else:
-                self.learned_steps += full.steps if full.said.stats is None else 0
+                self.learned_steps += full.steps if full.report.stats is None else 0
                 lags.append(self._lag(full, version))
         # Workers may own different numbers of groups: what is left of the room counts for nothing.
         valid[:, at:] = False
@@ -154,8 +154,8 @@ class AsyncRollouts:
             lags=lags,
             dropped_steps=self.dropped_steps,
         )
-        return self._learning.trajectory(min(full.said.version for full in self._batch))
+        return self._learning.trajectory(min(full.report.version for full in self._batch))
 
-    def said(self) -> list[dict[str, float]]:
+    def worker_stats(self) -> list[dict[str, float]]:
         """What workers that learn by themselves say of the slots of the last batch."""
-        return [dict(full.said.stats) for full in self._batch if full.said.stats is not None]
+        return [dict(full.report.stats) for full in self._batch if full.report.stats is not None]

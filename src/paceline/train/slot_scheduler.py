@@ -28,7 +28,7 @@ NOT_BEGUN = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Collected:
+class SlotReport:
     """What a worker says about a slot that it has filled."""
 
     into: int
@@ -47,7 +47,7 @@ class SlotJob(Job, Protocol):
     def reset(self) -> None:
         """Begin the episode of every env."""
 
-    def collect(self, step: int, into: int) -> Collected:
+    def collect(self, step: int, into: int) -> SlotReport:
         """Fill the worker's slot of set `into`, from env step `step` on."""
 
 
@@ -56,19 +56,19 @@ def reset(job: SlotJob) -> None:
     job.reset()
 
 
-def collect(job: SlotJob, step: int, into: int) -> Collected:
+def collect(job: SlotJob, step: int, into: int) -> SlotReport:
     """The call that fills a slot, whichever class the job has."""
     return job.collect(step, into)
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
+class FullSlot:
     """A slot that its worker has filled, and that nobody writes until it is ordered anew."""
 
     worker: int
     columns: slice
     slots: Slots
-    said: Collected
+    report: SlotReport
 
     @property
     def steps(self) -> int:
@@ -106,7 +106,7 @@ class SlotScheduler:
         self._runtime, self._sets, self._shares = runtime, sets, shares
         self._begun, self._episode, self._tracker = begun, episode, tracker
         self._ordered: set[tuple[int, int]] = set()
-        self._pending: list[Reply[Collected]] = []
+        self._pending: list[Reply[SlotReport]] = []
         self._steps = [0] * len(shares)
         self._finished: list[Episodes] = []
         self.restarts = restarts or Restarts(runtime)
@@ -120,11 +120,11 @@ class SlotScheduler:
             for into in range(len(self._sets)):
                 self._order(share.worker, into)
 
-    def order(self, full: Full) -> None:
+    def order(self, full: FullSlot) -> None:
         """Have a slot filled anew."""
-        self._order(full.worker, full.said.into)
+        self._order(full.worker, full.report.into)
 
-    def receive(self) -> list[Full]:
+    def receive(self) -> list[FullSlot]:
         """Slots that were filled, in the order of their arrival; empty after a while, or if a worker was replaced."""
         try:
             done = self._runtime.wait(self._pending, all=False, timeout_s=POLL_S)
@@ -168,11 +168,11 @@ class SlotScheduler:
         self._pending.append(self._runtime.submit(worker, collect, self._steps[worker], into))
         self._steps[worker] += self._sets[into].shape.n_steps
 
-    def _take_in(self, worker: int, said: Collected) -> Full:
-        self._ordered.discard((worker, said.into))
+    def _take_in(self, worker: int, report: SlotReport) -> FullSlot:
+        self._ordered.discard((worker, report.into))
         self.restarts.collected(worker)
-        self._times[worker] = self._times[worker].plus(said.times)
-        full = Full(worker, self._columns(worker), self._sets[said.into], said)
+        self._times[worker] = self._times[worker].plus(report.times)
+        full = FullSlot(worker, self._columns(worker), self._sets[report.into], report)
         self._finished.append(counted(self._tracker, full.slots, full.columns))
         return full
 

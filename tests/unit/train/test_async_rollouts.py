@@ -17,7 +17,7 @@ from paceline.memory.slots import Slots
 from paceline.runtime.protocol import Reply, shares
 from paceline.spec import EnvSpec
 from paceline.train.async_rollouts import AsyncRollouts
-from paceline.train.slot_scheduler import Collected, SlotScheduler
+from paceline.train.slot_scheduler import SlotReport, SlotScheduler
 
 STEPS, SIZE = 4, 2
 
@@ -50,7 +50,7 @@ class Puppets:
         """The worker has filled its next slot."""
         _, into = self.scheduler[worker].popleft()
         self._fill(worker, into)
-        collected = Collected(into=into, version=version, times=CollectTimes(1.0, 1.0, 2.0))
+        collected = SlotReport(into=into, version=version, times=CollectTimes(1.0, 1.0, 2.0))
         self._replies[worker].popleft().put(collected)
 
     def wait(self, replies: list[Reply[Any]], *, all: bool, timeout_s: float) -> list[Reply[Any]]:  # noqa: A002

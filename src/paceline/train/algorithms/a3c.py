@@ -40,7 +40,7 @@ from paceline.train.league import in_league
 from paceline.train.loop import Driver
 from paceline.train.plan import Algorithm, AnyDriver, DriverParts
 from paceline.train.rollout_plan import in_place
-from paceline.train.slot_scheduler import Collected
+from paceline.train.slot_scheduler import SlotReport
 from paceline.train.slot_sets import SlotSets
 from paceline.train.worker_recipe import WorkerRecipe
 
@@ -77,7 +77,7 @@ class A3CJob:
         """Start the first episode of every env."""
         self._collector.reset()
 
-    def collect(self, step: int, into: int) -> Collected:
+    def collect(self, step: int, into: int) -> SlotReport:
         """Fill the worker's slot of set `into`, learn from it, and update the shared weights."""
         version = self._live.version
         for now, copy in self._shared:
@@ -88,7 +88,7 @@ class A3CJob:
         skipped = self._learner.bad.count
         stats = self._learner.update(self._learning.trajectory(version), float(self._progress[0]))
         stats[SKIPPED] = float(self._learner.bad.count - skipped)
-        return Collected(
+        return SlotReport(
             into=into,
             version=version,
             times=times._replace(learn_s=perf_counter() - began),
@@ -203,7 +203,7 @@ class A3CPlan:
             LiveWeights(arena),
             parts.weights,
             self.optimiser(arena),
-            collector.said,
+            collector.worker_stats,
             arena["progress"],
             parts.clock,
             parts.obs_norm,

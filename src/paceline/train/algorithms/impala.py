@@ -31,7 +31,7 @@ from paceline.train.league import in_league
 from paceline.train.loop import Driver
 from paceline.train.plan import Algorithm, AnyDriver, DriverParts
 from paceline.train.rollout_transfer import SlotTransfer
-from paceline.train.slot_scheduler import Collected
+from paceline.train.slot_scheduler import SlotReport
 from paceline.train.slot_sets import SlotSets
 from paceline.train.worker_recipe import WorkerRecipe
 
@@ -67,13 +67,13 @@ class AsyncJob:
         """Start the first episode of every env."""
         self._collector.reset()
 
-    def collect(self, step: int, into: int) -> Collected:
+    def collect(self, step: int, into: int) -> SlotReport:
         """Fill the worker's slot of set `into`."""
         if self._slots % self._sync_every == 0:
             self._version = self._snapshots.copy(self._private)
         self._slots += 1
         self._begun[into] = self._version
-        return Collected(into=into, version=self._version, times=self._collector.collect(step, into))
+        return SlotReport(into=into, version=self._version, times=self._collector.collect(step, into))
 
     def close(self) -> None:
         """Close the envs."""
