@@ -91,7 +91,7 @@ class AsyncRollouts:
     def release(self) -> None:
         """The batch was learned from: order its slots anew."""
         for full in self._batch:
-            self._scheduler.order(full)
+            self._scheduler.request(full)
         self._batch = []
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -129,7 +129,7 @@ class AsyncRollouts:
         self._ready = [full for full in self._ready if not self._too_old(full, version)]
         for full in old:
             self._drops += full.steps
-            self._scheduler.order(full)
+            self._scheduler.request(full)
 
     def _assemble(self, version: int) -> Trajectory:
         """Copy the oldest slots side by side."""

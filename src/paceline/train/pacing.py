@@ -66,6 +66,6 @@ class Limiter:
             return 0
         return max(0, int((self.room - self.ahead(inserts, samples)) // self._batch))
 
-    def may_play(self, ordered: int, samples: int) -> bool:
+    def may_play(self, requested: int, samples: int) -> bool:
         """Whether so many steps, ordered ones included, are not too many for what was learned."""
-        return ordered <= self.starts or -self.ahead(ordered, samples) <= self.room
+        return requested <= self.starts or -self.ahead(requested, samples) <= self.room

@@ -26,7 +26,7 @@ from paceline.train.restarts import Restarts
 POLL_S = 0.5
 MOST_UPDATES = 64
 """What the learner does in one go while workers play: it looks after them in between."""
-ORDERS = 2
+REQUESTS_PER_WORKER = 2
 """Requests that a worker has at once: the one it works on, and the next."""
 
 
@@ -63,7 +63,7 @@ class ReplayStream:
         self._runtime, self._ingest, self._shares, self._episode = runtime, ingest, shares, episode
         self._stint, self._limiter, self._samples, self._renew = stint, limiter, samples, renew
         self._clock = clock
-        self._orders = [0] * len(shares)  # that each worker has
+        self._requests = [0] * len(shares)  # that each worker has
         self._pending: list[Reply[Written]] = []
         self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
         self._ended: list[Episodes] = []
@@ -75,14 +75,14 @@ class ReplayStream:
         """Begin the first episodes, and the first orders."""
         self._renew()
         self.restarts.begin(DQNJob.reset, self._ingest.replay.head.tolist())
-        self._order()
+        self._request_more()
 
     def next(self, version: int) -> int:  # noqa: ARG002 - what is replayed has no age
         """Updates that the learner may make. Blocks until there are some."""
         began, tracker = perf_counter(), self._ingest.tracker
         self._receive(0.0)
         while not (updates := self._limiter.updates(tracker.steps, self._samples())) or not self._enough():
-            self._order()
+            self._request_more()
             self._receive(POLL_S)
         self._clock.add("wait", perf_counter() - began)
         self.last = CollectReport(times=self._times, finished=Episodes.joined(self._ended))
@@ -92,7 +92,7 @@ class ReplayStream:
     def release(self) -> None:
         """It was learned: players may go on."""
         with self._clock.phase("sync"):
-            self._order()
+            self._request_more()
 
     def add_trajectory(self, transitions: ExternalTransitions) -> None:  # noqa: ARG002
         """See `ReplayCollector.add_trajectory`: always refused."""
@@ -110,26 +110,26 @@ class ReplayStream:
         self._fewest = 1
         return self.stored > 0
 
-    def _order(self) -> None:
+    def _request_more(self) -> None:
         """Give workers orders as far as the limiter allows, first to the one whose groups have played least.
 
         Otherwise one that is quick would have them all, where learning is what takes long.
         """
-        while free := [share for share in self._shares if self._orders[share.worker] < ORDERS]:
+        while free := [share for share in self._shares if self._requests[share.worker] < REQUESTS_PER_WORKER]:
             share = min(free, key=self._played)
-            ordered = self._ingest.tracker.steps + self._under_way() + share.groups * self._group_steps
+            requested = self._ingest.tracker.steps + self._under_way() + share.groups * self._group_steps
             # With too little to learn from, the learner cannot catch up, however far players are ahead.
-            if self._enough() and not self._limiter.may_play(ordered, self._samples()):
+            if self._enough() and not self._limiter.may_play(requested, self._samples()):
                 return
-            self._post(share)
+            self._submit(share)
 
     def _played(self, share: Share) -> int:
         """Rows that a worker's groups have, ordered ones included."""
-        return int(self._ingest.replay.head[share.first_group]) + self._orders[share.worker] * self._stint.rows
+        return int(self._ingest.replay.head[share.first_group]) + self._requests[share.worker] * self._stint.rows
 
-    def _post(self, share: Share) -> None:
-        heads = (self._ingest.replay.head + self._orders[share.worker] * self._stint.rows).tolist()
-        self._orders[share.worker] += 1
+    def _submit(self, share: Share) -> None:
+        heads = (self._ingest.replay.head + self._requests[share.worker] * self._stint.rows).tolist()
+        self._requests[share.worker] += 1
         self._pending.append(self._runtime.submit(share.worker, DQNJob.collect, heads, self._stint))
 
     @property
@@ -137,7 +137,7 @@ class ReplayStream:
         return self._stint.rows * self._ingest.replay.shape.group_size
 
     def _under_way(self) -> int:
-        groups = sum(orders * share.groups for orders, share in zip(self._orders, self._shares, strict=True))
+        groups = sum(requests * share.groups for requests, share in zip(self._requests, self._shares, strict=True))
         return groups * self._group_steps
 
     def _receive(self, timeout_s: float) -> None:
@@ -149,7 +149,7 @@ class ReplayStream:
         self._pending = [reply for reply in self._pending if not reply.done]
         for reply in done:
             worker, written = reply.worker, reply.result()
-            self._orders[worker] -= 1
+            self._requests[worker] -= 1
             self.restarts.collected(worker)
             self._times[worker] = self._times[worker].plus(written.times)
             self._ended.append(self._ingest.take(self._shares[worker].first_group, written.rows))
@@ -163,9 +163,9 @@ class ReplayStream:
         worker, _ = self.restarts.replace(loss, DQNJob.reset, self._ingest.replay.head.tolist())
         self._pending = [reply for reply in self._pending if reply.worker != worker]
         self.restarts.began_anew(worker, envs)
-        lost, self._orders[worker] = self._orders[worker], 0
+        lost, self._requests[worker] = self._requests[worker], 0
         for _ in range(lost):
-            self._post(self._shares[worker])
+            self._submit(self._shares[worker])
 
     def _columns(self, share: Share) -> slice:
         size = self._ingest.replay.shape.group_size

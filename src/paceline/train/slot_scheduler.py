@@ -105,7 +105,7 @@ class SlotScheduler:
         self._renew = renew
         self._runtime, self._sets, self._shares = runtime, sets, shares
         self._begun, self._episode, self._tracker = begun, episode, tracker
-        self._ordered: set[tuple[int, int]] = set()
+        self._requested: set[tuple[int, int]] = set()
         self._pending: list[Reply[SlotReport]] = []
         self._steps = [0] * len(shares)
         self._finished: list[Episodes] = []
@@ -118,11 +118,11 @@ class SlotScheduler:
         self.restarts.begin(reset)
         for share in self._shares:
             for into in range(len(self._sets)):
-                self._order(share.worker, into)
+                self._submit(share.worker, into)
 
-    def order(self, full: FullSlot) -> None:
+    def request(self, full: FullSlot) -> None:
         """Have a slot filled anew."""
-        self._order(full.worker, full.report.into)
+        self._submit(full.worker, full.report.into)
 
     def receive(self) -> list[FullSlot]:
         """Slots that were filled, in the order of their arrival; empty after a while, or if a worker was replaced."""
@@ -136,7 +136,7 @@ class SlotScheduler:
 
     def oldest_under_way(self) -> int | None:
         """The oldest version that some slot is being collected with; None if none has been begun."""
-        versions = [int(self._begun[slot]) for slot in self._ordered]
+        versions = [int(self._begun[slot]) for slot in self._requested]
         return min((version for version in versions if version != NOT_BEGUN), default=None)
 
     def finished(self) -> Episodes:
@@ -162,14 +162,14 @@ class SlotScheduler:
         self._tracker.forget(everyone)
         return everyone
 
-    def _order(self, worker: int, into: int) -> None:
+    def _submit(self, worker: int, into: int) -> None:
         self._begun[worker, into] = NOT_BEGUN
-        self._ordered.add((worker, into))
+        self._requested.add((worker, into))
         self._pending.append(self._runtime.submit(worker, collect, self._steps[worker], into))
         self._steps[worker] += self._sets[into].shape.n_steps
 
     def _take_in(self, worker: int, report: SlotReport) -> FullSlot:
-        self._ordered.discard((worker, report.into))
+        self._requested.discard((worker, report.into))
         self.restarts.collected(worker)
         self._times[worker] = self._times[worker].plus(report.times)
         full = FullSlot(worker, self._columns(worker), self._sets[report.into], report)
@@ -185,8 +185,8 @@ class SlotScheduler:
         self._pending = [reply for reply in self._pending if reply.worker != worker]
         self._tracker.forget(envs)
         self.restarts.began_anew(worker, envs)
-        for lost in sorted(into for owner, into in self._ordered if owner == worker):
-            self._order(worker, lost)
+        for lost in sorted(into for owner, into in self._requested if owner == worker):
+            self._submit(worker, lost)
 
     def _columns(self, worker: int) -> slice:
         share, size = self._shares[worker], self._sets[0].shape.group_size

@@ -27,7 +27,7 @@ class Puppets:
 
     def __init__(self, workers: int, begun: Any, fill: Any) -> None:
         self.num_workers, self._begun, self._fill = workers, begun, fill
-        self.scheduler: list[deque[tuple[int, int]]] = [deque() for _ in range(workers)]
+        self.requests: list[deque[tuple[int, int]]] = [deque() for _ in range(workers)]
         self._replies: list[deque[Reply[Any]]] = [deque() for _ in range(workers)]
         self.script: deque[Any] = deque()
         self.respawned: list[int] = []
@@ -38,17 +38,17 @@ class Puppets:
             reply.put(None)
         else:
             step, into = args
-            self.scheduler[worker].append((step, into))
+            self.requests[worker].append((step, into))
             self._replies[worker].append(reply)
         return reply
 
     def begin(self, worker: int, version: int) -> None:
         """The worker begins its next slot."""
-        self._begun[worker, self.scheduler[worker][0][1]] = version
+        self._begun[worker, self.requests[worker][0][1]] = version
 
     def done(self, worker: int, version: int) -> None:
         """The worker has filled its next slot."""
-        _, into = self.scheduler[worker].popleft()
+        _, into = self.requests[worker].popleft()
         self._fill(worker, into)
         collected = SlotReport(into=into, version=version, times=CollectTimes(1.0, 1.0, 2.0))
         self._replies[worker].popleft().put(collected)
@@ -62,7 +62,7 @@ class Puppets:
 
     def respawn(self, worker: int, call: Any) -> None:
         self.respawned.append(worker)
-        self.scheduler[worker].clear()
+        self.requests[worker].clear()
         self._replies[worker].clear()
 
 
@@ -107,14 +107,14 @@ def spec() -> EnvSpec:
 
 def test_every_worker_has_all_its_slots_ordered_and_steps_go_on(spec: EnvSpec) -> None:
     stage = Stage(spec, batch_slots=2, max_lag=9)
-    assert [list(scheduler) for scheduler in stage.workers.scheduler] == [[(0, 0), (STEPS, 1)]] * 2
+    assert [list(requests) for requests in stage.workers.requests] == [[(0, 0), (STEPS, 1)]] * 2
     stage.workers.done(0, 0)
     stage.workers.done(0, 0)
     batch = stage.rollouts.next(0)
     assert batch.reward[0].tolist() == [1, 1, 2, 2]
-    assert not stage.workers.scheduler[0], "slots are ordered anew after they were learned from"
+    assert not stage.workers.requests[0], "slots are ordered anew after they were learned from"
     stage.rollouts.release()
-    assert list(stage.workers.scheduler[0]) == [(2 * STEPS, 0), (3 * STEPS, 1)]
+    assert list(stage.workers.requests[0]) == [(2 * STEPS, 0), (3 * STEPS, 1)]
     stage.check()
 
 
@@ -154,7 +154,7 @@ def test_what_is_too_old_all_the_same_is_left_out_counted_and_ordered_anew(spec:
     batch = stage.rollouts.next(5)
     assert (batch.version, stage.rollouts.last.lags) == (5, [0])
     assert stage.rollouts.dropped_steps == STEPS * SIZE
-    assert [into for _, into in stage.workers.scheduler[1]] == [1, 0]
+    assert [into for _, into in stage.workers.requests[1]] == [1, 0]
     stage.check()
 
 
@@ -196,7 +196,7 @@ def test_a_dead_worker_is_replaced_and_its_orders_are_given_again(spec: EnvSpec)
     stage.workers.script.append(lambda: stage.workers.done(1, 0))
     assert stage.rollouts.next(0).version == 0
     assert stage.workers.respawned == [1]
-    assert [into for _, into in stage.workers.scheduler[1]] == [1]
+    assert [into for _, into in stage.workers.requests[1]] == [1]
     assert stage.episode.tolist() == [0, 0, 1, 1], "its envs begin new episodes"
     assert stage.rollouts.restarts.count == 1
     assert stage.rollouts.restarts.notes() == [

@@ -49,7 +49,7 @@ from paceline.train.recipes import restarts_for
 from paceline.train.replay_access import ReplayAccess
 from paceline.train.replay_batches import ReplayBatches
 from paceline.train.replay_ingest import ReplayIngest
-from paceline.train.replay_stream import ORDERS, ReplayStream
+from paceline.train.replay_stream import REQUESTS_PER_WORKER, ReplayStream
 from paceline.train.replay_transfer import ReplayTransfer
 from paceline.train.rollout_plan import in_place
 from paceline.train.worker_recipe import WorkerRecipe
@@ -93,12 +93,12 @@ class DQNPlan:
     @property
     def margin(self) -> int:
         """Rows beyond the heads that may be being written while the learner reads."""
-        return self.in_orders if self.streams else 0
+        return self.requested_rows if self.streams else 0
 
     @property
-    def in_orders(self) -> int:
+    def requested_rows(self) -> int:
         """Rows that are being written at most, where episodes are not counted."""
-        return ORDERS * self.settings.order_steps
+        return REQUESTS_PER_WORKER * self.settings.order_steps
 
     @property
     def longest(self) -> int:
@@ -119,7 +119,7 @@ class DQNPlan:
 
     def on_node(self, held: GroupRange) -> DQNPlan:
         """The same plan for a node of a cluster, whose ring holds only the rows that are being written."""
-        rows = min(self.shape.rows, (self.longest if self.settings.plays_episodes else self.in_orders) + 2)
+        rows = min(self.shape.rows, (self.longest if self.settings.plays_episodes else self.requested_rows) + 2)
         slots = replace(self.base.shape, first_group=held.first_group, groups=held.groups)
         ring = replace(self.shape, rows=rows, first_group=held.first_group, groups=held.groups)
         return replace(self, base=replace(self.base, shape=slots), shape=ring)
@@ -218,7 +218,7 @@ class DQNPlan:
             shares(self.shape.groups, runtime.num_workers),
             parts.arena["episode"],
             budget,
-            Limiter(settings, ORDERS * settings.order_steps * self.shape.n_envs),
+            Limiter(settings, REQUESTS_PER_WORKER * settings.order_steps * self.shape.n_envs),
             lambda: learner.samples,
             parts.weights.renew,
             parts.clock,
