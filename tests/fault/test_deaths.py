@@ -30,7 +30,7 @@ from paceline.runtime.protocol import Share
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.replay_stream import ReplayStream
-from paceline.train.restarts import Started
+from paceline.train.restarts import SubmittedCall
 from paceline.train.rollouts import Rollouts
 from paceline.train.run import Run, open_folder
 from paceline.train.slot_scheduler import SlotScheduler
@@ -175,7 +175,7 @@ def test_in_step_with_each_other_the_run_is_the_same_as_without_the_deaths(
 ) -> None:
     begin = Rollouts._begin
 
-    def poisoned(self: Rollouts, version: int) -> Started[CollectTimes]:
+    def poisoned(self: Rollouts, version: int) -> SubmittedCall[CollectTimes]:
         # All but the last row, which holds the current observations of the envs.
         for name in ("reward", "log_prob", "value", "obs/obs"):
             self._slots.array(name)[:-1] = np.nan

@@ -46,12 +46,12 @@ class EnvRecovery(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Started(Generic[R]):
+class SubmittedCall(Generic[R]):
     """A call that was submitted to all workers."""
 
     replies: list[Reply[R]]
     """In worker order. The reply of a worker that is replaced gives way to a new one."""
-    again: Callable[[int], Reply[R]]
+    resubmit: Callable[[int], Reply[R]]
     """Submits the same call to one worker."""
 
 
@@ -123,13 +123,13 @@ class Restarts(Generic[J_co]):
                 pending = [reply for reply in pending if not reply.done]
         return [results[worker] for worker in workers]
 
-    def start(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> Started[R]:
+    def start(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> SubmittedCall[R]:
         """Submit a call to all workers. Does not wait: `finish` does."""
         runtime = self._runtime
         replies = runtime.submit_all(call, *args, **kwargs)
-        return Started(replies, lambda worker: runtime.submit(worker, call, *args, **kwargs))
+        return SubmittedCall(replies, lambda worker: runtime.submit(worker, call, *args, **kwargs))
 
-    def finish(self, started: Started[R], envs: EnvRecovery) -> list[R]:
+    def finish(self, started: SubmittedCall[R], envs: EnvRecovery) -> list[R]:
         """Wait until all workers have executed a call.
 
         A worker that is lost is replaced, its envs are put back to where they were when the call was submitted, and it
@@ -150,7 +150,7 @@ class Restarts(Generic[J_co]):
                 self._runtime.wait(started.replies, all=True)
             except WorkerLost as loss:
                 worker = self._put_back(loss, envs)
-                started.replies[worker] = started.again(worker)
+                started.replies[worker] = started.resubmit(worker)
             else:
                 for reply in started.replies:
                     self.collected(reply.worker)

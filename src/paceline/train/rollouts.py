@@ -22,7 +22,7 @@ from paceline.nets.normalise import RewardNormaliser
 from paceline.runtime.protocol import Runtime
 from paceline.train.env_recovery import RolloutRecovery
 from paceline.train.loop import CollectReport
-from paceline.train.restarts import Restarts, Started
+from paceline.train.restarts import Restarts, SubmittedCall
 from paceline.train.rollout_job import RolloutJob
 
 
@@ -59,7 +59,7 @@ class Rollouts:
         """
         self._trust_env_state = trust_env_state
         self._slots, self._clock = slots, clock
-        self._started: Started[CollectTimes] | None = None  # the rollout under way
+        self._started: SubmittedCall[CollectTimes] | None = None  # the rollout under way
         self._tracker, self._history = tracker, history
         self._learning, self._freeze = learning, freeze
         self._version = 0
@@ -90,7 +90,7 @@ class Rollouts:
             started, self._started, began = self._started, None, perf_counter()
             self._count(self.restarts.finish(started, self._recovery), perf_counter() - began)
 
-    def _begin(self, version: int) -> Started[CollectTimes]:
+    def _begin(self, version: int) -> SubmittedCall[CollectTimes]:
         """Have workers begin a rollout with the weights of `version`. Does not wait."""
         self._version, self._pending = version, False
         if self._freeze is not None:
