@@ -21,7 +21,7 @@ from paceline.train.loop import CollectReport
 from paceline.train.pacing import BatchPace
 from paceline.train.replay_ingest import ReplayIngest
 from paceline.train.restarts import Restarts
-from paceline.train.rollouts import book
+from paceline.train.rollouts import add_collect_times
 
 
 class ReplayBatches:
@@ -62,7 +62,7 @@ class ReplayBatches:
         started = self.restarts.start(DQNJob.collect, self._ingest.replay.head.tolist(), self._stint)
         written = self.restarts.finish(started, self)
         times = [one.times for one in written]
-        book(self._clock, times, perf_counter() - began)
+        add_collect_times(self._clock, times, perf_counter() - began)
         with self._clock.phase("sync"):
             before = self._ingest.tracker.steps
             finished = self._ingest.take(0, [rows for one in written for rows in one.rows])

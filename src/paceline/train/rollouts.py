@@ -100,10 +100,10 @@ class Rollouts:
 
     def _count(self, times: list[CollectTimes], waited_s: float) -> None:
         """Take account of the rollout that all workers have collected."""
-        book(self._clock, times, waited_s)
+        add_collect_times(self._clock, times, waited_s)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
-            self.last = CollectReport(times=times, finished=counted(self._tracker, self._slots))
+            self.last = CollectReport(times=times, finished=count_episodes(self._tracker, self._slots))
             array = self._slots.array
             self._history.extend(array("action"), array("terminated") | array("truncated"), array("valid"))
             if self._learning is not None:
@@ -147,7 +147,7 @@ class Rollouts:
         return (self._learning or self._slots).extras()
 
 
-def counted(tracker: EpisodeTracker, slots: Slots, columns: slice = slice(None)) -> Episodes:
+def count_episodes(tracker: EpisodeTracker, slots: Slots, columns: slice = slice(None)) -> Episodes:
     """Take the steps of some slots into account; returns the episodes that ended in them."""
     came = slots.outcome(columns)
     return tracker.update(
@@ -160,7 +160,7 @@ def counted(tracker: EpisodeTracker, slots: Slots, columns: slice = slice(None))
     )
 
 
-def book(clock: Clock, times: list[CollectTimes], wall_s: float) -> None:
+def add_collect_times(clock: Clock, times: list[CollectTimes], wall_s: float) -> None:
     """Where the time went that the driver waited for its workers."""
     env_s = sum(t.env_s for t in times) / len(times)
     inference_s = sum(t.inference_s for t in times) / len(times)

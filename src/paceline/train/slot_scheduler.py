@@ -21,7 +21,7 @@ from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.slots import Slots
 from paceline.runtime.protocol import Job, Reply, Runtime, Share
 from paceline.train.restarts import Restarts
-from paceline.train.rollouts import counted
+from paceline.train.rollouts import count_episodes
 
 POLL_S = 0.5
 NOT_BEGUN = np.iinfo(np.int64).max
@@ -173,7 +173,7 @@ class SlotScheduler:
         self.restarts.collected(worker)
         self._times[worker] = self._times[worker].plus(report.times)
         full = FullSlot(worker, self._columns(worker), self._sets[report.into], report)
-        self._finished.append(counted(self._tracker, full.slots, full.columns))
+        self._finished.append(count_episodes(self._tracker, full.slots, full.columns))
         return full
 
     def _replace(self, loss: WorkerLost) -> None:
