@@ -17,7 +17,7 @@ class BatchPace:
         self._config = config
         each = config.learning_steps_per_batch
         self._each = groups * config.episodes_per_batch if each is None else each
-        self.owed = 0.0
+        self.remainder = 0.0
         """Parts of an update that the batches so far asked for."""
 
     def updates(self, stored: int, inserted: int) -> int:
@@ -32,9 +32,9 @@ class BatchPace:
             return 0
         if config.spi is None:
             return self._each
-        self.owed += inserted * config.spi / config.batch_size
-        due = int(self.owed)
-        self.owed -= due
+        self.remainder += inserted * config.spi / config.batch_size
+        due = int(self.remainder)
+        self.remainder -= due
         return due
 
 
@@ -52,7 +52,7 @@ class Limiter:
         self.starts = config.learning_starts
         """Steps before the first update."""
         asked = config.spi_tolerance * self._spi * self.starts
-        self.room = max(asked, float(self._batch), self._spi * under_way)
+        self.max_ahead = max(asked, float(self._batch), self._spi * under_way)
         """Samples that either side may be ahead by. With room for one update and for all that is under way, it never
         happens that both wait."""
 
@@ -64,8 +64,8 @@ class Limiter:
         """Updates that the learner may make now."""
         if inserts < self.starts:
             return 0
-        return max(0, int((self.room - self.ahead(inserts, samples)) // self._batch))
+        return max(0, int((self.max_ahead - self.ahead(inserts, samples)) // self._batch))
 
     def may_play(self, requested: int, samples: int) -> bool:
         """Whether so many steps, ordered ones included, are not too many for what was learned."""
-        return requested <= self.starts or -self.ahead(requested, samples) <= self.room
+        return requested <= self.starts or -self.ahead(requested, samples) <= self.max_ahead

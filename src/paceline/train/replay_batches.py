@@ -120,12 +120,12 @@ class ReplayBatches:
     def state(self) -> dict[str, NDArray[Any]]:
         """Where play is, for a checkpoint."""
         state = under("history/", self._history.state())
-        state["owed"], state["guests"] = np.array(self._pace.owed), np.array(self._external)
+        state["owed"], state["guests"] = np.array(self._pace.remainder), np.array(self._external)
         return state | under("replay/", self._ingest.state())
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
         """Put every env back where it was; returns the envs that could not be and began a new episode."""
-        self._pace.owed, self._external = float(state["owed"]), int(state["guests"])
+        self._pace.remainder, self._external = float(state["owed"]), int(state["guests"])
         self._ingest.load(part(state, "replay/"))
         self._level()
         histories: list[History] = self._history.load(part(state, "history/"))

@@ -46,9 +46,9 @@ def test_async_keeps_samples_per_insert_within_its_tolerance(workers: int, tmp_p
         rollouts.release = watched  # type: ignore[method-assign]
         summary = run.go()
         assert summary.steps >= 4000
-        assert max(map(abs, ahead)) <= limiter.room
+        assert max(map(abs, ahead)) <= limiter.max_ahead
         ratio = learner.samples / (summary.steps - settings["learning_starts"])
-        assert abs(ratio - 2.0) <= limiter.room / (summary.steps - settings["learning_starts"])
+        assert abs(ratio - 2.0) <= limiter.max_ahead / (summary.steps - settings["learning_starts"])
 
 
 def test_no_number_of_workers_means_that_one_is_chosen() -> None:

@@ -58,11 +58,11 @@ def test_the_limiter_holds_the_ratio_and_never_keeps_both_waiting(
         elif updates:
             samples += min(updates, 5) * batch
         if inserts >= starts:
-            assert abs(limiter.ahead(inserts, samples)) <= limiter.room + 1e-6 or samples == 0
+            assert abs(limiter.ahead(inserts, samples)) <= limiter.max_ahead + 1e-6 or samples == 0
     assert samples >= 0
 
 
 def test_the_room_is_enough_for_what_is_under_way() -> None:
     config = DQNConfig(schedule="async", samples_per_insert=8, batch_size=64, learning_starts=100, spi_tolerance=0.1)
-    assert Limiter(config, under_way=1000).room == 8000
-    assert Limiter(config, under_way=1).room == pytest.approx(80)
+    assert Limiter(config, under_way=1000).max_ahead == 8000
+    assert Limiter(config, under_way=1).max_ahead == pytest.approx(80)
