@@ -57,7 +57,7 @@ class ReplayBatches:
     def next(self, version: int) -> int:  # noqa: ARG002 - workers read the newest weights in place
         """Have every group play; returns the updates that are due."""
         began = perf_counter()
-        self._level()
+        self._align_groups()
         self._history.mark()
         started = self.restarts.start(DQNJob.collect, self._ingest.replay.head.tolist(), self._stint)
         written = self.restarts.finish(started, self)
@@ -65,7 +65,7 @@ class ReplayBatches:
         add_collect_times(self._clock, times, perf_counter() - began)
         with self._clock.phase("sync"):
             before = self._ingest.tracker.steps
-            finished = self._ingest.take(0, [rows for one in written for rows in one.rows])
+            finished = self._ingest.advance(0, [rows for one in written for rows in one.rows])
             self.last = CollectReport(times=times, finished=finished)
             return self._pace.updates(self.stored, self._ingest.tracker.steps - before)
 
@@ -90,13 +90,13 @@ class ReplayBatches:
 
         Which may be shorter than what the lost worker wrote, over rows that are still there.
         """
-        self._ingest.restarted(envs)
+        self._ingest.forget_episodes(envs)
         self._ingest.distrust(envs, self._stint.rows)
 
-    def _level(self) -> None:
+    def _align_groups(self) -> None:
         """Groups that play a number of rows do so together: what `add_trajectory` wrote into some sets them apart."""
         if self._stint.episodes is None:
-            self._ingest.level(range(self._ingest.replay.shape.groups))
+            self._ingest.align(range(self._ingest.replay.shape.groups))
 
     @property
     def stored(self) -> int:
@@ -127,9 +127,9 @@ class ReplayBatches:
         """Put every env back where it was; returns the envs that could not be and began a new episode."""
         self._pace.remainder, self._external = float(state["owed"]), int(state["guests"])
         self._ingest.load(part(state, "replay/"))
-        self._level()
+        self._align_groups()
         histories: list[History] = self._history.load(part(state, "history/"))
         heads = self._ingest.replay.head.tolist()
         restarted = [env for envs in self.restarts.begin(DQNJob.restore, histories, heads) for env in envs]
-        self._ingest.restarted(restarted)
+        self._ingest.forget_episodes(restarted)
         return restarted

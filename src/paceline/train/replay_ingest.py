@@ -36,12 +36,12 @@ class ReplayIngest:
         tracker: EpisodeTracker,
         history: EpisodeHistory | None = None,
         *,
-        keep: bool = True,
+        save_replay: bool = True,
     ) -> None:
         self.replay, self._sampler, self.tracker, self.history = replay, sampler, tracker, history
-        self._keep = keep
+        self._save_replay = save_replay
 
-    def take(self, first_group: int, rows: Sequence[int]) -> Episodes:
+    def advance(self, first_group: int, rows: Sequence[int]) -> Episodes:
         """Each of these groups, the first of them `first_group`, has written so many rows; returns ended episodes."""
         finished, at = [], 0
         while at < len(rows):
@@ -50,11 +50,11 @@ class ReplayIngest:
             same = at + 1
             while same < len(rows) and rows[same] == rows[at] and head[first_group + same] == head[group]:
                 same += 1
-            finished.append(self._take(group, first_group + same, rows[at]))
+            finished.append(self._advance(group, first_group + same, rows[at]))
             at = same
         return Episodes.joined(finished)
 
-    def _take(self, first: int, stop: int, rows: int) -> Episodes:
+    def _advance(self, first: int, stop: int, rows: int) -> Episodes:
         replay, start = self.replay, int(self.replay.head[first])
         columns = slice(replay.columns(first).start, replay.columns(stop - 1).stop)
         flags = replay.advance(first, stop, rows)
@@ -82,7 +82,7 @@ class ReplayIngest:
         self.replay.insert(external.group, external.rows, external.finals)
         self._sampler.took_in(external.group)
 
-    def level(self, groups: Sequence[int]) -> None:
+    def align(self, groups: Sequence[int]) -> None:
         """Have groups that are played together go on from the same row: that of the one that is ahead."""
         heads = self.replay.head[groups]
         for group in np.array(groups)[heads < heads.max()].tolist():
@@ -96,19 +96,19 @@ class ReplayIngest:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All that was stored, and how it is drawn; or where it was, where that is all a checkpoint holds."""
-        if not self._keep:
+        if not self._save_replay:
             return {"head": self.replay.head.copy()}
         return {**self.replay.state(), **under("sampler/", self._sampler.state())}
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from `state()`."""
-        if not self._keep:
+        if not self._save_replay:
             self.replay.begin_at(state["head"])
             return
         self.replay.load(state)
         self._sampler.load(part(state, "sampler/"))
 
-    def restarted(self, envs: list[int]) -> None:
+    def forget_episodes(self, envs: list[int]) -> None:
         """These began a new episode out of turn; whoever steps them has cut the old one off."""
         self.tracker.forget(envs)
         if self.history is not None:

@@ -152,13 +152,13 @@ class ReplayStream:
             self._requests[worker] -= 1
             self.restarts.collected(worker)
             self._times[worker] = self._times[worker].plus(written.times)
-            self._ended.append(self._ingest.take(self._shares[worker].first_group, written.rows))
+            self._ended.append(self._ingest.advance(self._shares[worker].first_group, written.rows))
 
     def _replace(self, loss: WorkerLost) -> None:
         """A new process for a worker that is lost: its envs begin new episodes, its orders are given again."""
         columns = self._columns(self._shares[loss.worker])
         envs = list(range(columns.start, columns.stop))
-        self._ingest.restarted(envs)
+        self._ingest.forget_episodes(envs)
         self._episode[columns] += 1
         worker, _ = self.restarts.replace(loss, DQNJob.reset, self._ingest.replay.head.tolist())
         self._pending = [reply for reply in self._pending if reply.worker != worker]
@@ -184,9 +184,9 @@ class ReplayStream:
         self._episode[:] = state["episode"] + 1
         self._ingest.load(part(state, "replay/"))
         for share in self._shares:  # other workers than then may have groups that were not equally far
-            self._ingest.level(range(share.first_group, share.first_group + share.groups))
+            self._ingest.align(range(share.first_group, share.first_group + share.groups))
         self._fewest = 1 if self.stored else self._limiter.starts
         everyone = list(range(len(self._episode)))
-        self._ingest.restarted(everyone)
+        self._ingest.forget_episodes(everyone)
         self.reset()
         return everyone

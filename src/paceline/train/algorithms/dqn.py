@@ -214,7 +214,7 @@ class DQNPlan:
         budget = CollectBudget(rows=settings.order_steps)
         return ReplayStream(
             runtime,
-            ReplayIngest(replay, sampler, parts.tracker, keep=settings.save_replay),
+            ReplayIngest(replay, sampler, parts.tracker, save_replay=settings.save_replay),
             shares(self.shape.groups, runtime.num_workers),
             parts.arena["episode"],
             budget,
@@ -235,7 +235,7 @@ class DQNPlan:
             budget = CollectBudget(rows=self.longest, episodes=settings.episodes_per_batch)
         return ReplayBatches(
             parts.runtime,
-            ReplayIngest(replay, sampler, parts.tracker, history, keep=settings.save_replay),
+            ReplayIngest(replay, sampler, parts.tracker, history, save_replay=settings.save_replay),
             history,
             budget,
             BatchPace(settings, self.shape.groups),
