@@ -24,7 +24,7 @@ from paceline.train.replay_ingest import ReplayIngest
 from paceline.train.restarts import Restarts
 
 POLL_S = 0.5
-MOST_UPDATES = 64
+MAX_UPDATES = 64
 """What the learner does in one go while workers play: it looks after them in between."""
 REQUESTS_PER_WORKER = 2
 """Requests that a worker has at once: the one it works on, and the next."""
@@ -87,7 +87,7 @@ class ReplayStream:
         self._clock.add("wait", perf_counter() - began)
         self.last = CollectReport(times=self._times, finished=Episodes.joined(self._ended))
         self._ended, self._times = [], [CollectTimes(0.0, 0.0, 0.0) for _ in self._shares]
-        return min(updates, MOST_UPDATES)
+        return min(updates, MAX_UPDATES)
 
     def release(self) -> None:
         """It was learned: players may go on."""

@@ -13,9 +13,9 @@ from paceline.runtime.protocol import Job, Reply, Runtime
 
 Recovery: TypeAlias = Literal["exact", "restart", "fail"]
 
-MOST_IN_A_ROW = 3
+MAX_IN_A_ROW = 3
 """How often one worker is replaced with nothing collected in between, unless said otherwise."""
-BACK_OFF_S, LONGEST_BACK_OFF_S = 0.25, 30.0
+BACK_OFF_S, MAX_BACK_OFF_S = 0.25, 30.0
 """What goes before the second replacement in a row; doubles from then on."""
 POLL_S = 0.5
 
@@ -64,7 +64,7 @@ class Restarts(Generic[J_co]):
         most: How often one worker is replaced with nothing collected in between. At the next loss the run ends.
     """
 
-    def __init__(self, runtime: Runtime[J_co], recovery: Recovery = "exact", most: int = MOST_IN_A_ROW) -> None:
+    def __init__(self, runtime: Runtime[J_co], recovery: Recovery = "exact", most: int = MAX_IN_A_ROW) -> None:
         self._runtime, self._recovery, self._most = runtime, recovery, most
         self._in_a_row: Counter[int] = Counter()
         self._of_worker: Counter[int] = Counter()
@@ -207,7 +207,7 @@ class Restarts(Generic[J_co]):
             self.count += 1
             self._notes.append((f"{loss.text} It is replaced, and training goes on.", loss.detail))
             if attempt > 1:
-                time.sleep(min(LONGEST_BACK_OFF_S, BACK_OFF_S * 2 ** (attempt - 2)))
+                time.sleep(min(MAX_BACK_OFF_S, BACK_OFF_S * 2 ** (attempt - 2)))
             try:
                 return worker, begin(worker, attempt)
             except WorkerLost as again:

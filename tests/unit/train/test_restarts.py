@@ -6,7 +6,7 @@ import pytest
 
 from paceline.errors import WorkerDied, WorkerHung
 from paceline.runtime.protocol import Reply
-from paceline.train.restarts import MOST_IN_A_ROW, Recovery, Restarts
+from paceline.train.restarts import MAX_IN_A_ROW, Recovery, Restarts
 
 
 class Grave:
@@ -103,13 +103,13 @@ def test_one_that_dies_while_it_starts_is_replaced_too() -> None:
 
 def test_too_many_deaths_in_a_row_are_the_end_and_work_in_between_forgives_them() -> None:
     restarts = grave()
-    for _ in range(3 * MOST_IN_A_ROW):
+    for _ in range(3 * MAX_IN_A_ROW):
         restarts.replace(WorkerDied("gone.", 0), reset)
         restarts.collected(0)
-    for _ in range(MOST_IN_A_ROW):
+    for _ in range(MAX_IN_A_ROW):
         restarts.replace(WorkerDied("gone.", 0), reset)
     restarts.replace(WorkerDied("gone.", 1), reset)  # another one
-    with pytest.raises(WorkerDied, match=f"gone.\nIt was replaced {MOST_IN_A_ROW} times in a row"):
+    with pytest.raises(WorkerDied, match=f"gone.\nIt was replaced {MAX_IN_A_ROW} times in a row"):
         restarts.replace(WorkerDied("gone.", 0), reset)
 
 

@@ -54,7 +54,7 @@ from paceline.train.replay_transfer import ReplayTransfer
 from paceline.train.rollout_plan import in_place
 from paceline.train.worker_recipe import WorkerRecipe
 
-MOST_MEMORY = 0.9
+MAX_MEMORY_SHARE = 0.9
 """Share of the free memory that a replay may be large enough to take."""
 
 
@@ -263,7 +263,7 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> DQNPlan:  
     room, in_bytes = buffer_room(settings.buffer_size)
     shape = replace(shape, rows=rows_for(room, shape, in_bytes=in_bytes))
     free = psutil.virtual_memory().available
-    if shape.nbytes() > MOST_MEMORY * free:
+    if shape.nbytes() > MAX_MEMORY_SHARE * free:
         raise ConfigError(
             f"buffer_size={settings.buffer_size}: {shape.items:,} transitions take {shape.nbytes() / 1e9:.2f} GB, and "
             f"{free / 1e9:.2f} GB of memory are free. Lower --buffer-size."
