@@ -111,7 +111,7 @@ class ReplayBatches:
 
     def reset(self) -> None:
         """Begin the first episodes."""
-        self.restarts.begin(DQNJob.reset, self._ingest.replay.head.tolist())
+        self.restarts.run_all(DQNJob.reset, self._ingest.replay.head.tolist())
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """Empty: a replay keeps what learning needs."""
@@ -130,6 +130,6 @@ class ReplayBatches:
         self._align_groups()
         histories: list[History] = self._history.load(part(state, "history/"))
         heads = self._ingest.replay.head.tolist()
-        restarted = [env for envs in self.restarts.begin(DQNJob.restore, histories, heads) for env in envs]
+        restarted = [env for envs in self.restarts.run_all(DQNJob.restore, histories, heads) for env in envs]
         self._ingest.forget_episodes(restarted)
         return restarted

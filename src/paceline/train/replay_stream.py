@@ -74,7 +74,7 @@ class ReplayStream:
     def reset(self) -> None:
         """Begin the first episodes, and the first orders."""
         self._renew()
-        self.restarts.begin(DQNJob.reset, self._ingest.replay.head.tolist())
+        self.restarts.run_all(DQNJob.reset, self._ingest.replay.head.tolist())
         self._request_more()
 
     def next(self, version: int) -> int:  # noqa: ARG002 - what is replayed has no age
@@ -150,7 +150,7 @@ class ReplayStream:
         for reply in done:
             worker, written = reply.worker, reply.result()
             self._requests[worker] -= 1
-            self.restarts.collected(worker)
+            self.restarts.succeeded(worker)
             self._times[worker] = self._times[worker].plus(written.times)
             self._ended.append(self._ingest.advance(self._shares[worker].first_group, written.rows))
 
@@ -162,7 +162,7 @@ class ReplayStream:
         self._episode[columns] += 1
         worker, _ = self.restarts.replace(loss, DQNJob.reset, self._ingest.replay.head.tolist())
         self._pending = [reply for reply in self._pending if reply.worker != worker]
-        self.restarts.began_anew(worker, envs)
+        self.restarts.note_new_episodes(worker, envs)
         lost, self._requests[worker] = self._requests[worker], 0
         for _ in range(lost):
             self._submit(self._shares[worker])

@@ -94,7 +94,7 @@ class Restarts(Generic[J_co]):
         """
         return self._replace(loss, lambda worker, _attempt: self._runtime.respawn(worker, call, *args, **kwargs))
 
-    def begin(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
+    def run_all(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
         """Have all workers put their envs where they begin, and wait. One that is lost is replaced, and does so, too.
 
         Args:
@@ -153,15 +153,15 @@ class Restarts(Generic[J_co]):
                 started.replies[worker] = started.resubmit(worker)
             else:
                 for reply in started.replies:
-                    self.collected(reply.worker)
+                    self.succeeded(reply.worker)
                 return [reply.result() for reply in started.replies]
 
-    def collected(self, worker: int) -> None:
+    def succeeded(self, worker: int) -> None:
         """It does its work."""
         self._in_a_row.pop(worker, None)
         self._causes.pop(worker, None)
 
-    def began_anew(self, worker: int, envs: list[int]) -> None:
+    def note_new_episodes(self, worker: int, envs: list[int]) -> None:
         """These envs of a new worker have begun new episodes."""
         if envs:
             self.restarted += len(envs)
@@ -188,11 +188,11 @@ class Restarts(Generic[J_co]):
         worker, failed = self._replace(loss, begin)
         if anew:
             envs.forget_episodes(anew)
-            self.began_anew(worker, anew)
+            self.note_new_episodes(worker, anew)
         elif failed:
             envs.forget_episodes(failed)
             self._notes.append((f"worker {worker}: {_listed(failed)} could not be put back.", ""))
-            self.began_anew(worker, failed)
+            self.note_new_episodes(worker, failed)
         return worker
 
     def _replace(self, loss: WorkerLost, begin: Callable[[int, int], R]) -> tuple[int, R]:

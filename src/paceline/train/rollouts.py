@@ -112,7 +112,7 @@ class Rollouts:
 
     def reset(self) -> None:
         """Begin the first episodes."""
-        self.restarts.begin(RolloutJob.reset)
+        self.restarts.run_all(RolloutJob.reset)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Where collection is, for a checkpoint."""
@@ -138,7 +138,7 @@ class Rollouts:
         if self._trust_env_state and "pickled" in state:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
-        restarted = [env for part in self.restarts.begin(RolloutJob.restore, histories) for env in part]
+        restarted = [env for part in self.restarts.run_all(RolloutJob.restore, histories) for env in part]
         self._recovery.forget_episodes(restarted)
         return restarted
 

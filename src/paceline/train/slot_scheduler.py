@@ -115,7 +115,7 @@ class SlotScheduler:
     def begin(self) -> None:
         """Begin the first episodes, and order every slot."""
         self._renew()
-        self.restarts.begin(reset)
+        self.restarts.run_all(reset)
         for share in self._shares:
             for into in range(len(self._sets)):
                 self._submit(share.worker, into)
@@ -170,7 +170,7 @@ class SlotScheduler:
 
     def _take_in(self, worker: int, report: SlotReport) -> FullSlot:
         self._requested.discard((worker, report.into))
-        self.restarts.collected(worker)
+        self.restarts.succeeded(worker)
         self._times[worker] = self._times[worker].plus(report.times)
         full = FullSlot(worker, self._columns(worker), self._sets[report.into], report)
         self._finished.append(count_episodes(self._tracker, full.slots, full.columns))
@@ -184,7 +184,7 @@ class SlotScheduler:
         worker, _ = self.restarts.replace(loss, reset)
         self._pending = [reply for reply in self._pending if reply.worker != worker]
         self._tracker.forget(envs)
-        self.restarts.began_anew(worker, envs)
+        self.restarts.note_new_episodes(worker, envs)
         for lost in sorted(into for owner, into in self._requested if owner == worker):
             self._submit(worker, lost)
 

@@ -105,7 +105,7 @@ def test_too_many_deaths_in_a_row_are_the_end_and_work_in_between_forgives_them(
     restarts = grave()
     for _ in range(3 * MAX_IN_A_ROW):
         restarts.replace(WorkerDied("gone.", 0), reset)
-        restarts.collected(0)
+        restarts.succeeded(0)
     for _ in range(MAX_IN_A_ROW):
         restarts.replace(WorkerDied("gone.", 0), reset)
     restarts.replace(WorkerDied("gone.", 1), reset)  # another one
