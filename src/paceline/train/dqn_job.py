@@ -31,10 +31,10 @@ class DQNJob:
         """Put every env where it was; returns those that began a new episode."""
         return self.collector.restore(histories, heads[self.mine])
 
-    def collect(self, heads: Sequence[int], stint: CollectBudget) -> Written:
+    def collect(self, heads: Sequence[int], budget: CollectBudget) -> Written:
         """Play, and write rows from these heads on."""
         self.renew()
-        return self.collector.collect(heads[self.mine], stint)
+        return self.collector.collect(heads[self.mine], budget)
 
     def close(self) -> None:
         """Close the envs."""

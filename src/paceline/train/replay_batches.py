@@ -32,7 +32,7 @@ class ReplayBatches:
         runtime: Runtime[DQNJob],
         ingest: ReplayIngest,
         history: EpisodeHistory,
-        stint: CollectBudget,
+        budget: CollectBudget,
         pace: BatchPace,
         clock: Clock,
         restarts: Restarts[DQNJob] | None = None,
@@ -43,13 +43,13 @@ class ReplayBatches:
             runtime: The workers.
             ingest: Takes note of what they write.
             history: The actions of episodes under way.
-            stint: How long a batch is.
+            budget: How long a batch is.
             pace: How much is learned from it.
             clock: Books the time as `env`, `inference`, `wait` and `sync`.
             restarts: Replaces those that are lost.
         """
         self._runtime, self._ingest, self._history, self._clock = runtime, ingest, history, clock
-        self._stint, self._pace = stint, pace
+        self._budget, self._pace = budget, pace
         self.last = CollectReport(finished=Episodes.none())
         self.restarts = restarts or Restarts(runtime)
         self._external = 0
@@ -59,7 +59,7 @@ class ReplayBatches:
         began = perf_counter()
         self._align_groups()
         self._history.mark()
-        started = self.restarts.start(DQNJob.collect, self._ingest.replay.head.tolist(), self._stint)
+        started = self.restarts.start(DQNJob.collect, self._ingest.replay.head.tolist(), self._budget)
         written = self.restarts.finish(started, self)
         times = [one.times for one in written]
         add_collect_times(self._clock, times, perf_counter() - began)
@@ -91,11 +91,11 @@ class ReplayBatches:
         Which may be shorter than what the lost worker wrote, over rows that are still there.
         """
         self._ingest.forget_episodes(envs)
-        self._ingest.distrust(envs, self._stint.rows)
+        self._ingest.distrust(envs, self._budget.rows)
 
     def _align_groups(self) -> None:
         """Groups that play a number of rows do so together: what `add_trajectory` wrote into some sets them apart."""
-        if self._stint.episodes is None:
+        if self._budget.episodes is None:
             self._ingest.align(range(self._ingest.replay.shape.groups))
 
     @property

@@ -39,7 +39,7 @@ class ReplayStream:
         ingest: ReplayIngest,
         shares: list[Share],
         episode: NDArray[np.int64],
-        stint: CollectBudget,
+        budget: CollectBudget,
         limiter: Limiter,
         samples: Callable[[], int],
         renew: Callable[[], None],
@@ -53,7 +53,7 @@ class ReplayStream:
             ingest: Takes note of what they write.
             shares: What each worker owns.
             episode: [B] number of each env's episode; written by workers.
-            stint: Length of an order.
+            budget: Length of an order.
             limiter: Holds back whoever is ahead.
             samples: What the learner has learned from so far.
             renew: Has workers see the weights as they are now.
@@ -61,7 +61,7 @@ class ReplayStream:
             restarts: Replaces those that are lost.
         """
         self._runtime, self._ingest, self._shares, self._episode = runtime, ingest, shares, episode
-        self._stint, self._limiter, self._samples, self._renew = stint, limiter, samples, renew
+        self._budget, self._limiter, self._samples, self._renew = budget, limiter, samples, renew
         self._clock = clock
         self._requests = [0] * len(shares)  # that each worker has
         self._pending: list[Reply[Written]] = []
@@ -125,16 +125,16 @@ class ReplayStream:
 
     def _played(self, share: Share) -> int:
         """Rows that a worker's groups have, ordered ones included."""
-        return int(self._ingest.replay.head[share.first_group]) + self._requests[share.worker] * self._stint.rows
+        return int(self._ingest.replay.head[share.first_group]) + self._requests[share.worker] * self._budget.rows
 
     def _submit(self, share: Share) -> None:
-        heads = (self._ingest.replay.head + self._requests[share.worker] * self._stint.rows).tolist()
+        heads = (self._ingest.replay.head + self._requests[share.worker] * self._budget.rows).tolist()
         self._requests[share.worker] += 1
-        self._pending.append(self._runtime.submit(share.worker, DQNJob.collect, heads, self._stint))
+        self._pending.append(self._runtime.submit(share.worker, DQNJob.collect, heads, self._budget))
 
     @property
     def _group_steps(self) -> int:
-        return self._stint.rows * self._ingest.replay.shape.group_size
+        return self._budget.rows * self._ingest.replay.shape.group_size
 
     def _under_way(self) -> int:
         groups = sum(requests * share.groups for requests, share in zip(self._requests, self._shares, strict=True))

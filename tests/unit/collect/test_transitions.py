@@ -64,8 +64,8 @@ class Bed:
         )  # fmt: skip
         self.collector.reset([0] * groups)
 
-    def collect(self, stint: CollectBudget) -> list[int]:
-        written = self.collector.collect(self.replay.head.tolist(), stint)
+    def collect(self, budget: CollectBudget) -> list[int]:
+        written = self.collector.collect(self.replay.head.tolist(), budget)
         for group, rows in enumerate(written.rows):
             self.replay.advance(group, group + 1, rows)
         return written.rows
