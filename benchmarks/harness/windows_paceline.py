@@ -83,7 +83,7 @@ class WindowBudget:
             while rollouts._scheduler.oldest_under_way() is not None:
                 rollouts._receive()
         elif isinstance(rollouts, ReplayStream):
-            while any(rollouts._orders):
+            while any(rollouts._requests):
                 rollouts._receive(1.0)
         self._steps_between_windows += self._training.tracker.steps - before
         self._learn_s = self._clock_learn_s()

@@ -130,13 +130,13 @@ def check_learned_batches(run: Run) -> Callable[[], int]:
 
 @pytest.mark.parametrize("algo", ASYNC)
 def test_async_training_goes_on_and_no_torn_slot_is_learned(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    order = SlotScheduler._order
+    submit = SlotScheduler._submit
 
     def poisoned(self: SlotScheduler, worker: int, into: int) -> None:
         poison(self._sets[into], self._columns(worker))
-        order(self, worker, into)
+        submit(self, worker, into)
 
-    monkeypatch.setattr(SlotScheduler, "_order", poisoned)
+    monkeypatch.setattr(SlotScheduler, "_submit", poisoned)
     with Run(config(algo)) as run:
         batches = check_learned_batches(run)
         with killing(run, kills=3, every_steps=2000) as killed:
@@ -300,12 +300,12 @@ def poison_ahead(replay: Replay, share: Share, rows: int) -> None:
 
 
 def test_replay_rows_torn_by_a_killed_worker_are_never_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    post, gather, drawn = ReplayStream._post, Replay.gather, [0]
+    submit, gather, drawn = ReplayStream._submit, Replay.gather, [0]
 
     def poisoned(self: ReplayStream, share: Share) -> None:
-        if not self._orders[share.worker]:
-            poison_ahead(self._ingest.replay, share, self._stint.rows)
-        post(self, share)
+        if not self._requests[share.worker]:
+            poison_ahead(self._ingest.replay, share, self._budget.rows)
+        submit(self, share)
 
     def checked(self: Replay, item: Any) -> Any:
         batch = gather(self, item)
@@ -316,7 +316,7 @@ def test_replay_rows_torn_by_a_killed_worker_are_never_drawn(monkeypatch: pytest
 
     monkeypatch.setattr(Replay, "gather", checked)
     settings = dqn(schedule="async", samples_per_insert=4.0, prioritized=True, n_steps=32, buffer_size=2000)
-    monkeypatch.setattr(ReplayStream, "_post", poisoned)
+    monkeypatch.setattr(ReplayStream, "_submit", poisoned)
     with Run(settings) as run:
         with killing(run, kills=3, every_steps=800) as killed:
             summary = go_until_replaced(run, 3)
