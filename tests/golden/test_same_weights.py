@@ -63,17 +63,17 @@ def train(it: TrainConfig, *, interrupt_in: int | None = None) -> Summary:
     """Run to the end, or press Ctrl-C in the middle of an iteration."""
     folder = open_folder(it) if it.run.output_dir else None
     with Run(it, folder=folder) as run:
-        rollouts, begin = inside(run).rollouts, inside(run).rollouts.begin
+        rollouts, begin = inside(run).rollouts, inside(run).rollouts._begin
         count = 0
 
-        def interrupting(version: int) -> None:
+        def interrupting(version: int) -> Any:
             nonlocal count
             count += 1
             if count == interrupt_in:
                 signal.raise_signal(signal.SIGINT)
-            begin(version)
+            return begin(version)
 
-        rollouts.begin = interrupting
+        rollouts._begin = interrupting
         return run.go()
 
 

@@ -57,16 +57,17 @@ def train(it: TrainConfig, before: dict[int, Callable[[Run], None]]) -> Summary:
     """Run to the end; something happens when a rollout has begun."""
     folder = open_folder(it) if it.run.output_dir else None
     with Run(it, folder=folder) as run:
-        rollouts, begin, count = inside(run).rollouts, inside(run).rollouts.begin, 0
+        rollouts, begin, count = inside(run).rollouts, inside(run).rollouts._begin, 0
 
-        def beginning(version: int) -> None:
+        def beginning(version: int) -> Any:
             nonlocal count
             count += 1
-            begin(version)
+            submitted = begin(version)
             if count in before:
                 before[count](run)
+            return submitted
 
-        rollouts.begin = beginning
+        rollouts._begin = beginning
         return run.go()
 
 

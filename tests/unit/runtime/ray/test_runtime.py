@@ -49,16 +49,17 @@ def of_ppo(case: str, **more: Any) -> TrainConfig:
 def train(it: TrainConfig, clusters: list[LoopbackCluster], events: dict[int, Event]) -> Summary:
     """Run to the end; `events` are called after the start of these rollouts."""
     with Run(it) as run:
-        rollouts, begin, count = inside(run).rollouts, inside(run).rollouts.begin, 0
+        rollouts, begin, count = inside(run).rollouts, inside(run).rollouts._begin, 0
 
-        def beginning(version: int) -> None:
+        def beginning(version: int) -> Any:
             nonlocal count
             count += 1
-            begin(version)
+            submitted = begin(version)
             if count in events:
                 events[count](run, clusters[-1])
+            return submitted
 
-        rollouts.begin = beginning
+        rollouts._begin = beginning
         return run.go()
 
 
