@@ -90,7 +90,7 @@ class RemoteActor:
     def __init__(self, lane: LaneShare, server: int, mailbox: Mailbox) -> None:
         self._lane, self._server, self._mailbox = lane.first_group, server, mailbox
         self._asked, self._waited_s = False, 0.0
-        self.asker: InferenceChannel | None = None
+        self.channel: InferenceChannel | None = None
         """The connection to the server; must be set before the first request."""
 
     def ask(self, obs: Leaves) -> None:
@@ -118,9 +118,9 @@ class RemoteActor:
         self._connected().end(self._lane, self._server)
 
     def _connected(self) -> InferenceChannel:
-        if self.asker is None:
+        if self.channel is None:
             raise RuntimeError("remote actor: has no connection to an inference server yet. Call connect() first.")
-        return self.asker
+        return self.channel
 
 
 class InterleavedCollectors:
@@ -134,10 +134,10 @@ class InterleavedCollectors:
     def __init__(self, collectors: Sequence[RolloutCollector], actors: Sequence[RemoteActor] = ()) -> None:
         self._collectors, self._actors = collectors, actors
 
-    def connect(self, asker: InferenceChannel) -> None:
+    def connect(self, channel: InferenceChannel) -> None:
         """Set the connection to the inference servers."""
         for actor in self._actors:
-            actor.asker = asker
+            actor.channel = channel
 
     def reset(self) -> None:
         """Reset every env to its first episode."""
@@ -176,7 +176,7 @@ AnyCollector: TypeAlias = RolloutCollector | InterleavedCollectors
 """The collector of a worker."""
 
 
-def connect(collector: AnyCollector, asker: InferenceChannel) -> None:
+def connect(collector: AnyCollector, channel: InferenceChannel) -> None:
     """Connect a collector to the inference servers, if it uses central inference."""
     if isinstance(collector, InterleavedCollectors):
-        collector.connect(asker)
+        collector.connect(channel)

@@ -184,10 +184,10 @@ class Lane:
             self._actor.rest()
         return t, env_s
 
-    def connect(self, asker: InferenceChannel) -> None:
+    def connect(self, channel: InferenceChannel) -> None:
         """Set the connection to the inference servers, with central inference."""
         if isinstance(self._actor, RemoteActor):
-            self._actor.asker = asker
+            self._actor.channel = channel
 
     def waited_s(self) -> float:
         """Seconds idle waiting for the inference server since the last call of this method."""
@@ -217,10 +217,10 @@ class TransitionCollector:
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = lanes
 
-    def connect(self, asker: InferenceChannel) -> None:
+    def connect(self, channel: InferenceChannel) -> None:
         """Set the connection to the inference servers, with central inference."""
         for lane in self._lanes:
-            lane.connect(asker)
+            lane.connect(channel)
 
     def reset(self, heads: Sequence[int]) -> None:
         """Reset every env and write the first observations at the heads of this worker's groups."""

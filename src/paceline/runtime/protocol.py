@@ -69,7 +69,7 @@ class InferenceChannel(Protocol):
 class CentralInferenceJob(Job, Protocol):
     """A job whose policy runs in the driver: central inference."""
 
-    def connect(self, asker: InferenceChannel) -> None:
+    def connect(self, channel: InferenceChannel) -> None:
         """Store the channel to central inference. Called once, before the first call."""
 
 

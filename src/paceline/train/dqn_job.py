@@ -19,9 +19,9 @@ class DQNJob:
     """Its groups."""
     renew: Callable[[], object]
 
-    def connect(self, asker: InferenceChannel) -> None:
+    def connect(self, channel: InferenceChannel) -> None:
         """Whom to ask, where the policy is elsewhere."""
-        self.collector.connect(asker)
+        self.collector.connect(channel)
 
     def reset(self, heads: Sequence[int]) -> None:
         """Begin every env's episode, at these heads, which are those of all groups of the run."""

@@ -20,9 +20,9 @@ class RolloutJob:
     sharded: ShardedGradient | None = None
     """Computes shards of a minibatch's gradient; None for a worker that is never asked for gradients."""
 
-    def connect(self, asker: InferenceChannel) -> None:
+    def connect(self, channel: InferenceChannel) -> None:
         """Use central inference through this channel."""
-        connect(self.collector, asker)
+        connect(self.collector, channel)
 
     def reset(self) -> None:
         """Start the first episode of every env."""

@@ -63,7 +63,7 @@ def test_an_actor_uses_the_rows_of_its_lane_and_the_server_of_its_chunk() -> Non
     try:
         for lane in settings.lanes(Share(0, 0, 6)):
             actor = settings.actor(arena, SHAPE, lane)
-            actor.asker = channel
+            actor.channel = channel
             actor.ask({"obs": np.full((4, 3), lane.chunk + 1.0, np.float32)})
         assert channel.asked == [(0, 0), (2, 1), (4, 0)], "devices take chunks in turn"
         assert arena["central/obs/obs"][:, 0].tolist() == [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]

@@ -174,14 +174,14 @@ def test_the_requests_of_a_replaced_worker_are_forgotten(rig: Rig) -> None:
 
 
 def test_without_workers_a_wait_computes_the_answer(rig: Rig) -> None:
-    asker = InlineAsker([rig.chunk], rig.renew, rig.version)
-    asker.ask(1, 0)
+    channel = InlineAsker([rig.chunk], rig.renew, rig.version)
+    channel.ask(1, 0)
     assert rig.policy.calls == 0
-    assert asker.wait(1) == 0.0
+    assert channel.wait(1) == 0.0
     assert rig.mailbox.params.tolist() == [[0, 0], [4, 4], [6, 6]]
-    asker.wait(0)
+    channel.wait(0)
     assert (rig.policy.calls, rig.renewed) == (2, 1)
     rig.version[0] += 1
-    asker.wait(0)
+    channel.wait(0)
     assert rig.renewed == 2
-    asker.end(0, 0)
+    channel.end(0, 0)

@@ -26,16 +26,16 @@ from paceline.runtime.inference_requests import (
 def test_the_wait_for_an_answer_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     arena = Arena.create([*inference_request_fields(1, 1, 1), heartbeat_field(1)])
     driver = InferenceRequests(arena)
-    asker: Any = driver.worker_end(0).open(arena, 0)
+    channel: Any = driver.worker_end(0).open(arena, 0)
 
     class Answers:
         def wait(self, _seconds: float) -> None:
             driver.answer(0, 0)
 
-    monkeypatch.setattr(asker, "_watch", Answers())
+    monkeypatch.setattr(channel, "_watch", Answers())
     monkeypatch.setattr(inference_requests, "perf_counter", iter([10.0, 12.5]).__next__)
-    asker.ask(0, 0)
-    assert asker.wait(0) == 2.5
+    channel.ask(0, 0)
+    assert channel.wait(0) == 2.5
     driver.close()
     arena.close()
 

@@ -59,9 +59,9 @@ class AsyncJob:
         self._begun, self._sync_every = begun, sync_every
         self._slots = self._version = 0
 
-    def connect(self, asker: InferenceChannel) -> None:
+    def connect(self, channel: InferenceChannel) -> None:
         """Use central inference through this channel."""
-        connect(self._collector, asker)
+        connect(self._collector, channel)
 
     def reset(self) -> None:
         """Start the first episode of every env."""
