@@ -19,6 +19,9 @@ from paceline.measure.record import PHASES, PROGRESS_HEADER
 
 _T = TypeVar("_T")
 
+RENAMED = {"strayed": "restarted"}
+"""Keys of summary.json that earlier versions wrote under another name: old name -> present name."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunResult:
@@ -46,6 +49,9 @@ class RunResult:
     phases: Mapping[str, float]
     """Seconds by phase."""
     restarts: int | None
+    """Number of workers that were replaced."""
+    restarted: int | None = None
+    """Episodes that were lost with replaced workers."""
     group_size: int | None = None
     startup_s: float | None = None
     cpu_percent: float | None = None
@@ -124,6 +130,8 @@ def _from_summary(file: Path, shared: Mapping[str, Any]) -> RunResult:
     if not isinstance(content, dict):
         raise ConfigError(f"{file}: damaged, not a mapping. Remove it to read {PROGRESS} instead.")
 
+    content = {**{new: content[old] for old, new in RENAMED.items() if old in content}, **content}
+
     def get(key: str, kind: type[Any], *, within: Mapping[str, Any] = content) -> Any:
         value = within.get(key)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -161,6 +169,7 @@ def _from_summary(file: Path, shared: Mapping[str, Any]) -> RunResult:
         dropped_steps=get("dropped_steps", int),
         phases={name: get(name, float, within=phases) or 0.0 for name in phases},
         restarts=get("restarts", int),
+        restarted=get("restarted", int),
         weights_sha256=get("weights_sha256", str) or None,
         **shared,
     )
