@@ -14,11 +14,12 @@ MAX_BAD_UPDATES = 10
 
 
 class BadUpdates:
-    """Counts the updates skipped because of a non-finite gradient."""
+    """Counts the updates skipped because of a non-finite gradient, and words the warning about them."""
 
     def __init__(self) -> None:
         self.count = 0
         self._in_a_row = 0
+        self._next_note = 1
 
     def is_bad(self, norm: float, n_updates: int) -> bool:
         """Whether the update must be skipped.
@@ -42,6 +43,16 @@ class BadUpdates:
             )
         return True
 
+    def notes(self) -> list[str]:
+        """Warnings for the user: one after the first skipped update, then when the count reaches a power of two."""
+        if self.count < self._next_note:
+            return []
+        self._next_note = _next_power_of_two(self.count)
+        return [
+            f"skipped updates so far: {self.count:,} (the gradient was NaN or infinite; {MAX_BAD_UPDATES} in a row end "
+            "the run). Lower --learning-rate, set --max-grad-norm, or look for NaN in observations and rewards."
+        ]
+
     def state(self) -> NDArray[np.int64]:
         """The counts, for a checkpoint."""
         return np.array([self.count, self._in_a_row])
@@ -49,3 +60,9 @@ class BadUpdates:
     def load(self, state: NDArray[np.int64]) -> None:
         """Continue from `state()`."""
         self.count, self._in_a_row = (int(n) for n in state)
+        self._next_note = _next_power_of_two(self.count)
+
+
+def _next_power_of_two(count: int) -> int:
+    """The smallest power of two above `count`."""
+    return 1 << count.bit_length()

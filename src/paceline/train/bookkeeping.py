@@ -358,7 +358,7 @@ class Bookkeeping:
     def _tell_faults(self) -> None:
         for note, detail in self._training.rollouts.restarts.notes():
             self._say(note, detail)
-        for note in self._not_finite.notes():
+        for note in (*self._not_finite.notes(), *self._training.learner.bad.notes()):
             self._say(note)
         tracker = self._tracker
         if not self._told_endless and not tracker.episodes and tracker.longest_under_way >= LONG_EPISODE:
