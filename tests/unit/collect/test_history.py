@@ -99,7 +99,7 @@ def test_envs_that_start_a_new_episode_forget_their_actions() -> None:
     envs = Envs()
     history = envs.history()
     extend(history, [[1, 2, 3]])
-    history.begin_anew([0, 2])
+    history.start_next_episodes([0, 2])
     history.forget([0, 2])
     assert envs.episode.tolist() == [5, 5, 7]
     assert actions_of(history) == [[], [2], []]
