@@ -33,11 +33,12 @@ from typing import Any
 import psutil
 
 from benchmarks.faults import invariants
-from benchmarks.harness.paths import RESULTS, ROOT
+from benchmarks.harness.paths import LOGS, RESULTS, ROOT
 from paceline.errors import CheckpointError
 from paceline.train import checkpoint
 
-RESULT = RESULTS / "chaos.json"
+MINUTES = 10.0
+"""A shorter run is stored in .logs/ instead of results/."""
 STALL_S = 60.0
 """Longest time without progress in a life; covers start-up, hang detection, and delays between replacements."""
 DISK_MB = 512
@@ -395,7 +396,7 @@ class Chaos:
 def main() -> int:
     """Run sessions until time is up; returns 1 if an invariant was violated."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=MINUTES)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=40_000, help="steps of a session")
     parser.add_argument("--pause", type=float, default=0.4, help="mean seconds between faults")
@@ -441,7 +442,9 @@ def main() -> int:
     print(f"violated invariants: {len(chaos.broken)}")
     for what in chaos.broken[reported:]:
         print(f"VIOLATED  {what}")
-    RESULT.write_text(json.dumps(result, indent=2) + "\n")
+    store = RESULTS if given.minutes >= MINUTES else LOGS
+    store.mkdir(exist_ok=True)
+    (store / "chaos.json").write_text(json.dumps(result, indent=2) + "\n")
     if given.keep or chaos.broken:
         print(f"runs are kept in {folder}")
     else:

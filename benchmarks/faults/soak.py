@@ -21,11 +21,12 @@ from time import perf_counter
 
 import psutil
 
-from benchmarks.harness.paths import RESULTS
+from benchmarks.harness.paths import LOGS, RESULTS
 from paceline.config.train_config import TrainConfig
 from paceline.train.run import Run
 
-RESULT = RESULTS / "soak.json"
+MINUTES = 30.0
+"""A shorter run is stored in .logs/ instead of results/."""
 MAX_GROWTH_MB = 16.0
 """Growth that allocators and the time of sampling explain."""
 MAX_FDS = 4
@@ -101,7 +102,7 @@ def growth(samples: list[Sample], field: str) -> float:
 def main() -> int:
     """Run both halves; returns 1 if something grew."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--minutes", type=float, default=MINUTES)
     parser.add_argument("--every", type=float, default=10.0, help="seconds between kills")
     given = parser.parse_args()
     result, bad = (
@@ -134,7 +135,9 @@ def main() -> int:
         }  # type: ignore[assignment]
     verdict = "flat" if not bad else "; ".join(bad)
     print(f"verdict: {verdict}")
-    RESULT.write_text(json.dumps({**result, "verdict": verdict}, indent=2) + "\n")
+    store = RESULTS if given.minutes >= MINUTES else LOGS
+    store.mkdir(exist_ok=True)
+    (store / "soak.json").write_text(json.dumps({**result, "verdict": verdict}, indent=2) + "\n")
     return 1 if bad else 0
 
 

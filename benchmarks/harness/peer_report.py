@@ -140,7 +140,7 @@ def _conditions(machine: Found) -> str:
     state = "" if machine["quiet"] else " **Other programs were running: measure again.**"
     return (
         f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}; "
-        f"{results.others(machine)}{state}\n\n`{machine['command']}`"
+        f"{results.describe_load(machine)}{state}\n\n`{machine['command']}`"
     )
 
 

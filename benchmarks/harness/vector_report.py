@@ -48,7 +48,7 @@ def page(found: Found, machine: Found) -> str:
         cells = [_rate(line["rates"].get(name)) for name in names]
         best = _best_of_others(line)
         times = _ratio(line, OURS, best) if best else None
-        rows.append([label, *cells, results.shown(*times) if times else "-"])
+        rows.append([label, *cells, results.format_ratio(*times) if times else "-"])
         claims += _claims(label, line, best, judged=bool(machine["quiet"]))
     parts = [results.table(["steps/s", *(CONTENDERS[name] for name in names), "make_vec / best other"], rows), *claims]
     parts += [f"{CONTENDERS[name]}: not installed: {why}" for name, why in found["not_installed"].items()]
@@ -85,7 +85,7 @@ def _claims(label: str, line: Found, best: str | None, *, judged: bool) -> list[
         within = f"times {CONTENDERS[best]} is the speed of bare loops in step"
         claims.append((within, _ratio(line, IN_STEP, best), None))
     return [
-        f"- {label}: **{results.shown(*times)}** {what}"
+        f"- {label}: **{results.format_ratio(*times)}** {what}"
         + (f" (target {target:g}: {'met' if times[0] >= target else 'missed'})." if judged and target else ".")
         for what, times, target in claims
     ]

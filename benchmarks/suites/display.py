@@ -55,7 +55,7 @@ def main() -> None:
     """Measure in alternating windows; print the ratios and the cost."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--num-workers", type=int, default=0)
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=12, help="at least 2")
     parser.add_argument("--window-s", type=float, default=3.0)
     args = parser.parse_args()
     config = TrainConfig.from_flat(env="CartPole-v1", num_workers=args.num_workers, total_timesteps=10**9, quiet=True)

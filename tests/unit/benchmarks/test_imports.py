@@ -40,6 +40,19 @@ def own_imports() -> Iterator[tuple[str, str, str]]:
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in OWN:
                 for alias in node.names:
                     yield node.module, alias.name, path.relative_to(ROOT).as_posix()
+                    yield from attributes_of(node.module, alias, path)
+
+
+def attributes_of(package: str, alias: ast.alias, path: Path) -> Iterator[tuple[str, str, str]]:
+    """Attributes that a script reads from an imported module, as in `results.ratio`."""
+    module = f"{package}.{alias.name}"
+    files_of = [root.joinpath(*module.split(".")).with_suffix(".py") for root in (ROOT, ROOT / "src")]
+    if not any(file.exists() for file in files_of):
+        return
+    name, script = alias.asname or alias.name, path.relative_to(ROOT).as_posix()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
+            yield module, node.attr, script
 
 
 def exists(module: str, name: str) -> bool:
@@ -50,7 +63,8 @@ def exists(module: str, name: str) -> bool:
             re.search(rf"^(?:def|class) {name}\b|^{name}\b.*=", path.read_text(encoding="utf-8"), re.MULTILINE)
             is not None
         )
-    return hasattr(importlib.import_module(module), name) or find_spec(f"{module}.{name}") is not None
+    found = importlib.import_module(module)
+    return hasattr(found, name) or (hasattr(found, "__path__") and find_spec(f"{module}.{name}") is not None)
 
 
 def test_scripts_import_from_the_package() -> None:
