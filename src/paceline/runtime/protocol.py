@@ -4,7 +4,7 @@
 2. The driver submits calls: functions whose first parameter is the job, usually unbound methods of the job's class.
 3. Every worker executes its calls in order, and the driver waits for the replies.
 
-    reply = runtime.submit(worker, WorkerJob.collect, step)      # mypy checks `step` against `collect`
+    reply = runtime.submit(worker, RolloutJob.collect, step)      # mypy checks `step` against `collect`
     runtime.wait([reply], all=True)
     reply.result()                                               # typed as what `collect` returns
 
