@@ -30,7 +30,7 @@ from paceline.runtime.protocol import Share
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.replay_stream import ReplayStream
-from paceline.train.restarts import SubmittedCall
+from paceline.train.restarts import BroadcastCall
 from paceline.train.rollouts import Rollouts
 from paceline.train.run import Run, open_folder
 from paceline.train.slot_scheduler import SlotScheduler
@@ -175,7 +175,7 @@ def test_in_step_with_each_other_the_run_is_the_same_as_without_the_deaths(
 ) -> None:
     begin = Rollouts._begin
 
-    def poisoned(self: Rollouts, version: int) -> SubmittedCall[CollectTimes]:
+    def poisoned(self: Rollouts, version: int) -> BroadcastCall[CollectTimes]:
         # All but the last row, which holds the current observations of the envs.
         for name in ("reward", "log_prob", "value", "obs/obs"):
             self._slots.array(name)[:-1] = np.nan
@@ -210,7 +210,7 @@ def test_worker_death_is_reported(tmp_path: Path) -> None:
     log = (tmp_path / "run" / "train.log").read_text()
     said = r"worker \d \(pid \d+, groups \d-\d\) ended in `collect`(, at envs? [\d-]+)?: killed by SIGKILL\..*"
     memory = r" Its peak memory was [\d,]+ MB; [\d,]+ MB are free now\."
-    assert re.search(said + memory + r" It is replaced, and training goes on\.", log), log
+    assert re.search(said + memory + r" It is replaced; training continues\.", log), log
 
 
 def test_envs_that_cannot_be_restored_start_new_episodes_with_a_warning(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_envs_that_cannot_be_restored_start_new_episodes_with_a_warning(tmp_path
     with Run(settings, folder=open_folder(settings)) as run, killing(run, kills=1, every_steps=500):
         go_until_replaced(run, 1)
     log = (tmp_path / "run" / "train.log").read_text()
-    assert "could not be put back." in log
+    assert "could not be restored." in log
     assert "began new episodes." in log
 
 

@@ -102,7 +102,7 @@ def test_a_worker_that_is_killed_while_a_run_is_resumed_is_replaced(mode: str, t
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"max_restarts": 1}, "It was replaced 1 times in a row with nothing collected in between"),
+        ({"max_restarts": 1}, "It was replaced 1 times in a row without completing a call in between"),
         ({"recovery": "fail"}, "It is not replaced: recovery is `fail`"),
     ],
 )

@@ -1,6 +1,8 @@
-"""Batches of whatever is ready first, and never too old.
+"""The collector of asynchronous training: puts batches together from the slots that workers fill first.
 
-requests -> full slots -> enough for a batch? -> copied side by side -> learned from -> requested again
+    request a slot -> full slot -> wait for enough of them -> copy into the batch -> update -> request the slot again
+
+Limits the lag: slots whose weights are too old are waited for in time, dropped or masked.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ OnLag = Literal["stall", "drop", "mask"]
 
 
 class AsyncRollouts:
-    """Collects continuously; a batch is whatever is ready first."""
+    """Workers collect continuously; a batch consists of the slots that are full first."""
 
     def __init__(
         self,
@@ -36,16 +38,16 @@ class AsyncRollouts:
         max_lag: int | None = None,
         on_lag: OnLag = "stall",
     ) -> None:
-        """Collect what is ordered.
+        """Store the parts; `reset` or `load` starts the envs.
 
         Args:
-            scheduler: Has workers fill slots.
-            learning: Where a batch is put together.
-            clock: Books the time as `wait` and `sync`.
-            batch_slots: Slots that make a batch.
-            max_lag: Updates that the weights may have had since a slot was begun; None for any number.
-            on_lag: What happens to slots that would be older: the learner waits for them in time, or they are left
-                out, or they take their place in a batch without counting.
+            scheduler: Requests slots from workers.
+            learning: The memory of a batch.
+            clock: Receives the time of the phases `wait` and `sync`.
+            batch_slots: Number of slots in a batch.
+            max_lag: Largest lag of a slot, in updates; None for no limit.
+            on_lag: How the limit is kept. `stall`: wait for slots before they become too old. `drop`: leave out slots
+                that are too old. `mask`: put them into the batch as invalid steps.
         """
         self._scheduler, self._learning, self._clock = scheduler, learning, clock
         self._batch_slots, self._max_lag, self._on_lag = batch_slots, max_lag, on_lag
@@ -53,27 +55,28 @@ class AsyncRollouts:
         self._batch: list[FullSlot] = []
         self._drops = 0
         self.learned_steps = 0
+        """Steps used for learning so far, including the current batch."""
         self.last = CollectReport(finished=Episodes.none())
 
     @property
     def restarts(self) -> Restarts[SlotJob]:
-        """Of workers."""
+        """See `Collector.restarts`."""
         return self._scheduler.restarts
 
     @property
     def dropped_steps(self) -> int:
-        """Steps that were collected and not learned from, those that wait for a batch included."""
+        """Steps that were collected but not used for learning, including those that wait for the next batch."""
         return self._drops + sum(full.steps for full in self._ready if full.report.stats is None)
 
     def reset(self) -> None:
-        """Begin the first episodes."""
+        """See `Collector.reset`; also requests all slots."""
         self._scheduler.begin()
 
     def next(self, version: int) -> Trajectory:
-        """The slots that are ready first, once there are enough of them; the oldest first.
+        """Return a batch of full slots, those with the oldest weights first. Blocks until there are enough.
 
         Args:
-            version: Of the weights that will learn from it.
+            version: Version of the weights that will learn from the batch.
         """
         began = perf_counter()
         self._drop(version)
@@ -85,7 +88,7 @@ class AsyncRollouts:
             return self._assemble(version)
 
     def extras(self) -> dict[str, NDArray[Any]]:
-        """[T+1, B, ...] what was read beside the observations of the last batch, by name."""
+        """See `Collector.extras`."""
         return self._learning.extras()
 
     def release(self) -> None:
@@ -115,24 +118,24 @@ class AsyncRollouts:
         return self._max_lag is not None and self._lag(full, version) > self._max_lag
 
     def _too_old_soon(self, version: int) -> bool:
-        """Whether some slot under way would be too old for the batch after this one, and so has to be waited for."""
+        """Whether a slot that is being filled would be too old for the next batch, so that this batch waits."""
         if self._on_lag != "stall" or self._max_lag is None:
             return False
         oldest = self._scheduler.oldest_under_way()
         return oldest is not None and version + 1 - oldest > self._max_lag
 
     def _drop(self, version: int) -> None:
-        """Leave out what is too old. While stalling that is rare: a slot that was long in the queue."""
+        """Drop slots that are too old. With `stall` this is rare: a slot was queued for long before it was begun."""
         old = [full for full in self._ready if self._too_old(full, version)]
         if self._on_lag == "mask" and len(old) < self._batch_slots:
-            return  # they take their place in the next batch, beside newer ones
+            return  # `_assemble` masks them, beside newer slots
         self._ready = [full for full in self._ready if not self._too_old(full, version)]
         for full in old:
             self._drops += full.steps
             self._scheduler.request(full)
 
     def _assemble(self, version: int) -> Trajectory:
-        """Copy the oldest slots side by side."""
+        """Copy the oldest full slots into the batch."""
         by_age = sorted(self._ready, key=lambda full: full.report.version)
         self._batch, self._ready = by_age[: self._batch_slots], by_age[self._batch_slots :]
         lags = []
@@ -145,7 +148,7 @@ class AsyncRollouts:
             else:
                 self.learned_steps += full.steps if full.report.stats is None else 0
                 lags.append(self._lag(full, version))
-        # Workers may own different numbers of groups: what is left of the room counts for nothing.
+        # Workers may own different numbers of groups. The rest of the batch is invalid.
         valid[:, at:] = False
         self._learning.array("final_count")[at // self._learning.shape.group_size :] = 0
         self.last = CollectReport(
@@ -157,5 +160,5 @@ class AsyncRollouts:
         return self._learning.trajectory(min(full.report.version for full in self._batch))
 
     def worker_stats(self) -> list[dict[str, float]]:
-        """What workers that learn by themselves say of the slots of the last batch."""
+        """Statistics of the updates that workers have made themselves (A3C), per slot of the last batch."""
         return [dict(full.report.stats) for full in self._batch if full.report.stats is not None]

@@ -1,4 +1,4 @@
-"""What a worker of DQN does with the driver's calls."""
+"""The job of a worker in DQN: collect transitions into the replay buffer."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from paceline.runtime.protocol import InferenceChannel
 
 @dataclass(frozen=True, slots=True)
 class DQNJob:
-    """What a worker does: it plays, with the weights in place, or with a copy that it renews at every order."""
+    """Job of one worker. It acts with the published weights, or in the async schedule with a copy of them."""
 
     collector: TransitionCollector
-    mine: slice
-    """Its groups."""
+    groups: slice
+    """The worker's groups."""
     renew: Callable[[], object]
+    """Updates the weights to act with, before each request."""
 
     def connect(self, channel: InferenceChannel) -> None:
-        """Whom to ask, where the policy is elsewhere."""
+        """Use central inference through this channel."""
         self.collector.connect(channel)
 
     def reset(self, heads: Sequence[int]) -> None:
-        """Begin every env's episode, at these heads, which are those of all groups of the run."""
-        self.collector.reset(heads[self.mine])
+        """Start the first episode of every env. `heads` are the write positions of all groups of the run."""
+        self.collector.reset(heads[self.groups])
 
     def restore(self, histories: Sequence[History], heads: Sequence[int]) -> list[int]:
-        """Put every env where it was; returns those that began a new episode."""
-        return self.collector.restore(histories, heads[self.mine])
+        """Restore every env from its history; returns the envs that could not be restored and started a new episode."""
+        return self.collector.restore(histories, heads[self.groups])
 
     def collect(self, heads: Sequence[int], budget: CollectBudget) -> Written:
-        """Play, and write rows from these heads on."""
+        """Collect, and write rows from these heads (of all groups) on."""
         self.renew()
-        return self.collector.collect(heads[self.mine], budget)
+        return self.collector.collect(heads[self.groups], budget)
 
     def close(self) -> None:
         """Close the envs."""

@@ -1,4 +1,4 @@
-"""Where the envs of a run are when its workers begin together: for those of a worker that is lost on the way."""
+"""Restores the envs of a lost worker to their state at the start of the current rollout."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from paceline.runtime.protocol import Runtime, shares
 from paceline.train.rollout_job import RolloutJob
 
 
-class Forgetful(Protocol):
-    """Keeps something of each env's episode under way."""
+class EpisodeRecord(Protocol):
+    """Keeps data about the current episode of each env."""
 
     def forget(self, envs: list[int]) -> None:
-        """These have begun new ones."""
+        """Clear the data of these envs, which have started new episodes."""
 
 
 class RolloutRecovery:
-    """The envs of rollouts in step, as `restarts.EnvRecovery` has it.
+    """Recovery of envs for synchronous rollouts. See `restarts.EnvRecovery`.
 
     Args:
-        history: The actions of episodes under way, and where they were when the rollout began.
-        records: Whatever else keeps something of each episode; None for what is not there.
-        shape: Of the rollouts.
+        history: The actions of the current episodes, and the state of each env at the start of the rollout.
+        records: Other objects that keep data about the current episodes; entries may be None.
+        shape: Shape of the rollouts.
         runtime: The workers.
     """
 
     def __init__(
         self,
         history: EpisodeHistory,
-        records: Sequence[Forgetful | None],
+        records: Sequence[EpisodeRecord | None],
         shape: SlotShape,
         runtime: Runtime[RolloutJob],
     ) -> None:
         self._history, self._runtime = history, runtime
-        self._records: list[Forgetful] = [history, *(one for one in records if one is not None)]
+        self._records: list[EpisodeRecord] = [history, *(record for record in records if record is not None)]
         self._envs = [share.envs(shape.group_size) for share in shares(shape.groups, runtime.num_workers)]
 
     def respawn_restored(self, worker: int) -> list[int]:
-        """Respawn a worker with its envs where they were when the workers were started; see `restarts.EnvRecovery`."""
+        """See `EnvRecovery.respawn_restored`: replays each episode up to the start of the rollout."""
         return self._runtime.respawn(worker, RolloutJob.restore, self._history.marked())
 
     def respawn_reset(self, worker: int) -> list[int]:
-        """Respawn a worker with its envs at new episodes; see `restarts.EnvRecovery`."""
+        """See `EnvRecovery.respawn_reset`."""
         self._history.start_next_episodes(self._envs[worker])
         self._runtime.respawn(worker, RolloutJob.reset)
         return self._envs[worker]
 
     def forget_episodes(self, envs: list[int]) -> None:
-        """These could not be put back where they were, and began a new episode."""
+        """See `EnvRecovery.forget_episodes`."""
         for record in self._records:
             record.forget(envs)

@@ -3,14 +3,14 @@
     envs -> collect ---- batch(version n) ----> Learner.update --+
               ^------------- weights(version n+1) <--------------+
 
-Data goes one way, weights come back, statistics leave by return value. The modes differ only in when a collector
-has its envs step:
+Data goes one way, weights come back, statistics leave by return value. The modes differ only in when the
+envs step:
 
     mode           next(version)                               release()
     synchronous    collects a rollout                          does nothing
-    pipeline       returns the pending rollout, begins the     waits for the rollout that `next` began
-                   one after it
-    asynchronous   returns the slots that are filled first     hands their memory back to the workers
+    pipeline       returns the pending rollout and starts      waits for the rollout that `next` started
+                   to collect the next one
+    asynchronous   returns the slots that are filled first     requests those slots again from the workers
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paceline.train.replay_access import ReplayAccess
 from paceline.train.restarts import Restarts
 
 Batch = TypeVar("Batch")
-"""The input of one update: a trajectory, or with a replay the number of gradient steps that are due."""
+"""The input of one update: a trajectory, or with a replay buffer the number of gradient steps that are due."""
 BatchOut = TypeVar("BatchOut", covariant=True)
 BatchIn = TypeVar("BatchIn", contravariant=True)
 
@@ -43,28 +43,28 @@ class CollectReport:
     """What a collector measured between its last two batches."""
 
     times: Sequence[CollectTimes] = ()
-    """Where each worker's time went, in worker order."""
+    """Time that each worker spent per phase, in worker order."""
     finished: Episodes
     """Episodes that ended."""
     lags: Sequence[int] = ()
-    """Lag of each slot in the batch; empty where all of a batch has one version, which the learner compares itself."""
+    """Lag of each slot in the batch, in updates. Empty if all slots have the same lag, which is then `Learner.lag`."""
     dropped_steps: int = 0
-    """Steps of the whole run that were collected and not learned from."""
+    """Steps since the start of the run that were collected but not used for learning."""
 
 
 class Collector(Protocol[BatchOut]):
-    """Has envs step, in this process or in workers, and returns batches."""
+    """Steps the envs, in this process or in workers, and returns batches."""
 
     @property
     def last(self) -> CollectReport:
-        """The report on the last batch."""
+        """Report on the last batch."""
 
     @property
     def restarts(self) -> Restarts[Job]:
-        """Replaces workers that died, and counts them."""
+        """Replaces lost workers and counts the replacements."""
 
     def reset(self) -> None:
-        """Start the first episode of every env. Call this once, before `next`, unless `load` is called."""
+        """Start the first episode of every env. Call either this or `load` once, before `next`."""
 
     def next(self, version: int) -> BatchOut:
         """Return a batch for weights of `version` to learn from. Blocks until it is complete.
@@ -74,16 +74,16 @@ class Collector(Protocol[BatchOut]):
         """
 
     def release(self) -> None:
-        """The learner is done with the batch: its memory may be overwritten."""
+        """Allow the memory of the last batch to be overwritten. Call it after the update."""
 
     def extras(self) -> Mapping[str, NDArray[Any]]:
-        """[T+1, B, ...] values that the env returned beside the observations of the last batch, by name."""
+        """Return the extras of the last batch by name, [T+1, B, ...] each: `info` values read with each observation."""
 
     def state(self) -> State:
-        """Everything that `load` needs. Call it between `release` and `next` only."""
+        """Return everything that `load` needs, for a checkpoint. Call it only between `release` and `next`."""
 
     def load(self, state: State) -> list[int]:
-        """Continue from `state()`; returns the envs that could not be restored and started a new episode."""
+        """Continue from `state()`; returns the envs that could not be restored and have started a new episode."""
 
 
 class Learner(Protocol[BatchIn]):
@@ -95,7 +95,7 @@ class Learner(Protocol[BatchIn]):
 
     @property
     def lag(self) -> int:
-        """Updates between the weights that collected the last batch and those that learned from it."""
+        """Number of updates between the weights that collected the last batch and the weights that learned from it."""
 
     @property
     def bad(self) -> BadUpdates:
@@ -113,46 +113,46 @@ class Learner(Protocol[BatchIn]):
         """
 
     def state(self) -> State:
-        """Everything that a bit-exact resume needs, weights included."""
+        """Return everything that a bit-exact resume needs, including the weights."""
 
     def load(self, state: State) -> None:
         """Continue from `state()`."""
 
     def load_weights(self, weights: NDArray[np.float32]) -> None:
-        """Take over weights alone (a warm start)."""
+        """Copy these weights and nothing else (a warm start)."""
 
 
 class Budget(Protocol):
     """Decides when training stops."""
 
     def spent(self) -> bool:
-        """Whether training is over."""
+        """Return whether training should stop."""
 
     def progress(self) -> float:
-        """Fraction of the budget that is spent."""
+        """Return the fraction of the budget that is spent, in [0, 1]."""
 
 
 class Record(Protocol):
-    """Bookkeeping between the steps of the loop: callbacks, log, evaluation, checkpoints."""
+    """Bookkeeping that the loop calls: callbacks, log, evaluation, checkpoints."""
 
     def collected(self) -> None:
-        """Called when a batch is complete, before the learner sees it."""
+        """Called after `Collector.next`, before the update."""
 
     def updated(self, stats: dict[str, float]) -> None:
-        """Called after every update, when the batch is released."""
+        """Called after every update, when the batch has been released."""
 
 
 @dataclass(frozen=True, slots=True)
 class Driver(Generic[Batch]):
-    """A collector, and the learner that takes its batches."""
+    """The training loop of one collector and one learner."""
 
     collector: Collector[Batch]
     learner: Learner[Batch]
     replay: ReplayAccess | None = None
-    """Direct access to the replay buffer, for algorithms that have one."""
+    """Direct access to the replay buffer, for the Python API; None if the algorithm has no replay buffer."""
 
     def train(self, budget: Budget, record: Record) -> None:
-        """Collect, learn, publish, until the budget is spent. This is the training loop."""
+        """Collect a batch and learn from it, until the budget is spent. This is the training loop."""
         collector, learner = self.collector, self.learner
         while not budget.spent():
             progress = budget.progress()
@@ -163,7 +163,7 @@ class Driver(Generic[Batch]):
             record.updated(stats)
 
     def iterate(self, progress: float = 0.0) -> None:
-        """One pass of the loop without bookkeeping, for measurements."""
+        """Run one pass of the loop without bookkeeping, for benchmarks."""
         batch = self.collector.next(self.learner.version)
         self.learner.update(batch, progress)
         self.collector.release()

@@ -1,9 +1,9 @@
-"""What an algorithm must provide: a plan that says what lies in shared memory, and builds both ends of the training.
+"""The interface of an algorithm: a plan that lists the fields of shared memory and builds jobs, collector and learner.
 
     Algorithm.plan(config, base, layout) -> Plan
-        Plan.fields(...)           driver: the arena is laid out
-        Plan(arena, share)         worker: its job (collect, and perhaps compute gradients)
-        Plan.driver(parts)         driver: the collector and the learner that `Driver.train` runs
+        Plan.fields(...)           driver: lists the fields of the arena
+        Plan(arena, share)         worker: builds the job (collects, and for some algorithms computes gradients)
+        Plan.driver(parts)         driver: builds the collector and the learner that `Driver.train` runs
 
 One file per algorithm in `train/algorithms/`; `config/algorithms.py` lists them by name.
 """
@@ -37,39 +37,39 @@ from paceline.train.worker_recipe import WorkerRecipe
 J = TypeVar("J", bound=Job)
 
 AnyDriver: TypeAlias = Driver[Trajectory] | Driver[int]
-"""Algorithms that learn from rollouts take trajectories; with a replay, the number of gradient steps that are due."""
+"""The batch is a trajectory for rollouts, and the number of gradient steps that are due for a replay buffer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DriverParts(Generic[J]):
-    """What the driver has built already when a plan builds its collector and learner."""
+    """The objects from which a plan builds its collector and learner. The driver builds them first."""
 
     config: TrainConfig
     arena: Arena
     runtime: Runtime[J]
-    """The workers, whose jobs the plan has built."""
+    """The workers, with jobs that the plan has built."""
     policy: nn.Module
     """The network that learns. Its parameters are views of `vector`."""
     vector: torch.Tensor
-    """[P] the parameters, on the learner's device: shared memory, or private memory of the learner."""
+    """[P] the parameters on the learner's device, in shared memory or in private memory of the learner."""
     weights: Weights
-    """The published weights."""
+    """The published weights, which workers read."""
     mirror: nn.Module
-    """The network with the published weights, on the CPU, for predictions."""
+    """A copy of the network on the CPU whose parameters are the published weights, for predictions."""
     obs_norm: ObsNormaliser | None
     reward_norm: RewardNormaliser | None
     tracker: EpisodeTracker
     clock: Clock
     league: League | None
-    """In self-play: the opponents."""
+    """The opponents of self-play; None without self-play."""
 
 
 class Plan(Protocol[J]):
-    """One algorithm for one config. Pickled to every worker, so it holds recipes and settings, no live objects."""
+    """One algorithm with one config. Pickled to every worker, so it holds recipes and settings, no live objects."""
 
     @property
     def base(self) -> WorkerRecipe:
-        """How a worker builds its envs and its policy."""
+        """The recipe by which a worker builds its envs and its policy."""
 
     @property
     def alternates(self) -> bool:
@@ -80,7 +80,7 @@ class Plan(Protocol[J]):
         """Whether workers compute gradients of the driver's minibatches."""
 
     def fields(self, weights: int, workers: int) -> list[Field]:
-        """The fields of the arena.
+        """Return the fields of the arena.
 
         Args:
             weights: Number of parameters.
@@ -88,26 +88,26 @@ class Plan(Protocol[J]):
         """
 
     def weights(self, arena: Arena) -> Weights:
-        """The published weights."""
+        """Return a view of the published weights in the arena."""
 
     def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """For central inference: weights and statistics to act with, by name, and what updates them to the newest."""
+        """Return the weights and statistics to act with in central inference, and a function that updates them."""
 
     def local_gradient(self, arena: Arena) -> ShardedGradient | None:
-        """The driver's own part of the gradients that it shares with workers; None if it shares none."""
+        """Return what computes the driver's shards of a gradient; None if workers compute no gradients."""
 
     def transfer(self, weights: int) -> Transfer[J]:
-        """What travels between the driver and the nodes of a Ray cluster.
+        """Return the definition of what the driver and the nodes of a Ray cluster exchange.
 
         Raises:
             ConfigError: The algorithm needs all workers on one machine.
         """
 
     def stats(self) -> tuple[str, ...]:
-        """Names of `train/` statistics beyond those that every algorithm reports."""
+        """Return the names of the `train/` statistics that only this algorithm reports."""
 
     def identity(self) -> Mapping[str, object]:
-        """Settings that a resumed run must share with the earlier one."""
+        """Return the settings that a resumed run must have in common with the earlier one."""
 
     def __call__(self, arena: Arena, share: Share) -> J:
         """Build the job of one worker. Runs inside the worker."""
@@ -117,15 +117,15 @@ class Plan(Protocol[J]):
 
 
 def no_head(config: TrainConfig, spec: EnvSpec) -> EpsilonGreedy | None:  # noqa: ARG001 - see `Algorithm.head`
-    """The network's outputs are parameters of the action distribution, as the action space demands."""
+    """Return None: the network's outputs are parameters of the action distribution."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm(Generic[J]):
-    """An entry of the table of algorithms: what its file in `train/algorithms/` defines."""
+    """An algorithm, as its file in `train/algorithms/` defines it for the table of algorithms."""
 
     plan: Callable[[TrainConfig, WorkerRecipe, Layout], Plan[J]]
     """Make the plan of a config; raises ConfigError if env, settings or layout do not fit."""
     head: Callable[[TrainConfig, EnvSpec], EpsilonGreedy | None] = no_head
-    """How a trained policy draws its actions, where the network's outputs are action values."""
+    """Make the head that draws actions from action values; None if the policy has an action distribution instead."""

@@ -1,4 +1,4 @@
-"""What a worker does for algorithms that learn from rollouts: it collects, and computes gradients if asked to."""
+"""The job of a worker in synchronous training from rollouts: collect, and compute gradients on request."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from paceline.runtime.protocol import InferenceChannel
 
 @dataclass(frozen=True, slots=True)
 class RolloutJob:
-    """The job of one worker. The driver submits its methods as calls; they run in the worker's main thread."""
+    """Job of one worker. The driver submits calls of its methods, which run in the worker's main thread."""
 
     collector: AnyCollector
     sharded: ShardedGradient | None = None
-    """Computes shards of a minibatch's gradient; None for a worker that is never asked for gradients."""
+    """Computes shards of a minibatch's gradient; None if the worker computes no gradients."""
 
     def connect(self, channel: InferenceChannel) -> None:
         """Use central inference through this channel."""
@@ -29,22 +29,22 @@ class RolloutJob:
         self.collector.reset()
 
     def restore(self, histories: Sequence[History]) -> list[int]:
-        """Restore every env from its history; returns the envs that started a new episode instead."""
+        """Restore every env from its history; returns the envs that could not be restored and started a new episode."""
         return self.collector.restore(histories)
 
     def dump(self) -> list[bytes]:
-        """Pickle the envs in their present state."""
+        """Return the envs in their present state, pickled."""
         return self.collector.dump()
 
     def collect(self, step: int) -> CollectTimes:
-        """Fill this worker's columns of the rollout, from env step `step` on."""
+        """Fill this worker's columns of the rollout, whose first row is env step `step`."""
         times = self.collector.collect(step)
         return times if self.sharded is None else times._replace(learn_s=self.sharded.busy_s())
 
     def work(self, shard: int) -> None:
         """Compute one shard of the minibatch's gradient into shared memory."""
         if self.sharded is None:
-            raise RuntimeError("work: this worker was made without gradients")
+            raise RuntimeError("work: this worker was built without a gradient")
         self.sharded(shard)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The plan of a synchronous algorithm that learns from rollouts: all that does not depend on its learner.
+"""Base class for the plans of synchronous algorithms that learn from rollouts.
 
-A new algorithm derives from `RolloutPlan` and writes `driver`, which combines `rollouts(parts)` with a learner of its
-own; docs/how-to/add-an-algorithm.md shows one. PPO also has its workers compute gradients (algorithms/ppo.py).
+A new algorithm derives from `RolloutPlan` and implements `driver`, which combines `rollouts(parts)` with its own
+learner; docs/how-to/add-an-algorithm.md has an example. In PPO, workers also compute gradients (algorithms/ppo.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from paceline.train.worker_recipe import WorkerRecipe
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutPlan(ABC):
-    """A plan whose workers fill one rollout at a time, in place, with the newest weights."""
+    """A plan whose workers collect one rollout at a time with the newest weights, directly into shared memory."""
 
     base: WorkerRecipe
 
@@ -47,19 +47,19 @@ class RolloutPlan(ABC):
         return self.base.fields(weights, workers)
 
     def weights(self, arena: Arena) -> Weights:
-        """The published weights."""
+        """See `Plan.weights`."""
         return Weights(arena)
 
     def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """See `Plan.acting`. The weights do not change while workers collect, so they are read in place."""
+        """See `Plan.acting`. The weights do not change while workers collect, so workers read the published ones."""
         return in_place(arena)
 
-    def local_gradient(self, arena: Arena) -> ShardedGradient | None:  # noqa: ARG002 - for algorithms that have one
+    def local_gradient(self, arena: Arena) -> ShardedGradient | None:  # noqa: ARG002 - PPO overrides this
         """See `Plan.local_gradient`."""
         return None
 
     def on_node(self, held: GroupRange) -> RolloutPlan:
-        """The same plan for the groups of one node of a cluster."""
+        """Return the same plan for the groups of one node of a cluster."""
         shape = replace(self.base.shape, first_group=held.first_group, groups=held.groups)
         return replace(self, base=replace(self.base, shape=shape))
 
@@ -86,16 +86,16 @@ class RolloutPlan(ABC):
     def rollouts(
         self, parts: DriverParts[RolloutJob], *, learning: Slots | None = None, freeze: Callable[[], None] | None = None
     ) -> Rollouts:
-        """The collector: one rollout of all groups at a time.
+        """Build the collector, which collects one rollout of all groups at a time.
 
         Args:
-            parts: What the driver has built.
-            learning: Pipeline only: where the learner reads a copy of the rollout.
-            freeze: Pipeline only: makes workers act with the newest weights until the next call.
+            parts: The objects that the driver has built.
+            learning: In a pipeline, slots for a copy of the rollout, from which the learner reads.
+            freeze: In a pipeline, copies the newest weights for the workers, which use the copy until the next call.
         """
         arena, spec = parts.arena, self.base.shape.spec
         slots = Slots(arena, self.base.shape)
-        # Extras that are read once per episode: replaying an episode needs their value.
+        # Extras that are read once per episode are not read again in a replay, so the history keeps their values.
         per_episode = {
             TAG + name: extra[-1] for name, extra in slots.extras().items() if spec.extras[name].every == "episode"
         }
@@ -114,7 +114,7 @@ class RolloutPlan(ABC):
 
 
 def in_place(arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-    """The published weights and statistics, read where they are; there is nothing to update."""
+    """Return views of the published weights and statistics, and an update function that does nothing."""
     return arena.__getitem__, _nothing
 
 

@@ -1,4 +1,4 @@
-"""The driver's end of collection: has the workers fill their slots and reads the whole as one batch."""
+"""The collector of synchronous rollouts, in the driver: workers fill the columns of one rollout, which is the batch."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from paceline.nets.normalise import RewardNormaliser
 from paceline.runtime.protocol import Runtime
 from paceline.train.env_recovery import RolloutRecovery
 from paceline.train.loop import CollectReport
-from paceline.train.restarts import Restarts, SubmittedCall
+from paceline.train.restarts import BroadcastCall, Restarts
 from paceline.train.rollout_job import RolloutJob
 
 
 class Rollouts:
-    """One rollout of every group at a time, with a barrier at its end."""
+    """Collects one rollout of all groups at a time, with a barrier at its end."""
 
     def __init__(
         self,
@@ -43,29 +43,29 @@ class Rollouts:
         trust_env_state: bool = False,
         restarts: Restarts[RolloutJob] | None = None,
     ) -> None:
-        """Collect with these workers.
+        """Store the parts; `reset` or `load` starts the envs.
 
         Args:
             runtime: The workers.
-            slots: Where their rollouts appear.
+            slots: The slots that the workers fill.
             tracker: Counts steps and episodes.
-            history: Keeps the actions of episodes under way.
-            clock: Books the time as `env`, `inference`, `wait` and `sync`.
-            reward_norm: Keeps a return for each env's episode under way.
-            learning: In a pipeline, where the learner finds a copy of the rollout while workers write the next.
-            freeze: In a pipeline, has workers act with the newest weights until it is called again.
-            trust_env_state: Keep pickled envs in checkpoints, and load them: loading runs what is in them.
-            restarts: Replaces workers that are lost.
+            history: Keeps the actions of the current episodes.
+            clock: Receives the time of the phases `env`, `inference`, `wait` and `sync`.
+            reward_norm: Keeps a running return per env, which a new episode resets.
+            learning: In a pipeline, slots for a copy of the rollout, which the learner reads while workers collect.
+            freeze: In a pipeline, copies the newest weights for the workers, which act with the copy.
+            trust_env_state: Store pickled envs in checkpoints, and load them. Loading a pickle executes code from it.
+            restarts: Replaces lost workers.
         """
         self._trust_env_state = trust_env_state
         self._slots, self._clock = slots, clock
-        self._started: SubmittedCall[CollectTimes] | None = None  # the rollout under way
+        self._started: BroadcastCall[CollectTimes] | None = None  # the rollout that workers are collecting
         self._tracker, self._history = tracker, history
         self._learning, self._freeze = learning, freeze
         self._version = 0
         self._pending = False
         self.step = 0
-        """Rows collected so far: the step each env is at."""
+        """Rows collected so far, which is the number of steps of each env."""
         self.last = CollectReport(finished=Episodes.none())
         self.restarts = restarts or Restarts(runtime)
         self._recovery = RolloutRecovery(history, [tracker, reward_norm], slots.shape, runtime)
@@ -73,8 +73,8 @@ class Rollouts:
     def next(self, version: int) -> Trajectory:
         """Collect T steps of every group with the weights of `version`.
 
-        In a pipeline the batch is the rollout that was finished before, and workers begin the next one. It is
-        complete already except in a new run, or where a checkpoint holds none.
+        In a pipeline this returns the pending rollout, and workers start to collect the next one. If there is none (in
+        a new run, or if the checkpoint has none), it collects one first.
         """
         if not self._pending:
             started, began = self._begin(version), perf_counter()
@@ -85,13 +85,13 @@ class Rollouts:
         return batch
 
     def release(self) -> None:
-        """In a pipeline, wait for the rollout that `next` began: it becomes the pending batch."""
+        """In a pipeline, wait for the rollout that `next` started: it becomes the pending batch."""
         if self._started is not None:
             started, self._started, began = self._started, None, perf_counter()
             self._count(self.restarts.finish(started, self._recovery), perf_counter() - began)
 
-    def _begin(self, version: int) -> SubmittedCall[CollectTimes]:
-        """Have workers begin a rollout with the weights of `version`. Does not wait."""
+    def _begin(self, version: int) -> BroadcastCall[CollectTimes]:
+        """Submit the collection of a rollout with the weights of `version`. Does not wait."""
         self._version, self._pending = version, False
         if self._freeze is not None:
             self._freeze()
@@ -99,7 +99,7 @@ class Rollouts:
         return self.restarts.start(RolloutJob.collect, self.step)
 
     def _count(self, times: list[CollectTimes], waited_s: float) -> None:
-        """Take account of the rollout that all workers have collected."""
+        """Count the steps and episodes of a complete rollout, record its actions, and in a pipeline copy it."""
         add_collect_times(self._clock, times, waited_s)
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
@@ -111,11 +111,11 @@ class Rollouts:
                 self._pending = True
 
     def reset(self) -> None:
-        """Begin the first episodes."""
+        """See `Collector.reset`."""
         self.restarts.run_all(RolloutJob.reset)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Where collection is, for a checkpoint."""
+        """See `Collector.state`."""
         state = {"step": np.array(self.step), **under("history/", self._history.state())}
         if self._trust_env_state:
             dumping = self.restarts.start(RolloutJob.dump)
@@ -129,7 +129,7 @@ class Rollouts:
         return state
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
-        """Put every env back where it was; returns the envs that could not be and began a new episode."""
+        """See `Collector.load`."""
         self.step = int(state["step"])
         if self._learning is not None and "version" in state:
             self._version, self._pending = int(state["version"]), True
@@ -143,30 +143,36 @@ class Rollouts:
         return restarted
 
     def extras(self) -> dict[str, NDArray[Any]]:
-        """[T+1, B, ...] what was read beside the observations of the last rollout, by name."""
+        """See `Collector.extras`."""
         return (self._learning or self._slots).extras()
 
 
 def count_episodes(tracker: EpisodeTracker, slots: Slots, columns: slice = slice(None)) -> Episodes:
-    """Take the steps of some slots into account; returns the episodes that ended in them."""
-    came = slots.outcome(columns)
+    """Update the counts of steps and episodes with some slots; returns the episodes that ended in them."""
+    outcome = slots.outcome(columns)
     return tracker.update(
-        came.reward,
-        came.terminated,
-        came.truncated,
-        came.valid,
+        outcome.reward,
+        outcome.terminated,
+        outcome.truncated,
+        outcome.valid,
         first_env=columns.start or 0,
-        reward_parts=came.reward_parts,
+        reward_parts=outcome.reward_parts,
     )
 
 
 def add_collect_times(clock: Clock, times: list[CollectTimes], wall_s: float) -> None:
-    """Where the time went that the driver waited for its workers."""
+    """Divide the time that the driver waited for a rollout into the phases `env`, `inference` and `wait` of the clock.
+
+    Args:
+        clock: Receives the times.
+        times: What each worker has measured.
+        wall_s: Seconds that the driver waited.
+    """
     env_s = sum(t.env_s for t in times) / len(times)
     inference_s = sum(t.inference_s for t in times) / len(times)
-    # In a pipeline part of it was hidden by learning, and has been booked as that.
-    seen = min(1.0, wall_s / (env_s + inference_s))
-    clock.add("env", seen * env_s)
-    clock.add("inference", seen * inference_s)
-    # Whatever the mean worker was not busy: the barrier, hand-over, and cores that others had.
+    # In a pipeline, part of this time coincided with learning, which the clock has counted already.
+    visible = min(1.0, wall_s / (env_s + inference_s))
+    clock.add("env", visible * env_s)
+    clock.add("inference", visible * inference_s)
+    # The time in which the mean worker was idle: waiting at the barrier, for messages, or for a core that was busy.
     clock.add("wait", max(0.0, wall_s - env_s - inference_s))

@@ -1,9 +1,9 @@
-"""Keeps workers supplied with slots to fill, takes in what they have filled, and replaces those that die.
+"""Requests slots from workers, receives the full slots, and replaces lost workers.
 
-    worker: collect -> collect -> collect ...      it has its next orders in its pipe, and so never waits
-    driver: <- slot, <- slot, order that slot anew ...
+    worker: collect -> collect -> collect ...            its next requests are in its pipe already, so it does not wait
+    driver: full slot -> ... -> request that slot again
 
-The orders that a worker has are its credits: with all of its slots full it has none left, and rests.
+A worker waits only if all of its slots are full.
 """
 
 from __future__ import annotations
@@ -24,60 +24,65 @@ from paceline.train.restarts import Restarts
 from paceline.train.rollouts import count_episodes
 
 POLL_S = 0.5
+"""Timeout of `SlotScheduler.receive`."""
 NOT_BEGUN = np.iinfo(np.int64).max
+"""In place of a version: the slot is requested, and the worker has not begun to fill it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotReport:
-    """What a worker says about a slot that it has filled."""
+    """A worker's reply to `collect`: a slot that it has filled."""
 
     into: int
+    """Number of the slot's set."""
     version: int
-    """Of the weights it was collected with."""
+    """Version of the weights that collected the slot."""
     times: CollectTimes
     lag: int | None = None
-    """Updates since, where the worker has learned from it itself."""
+    """In A3C, the updates of other workers between the copy of the weights and this worker's own update; else None."""
     stats: Mapping[str, float] | None = None
-    """What came of that; None where the learner has yet to learn from it."""
+    """In A3C, statistics of the worker's update; None if the driver learns from the slot."""
 
 
 class SlotJob(Job, Protocol):
-    """A job that fills slots on its own: of IMPALA and APPO, or of A3C."""
+    """A job that fills requested slots, in IMPALA, APPO and A3C."""
 
     def reset(self) -> None:
-        """Begin the episode of every env."""
+        """Start the first episode of every env."""
 
     def collect(self, step: int, into: int) -> SlotReport:
-        """Fill the worker's slot of set `into`, from env step `step` on."""
+        """Fill the worker's slot of set `into`, whose first row is env step `step`."""
 
 
 def reset(job: SlotJob) -> None:
-    """The call that begins episodes, whichever class the job has."""
+    """Call `job.reset`. This function can be submitted whatever the class of the job is."""
     job.reset()
 
 
 def collect(job: SlotJob, step: int, into: int) -> SlotReport:
-    """The call that fills a slot, whichever class the job has."""
+    """Call `job.collect`. This function can be submitted whatever the class of the job is."""
     return job.collect(step, into)
 
 
 @dataclass(frozen=True, slots=True)
 class FullSlot:
-    """A slot that its worker has filled, and that nobody writes until it is ordered anew."""
+    """A slot that its worker has filled. No process writes it until it is requested again."""
 
     worker: int
     columns: slice
+    """The worker's columns."""
     slots: Slots
+    """The slot's set."""
     report: SlotReport
 
     @property
     def steps(self) -> int:
-        """Steps that count."""
+        """Number of valid steps."""
         return int(np.count_nonzero(self.slots.array("valid")[:, self.columns]))
 
 
 class SlotScheduler:
-    """The driver's end of workers that never wait."""
+    """Keeps every worker supplied with requests for slots."""
 
     def __init__(
         self,
@@ -90,17 +95,17 @@ class SlotScheduler:
         renew: Callable[[], None],
         restarts: Restarts[SlotJob] | None = None,
     ) -> None:
-        """Order from these workers.
+        """Store the parts; `begin` or `load` starts the envs.
 
         Args:
             runtime: The workers.
-            sets: Where their slots are.
-            shares: What each worker owns.
-            begun: [workers, sets] the version each slot is being collected with; written by workers.
-            episode: [n_envs] number of each env's episode; written by workers.
+            sets: The sets of slots.
+            shares: The groups of each worker.
+            begun: [workers, sets] version of the weights with which each slot is being filled; workers write it.
+            episode: [n_envs] number of each env's episode; workers write it.
             tracker: Counts steps and episodes.
-            renew: Has workers see the weights as they are now.
-            restarts: Replaces those that are lost.
+            renew: Publishes the present weights to the workers.
+            restarts: Replaces lost workers.
         """
         self._renew = renew
         self._runtime, self._sets, self._shares = runtime, sets, shares
@@ -113,7 +118,7 @@ class SlotScheduler:
         self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
 
     def begin(self) -> None:
-        """Begin the first episodes, and order every slot."""
+        """Start the first episode of every env, and request every slot."""
         self._renew()
         self.restarts.run_all(reset)
         for share in self._shares:
@@ -121,46 +126,46 @@ class SlotScheduler:
                 self._submit(share.worker, into)
 
     def request(self, full: FullSlot) -> None:
-        """Have a slot filled anew."""
+        """Request a slot again, after its data has been copied or dropped."""
         self._submit(full.worker, full.report.into)
 
     def receive(self) -> list[FullSlot]:
-        """Slots that were filled, in the order of their arrival; empty after a while, or if a worker was replaced."""
+        """Return new full slots. Blocks until there is one, `POLL_S` have passed, or a worker was replaced."""
         try:
             done = self._runtime.wait(self._pending, all=False, timeout_s=POLL_S)
         except WorkerLost as loss:
             self._replace(loss)
             return []
         self._pending = [reply for reply in self._pending if not reply.done]
-        return [self._take_in(reply.worker, reply.result()) for reply in done]
+        return [self._full_slot(reply.worker, reply.result()) for reply in done]
 
     def oldest_under_way(self) -> int | None:
-        """The oldest version that some slot is being collected with; None if none has been begun."""
+        """Return the oldest version with which a slot is being filled; None if no slot is."""
         versions = [int(self._begun[slot]) for slot in self._requested]
         return min((version for version in versions if version != NOT_BEGUN), default=None)
 
     def finished(self) -> Episodes:
-        """Episodes that ended since this was last asked."""
+        """Return the episodes that ended since the last call."""
         ended, self._finished = self._finished, []
         return Episodes.joined(ended)
 
     def times(self) -> list[CollectTimes]:
-        """Where the time of each worker's slots went since this was last asked."""
+        """Return the times that each worker measured since the last call."""
         times, self._times = self._times, [CollectTimes(0.0, 0.0, 0.0) for _ in self._shares]
         return times
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Where collection is. Episodes under way are not kept."""
+        """Return the numbers of episodes and steps, for a checkpoint. Unfinished episodes are not stored."""
         return {"episode": self._episode.copy(), "steps": np.array(self._steps)}
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
-        """Go on with each env's next episode; returns the envs, which are all."""
+        """Continue from `state()` with the next episode of every env; returns all envs."""
         self._episode[:] = state["episode"] + 1
         self._steps = [int(max(state["steps"]))] * len(self._shares)
         self.begin()
-        everyone = list(range(len(self._episode)))
-        self._tracker.forget(everyone)
-        return everyone
+        envs = list(range(len(self._episode)))
+        self._tracker.forget(envs)
+        return envs
 
     def _submit(self, worker: int, into: int) -> None:
         self._begun[worker, into] = NOT_BEGUN
@@ -168,7 +173,7 @@ class SlotScheduler:
         self._pending.append(self._runtime.submit(worker, collect, self._steps[worker], into))
         self._steps[worker] += self._sets[into].shape.n_steps
 
-    def _take_in(self, worker: int, report: SlotReport) -> FullSlot:
+    def _full_slot(self, worker: int, report: SlotReport) -> FullSlot:
         self._requested.discard((worker, report.into))
         self.restarts.succeeded(worker)
         self._times[worker] = self._times[worker].plus(report.times)
@@ -177,7 +182,7 @@ class SlotScheduler:
         return full
 
     def _replace(self, loss: WorkerLost) -> None:
-        """A new process for a worker that is lost: its envs begin new episodes, its orders are given again."""
+        """Replace a lost worker: its envs start new episodes, and its pending requests are submitted again."""
         columns = self._columns(loss.worker)
         envs = list(range(columns.start, columns.stop))
         self._episode[columns] += 1
@@ -185,8 +190,8 @@ class SlotScheduler:
         self._pending = [reply for reply in self._pending if reply.worker != worker]
         self._tracker.forget(envs)
         self.restarts.note_new_episodes(worker, envs)
-        for lost in sorted(into for owner, into in self._requested if owner == worker):
-            self._submit(worker, lost)
+        for pending in sorted(into for owner, into in self._requested if owner == worker):
+            self._submit(worker, pending)
 
     def _columns(self, worker: int) -> slice:
         share, size = self._shares[worker], self._sets[0].shape.group_size

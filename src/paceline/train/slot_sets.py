@@ -1,4 +1,4 @@
-"""The memory of asynchronous rollouts: several sets of slots per worker, and a batch that is put together from them.
+"""The memory of asynchronous rollouts: several sets of slots, and a batch into which full slots are copied.
 
 worker 0   set 0 [filled]  set 1 [filling] --+
                                              +--copy--> batch "learning/" --> learner
@@ -33,36 +33,36 @@ BATCH = "learning/"
 
 @dataclass(frozen=True, slots=True)
 class SlotSets:
-    """How many sets of slots there are, and how many slots make a batch."""
+    """The number of sets of slots and the size of a batch. Each set has one slot per worker."""
 
     base: WorkerRecipe
     sets: int
-    """Slots that a worker may have filled or be filling."""
+    """Number of sets, i.e. of slots that each worker has."""
     batch_slots: int
-    """Slots in a batch."""
+    """Number of slots in a batch."""
     batch_groups: int
-    """Groups that a batch has room for."""
+    """Number of groups in a batch, enough for the slots of the workers with most groups."""
 
     @classmethod
     def of(cls, base: WorkerRecipe, settings: ImpalaConfig | A3CConfig, layout: Layout) -> SlotSets:
-        """The sets of a run.
+        """Make the sets of a run.
 
         Raises:
-            ConfigError: Workers cannot fill as many slots as a batch takes.
+            ConfigError: A batch has more slots than all workers together.
         """
         owned = shares(layout.groups, layout.num_workers)
         batch_slots = settings.batch_slots or len(owned)
         if batch_slots > len(owned) * settings.slots_per_worker:
             raise ConfigError(
                 f"batch_slots={batch_slots}: {len(owned)} worker(s) with slots_per_worker={settings.slots_per_worker} "
-                f"can fill {len(owned) * settings.slots_per_worker} before one is learned from. Lower it, or raise "
+                f"can fill {len(owned) * settings.slots_per_worker} slots before an update. Lower it, or raise "
                 "--slots-per-worker."
             )
         groups = batch_slots * max(share.groups for share in owned)
         return cls(base, settings.slots_per_worker, batch_slots, groups)
 
     def fields(self, weights: int, workers: int) -> list[Field]:
-        """The arena fields of slots and batch, weights, and all that workers need."""
+        """Return the arena fields of slots, batch, weights, and what else workers need."""
         return [
             *(field for number in range(self.sets) for field in self.base.shape.fields(f"{number}/")),
             *self.batch_shape.fields(BATCH),
@@ -73,19 +73,19 @@ class SlotSets:
 
     @property
     def batch_shape(self) -> SlotShape:
-        """The shape of a batch."""
+        """Shape of a batch."""
         return replace(self.base.shape, groups=self.batch_groups)
 
     def slots(self, arena: Arena) -> list[Slots]:
-        """Where workers collect: one set after another."""
+        """Return the sets of slots, into which workers collect."""
         return [Slots(arena, self.base.shape, f"{number}/") for number in range(self.sets)]
 
     def batch(self, arena: Arena) -> Slots:
-        """Where the learner reads a batch."""
+        """Return the memory of a batch, which only the driver uses."""
         return Slots(arena, self.batch_shape, BATCH)
 
     def scheduler(self, parts: DriverParts[S]) -> SlotScheduler:
-        """The driver's end: keeps workers supplied with slots to fill."""
+        """Build the scheduler that requests these slots from the workers."""
         arena, runtime = parts.arena, parts.runtime
         return SlotScheduler(
             runtime,

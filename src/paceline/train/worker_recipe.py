@@ -1,4 +1,4 @@
-"""What every worker is made of, whatever the algorithm: its envs, its policy and its collector of rollouts.
+"""Build the envs, the policy and the collector of rollouts of one worker. All algorithms use this.
 
     driver:  WorkerRecipe --pickled--> worker:  block (envs) + actor (policy) + slots (memory) = collector
 
@@ -43,8 +43,8 @@ from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec, Leaf
 from paceline.train.league import LeagueRecipe
 
-TURNS = 4
-"""Parts that a worker's groups are split into where envs wait: one part acts while the others step."""
+INTERLEAVED_PARTS = 4
+"""Number of parts into which a worker divides its groups if its envs wait: one part acts while the others step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +57,7 @@ class PolicyRecipe:
     seed: int
 
     def build(self, spec: EnvSpec) -> nn.Module:
-        """A fresh network, initialised by the seed alone."""
+        """Return a new network whose parameters depend only on the seed."""
         return build_policy(
             self.policy, spec, hidden_sizes=self.hidden_sizes, activation=self.activation, seed=self.seed
         )
@@ -74,22 +74,22 @@ class WorkerRecipe:
     normalize_obs: bool
     env_threads: EnvThreads = 1
     env_wait_s: float = 0.0
-    """Seconds that a step of an env waits, if the driver has measured it; with `auto` threads each worker measures."""
+    """Seconds that an env waits per step, if the driver has measured it. `auto` threads: each worker measures."""
     league: LeagueRecipe | None = None
-    """Self-play: the opponents, where the env is a two-player game."""
+    """The opponents, if the env is a two-player game; None without self-play."""
     shaper: ShaperRecipe | None = None
     central: Central | None = None
-    """Central inference: how workers ask, where the driver runs the policy."""
+    """How workers request actions from the driver; None without central inference."""
     on_nan: OnNan = "raise"
-    """What happens to NaN and infinite values from envs."""
+    """What to do about NaN and infinite values from envs."""
 
     def fields(self, weights: int, workers: int) -> list[Field]:
-        """The arena fields that collecting one set of slots needs."""
+        """Return the arena fields for collecting into one set of slots."""
         return [*self.shape.fields(), *Weights.fields(weights), *self.worker_fields(weights, workers)]
 
     def worker_fields(self, weights: int, workers: int) -> list[Field]:
-        """The arena fields that every algorithm needs besides its slots or replay, and its weights."""
-        # Opponents are kept by the env's number in the whole run, whichever of its groups are here.
+        """Return the arena fields that every algorithm needs, without slots, replay buffer and weights."""
+        # Opponents are indexed by the env's number in the whole run, even if a node has only some of the groups.
         envs = (self.shape.first_group + self.shape.groups) * self.shape.group_size
         return [
             *self.norms(),
@@ -100,31 +100,31 @@ class WorkerRecipe:
         ]
 
     def tags(self, arena: Arena) -> dict[str, NDArray[Any]]:
-        """What belongs to each env's episode besides its actions, [n_envs] each: in self-play, the opponent."""
+        """Return what restoring an episode needs besides its actions, [n_envs] each: in self-play, the opponent."""
         return {} if self.league is None else OpponentPool(arena).tags()
 
     def norms(self) -> list[Field]:
-        """The statistics that observations are normalised by."""
+        """Return the fields of the statistics by which observations are normalised."""
         return [Field.of(f"norm/{leaf.name}", (2, *leaf.shape), np.float32) for leaf in self._normalised()]
 
     def acting_names(self) -> list[str]:
-        """Names of the fields that acting reads: the weights and the observation statistics."""
+        """Return the names of the fields that acting reads: the weights and the observation statistics."""
         return ["weights", *(field.name for field in self.norms())]
 
     def obs_normaliser(self, arrays: ArraysByName, *, attach: bool = False) -> ObsNormaliser | None:
-        """The normaliser whose statistics are in `arrays`; None if observations are not normalised.
+        """Return the normaliser with the statistics in `arrays`; None if observations are not normalised.
 
         Args:
-            arrays: Where the statistics are.
-            attach: Whether another process updates them (in a worker), instead of this one.
+            arrays: The statistics, by name.
+            attach: Whether another process updates the statistics: True in workers, False in the driver.
         """
         if not self.normalize_obs:
             return None
-        own = {leaf.name: arrays(f"norm/{leaf.name}") for leaf in self._normalised()}
-        return ObsNormaliser(self.shape.spec, own, attach=attach)
+        statistics = {leaf.name: arrays(f"norm/{leaf.name}") for leaf in self._normalised()}
+        return ObsNormaliser(self.shape.spec, statistics, attach=attach)
 
     def actor(self, policy: nn.Module, groups: int, normaliser: ObsNormaliser | None = None) -> Actor:
-        """The policy for collecting: a forward over `groups` groups at once."""
+        """Return the policy for collecting, which computes one forward pass for `groups` groups."""
         return actor_for(policy, self.shape.spec, groups, self.shape.group_size, normaliser)
 
     def _normalised(self) -> tuple[Leaf, ...]:
@@ -136,7 +136,7 @@ class WorkerRecipe:
         Args:
             arena: Shared memory.
             share: The worker's groups.
-            slots: The sets of slots that it may be told to fill.
+            slots: The sets of slots that the driver may request the worker to fill.
             acting: The weights and observation statistics to act with, by name.
         """
         spec = self.shape.spec
@@ -148,9 +148,9 @@ class WorkerRecipe:
         threads, waits_s = self.threads(n)
 
         def collector(
-            own: Share, actor: Actor, envs: EnvBlock, free_running: FreeRunning | None = None
+            part: Share, actor: Actor, envs: EnvBlock, free_running: FreeRunning | None = None
         ) -> RolloutCollector:
-            look = {"first_group": own.first_group, "groups": own.groups, "seed": self.seed}
+            groups = {"first_group": part.first_group, "groups": part.groups, "seed": self.seed}
             return RolloutCollector(
                 envs,
                 slots,
@@ -158,63 +158,63 @@ class WorkerRecipe:
                 self.actor(policy, 1, normaliser),
                 head_for(spec.action),
                 seed=self.seed,
-                first_group=own.first_group,
-                groups=own.groups,
-                heartbeat=arena["heartbeat"][own.worker],
-                finite=FiniteRollouts(slots, episode=envs.episode, **look) if self.on_nan == "raise" else None,
+                first_group=part.first_group,
+                groups=part.groups,
+                heartbeat=arena["heartbeat"][part.worker],
+                finite=FiniteRollouts(slots, episode=envs.episode, **groups) if self.on_nan == "raise" else None,
                 free_running=free_running,
             )
 
         if self.central is not None:
             lanes = self.central.lanes(share)
             actors = [self.central.actor(arena, self.shape, lane) for lane in lanes]
-            owned = [replace(share, first_group=lane.first_group, groups=lane.groups) for lane in lanes]
-            asking = zip(owned, actors, strict=True)
+            parts = [replace(share, first_group=lane.first_group, groups=lane.groups) for lane in lanes]
+            pairs = zip(parts, actors, strict=True)
             return InterleavedCollectors(
-                [collector(*each, self.block(arena, each[0], threads)) for each in asking], actors
+                [collector(part, actor, self.block(arena, part, threads)) for part, actor in pairs], actors
             )
         actor = self.actor(policy, share.groups, normaliser)
         free_running = self._free_running(arena, share, actor, waits_s) if threads == n > 1 else None
         if free_running is not None:
             return collector(share, actor, free_running.envs, free_running)
-        turns = self._turns(share, threads)
-        if len(turns) == 1:
+        parts = self._interleaved_parts(share, threads)
+        if len(parts) == 1:
             return collector(share, actor, self.block(arena, share, threads))
         return InterleavedCollectors(
-            [collector(t, self.actor(policy, t.groups, normaliser), self.block(arena, t, threads)) for t in turns]
+            [collector(p, self.actor(policy, p.groups, normaliser), self.block(arena, p, threads)) for p in parts]
         )
 
     @property
     def single(self) -> bool:
-        """Whether the envs are single ones, neither games nor native vector envs."""
+        """Whether the envs are single Gymnasium envs: neither two-player games nor native vector envs."""
         return self.league is None and not self.env.use_native(self.shape.group_size)
 
     def threads(self, n: int) -> tuple[int, float]:
-        """Env threads of a worker that has n envs, and how long a step of theirs waits; 0 where that is not known."""
+        """Return the env threads of a worker with n envs, and the seconds that an env waits per step (0: unknown)."""
         if self.env_threads != "auto":
             return min(self.env_threads, n), self.env_wait_s
         waits = wait_s(self.env, self.shape.spec, seed=self.seed) if n > 1 and self.single else 0.0
         return threads_for(n, waits), waits
 
-    def _turns(self, share: Share, threads: int) -> list[Share]:
-        """Parts of a share that take turns: where all envs wait at once, some act meanwhile."""
+    def _interleaved_parts(self, share: Share, threads: int) -> list[Share]:
+        """Divide a share so that one part acts while the envs of the other parts wait; one part if envs do not wait."""
         n = share.groups * self.shape.group_size
-        # Parts of two or more: a single env is stepped by the worker itself, which the others would wait for.
-        count = min(TURNS, share.groups, n // 2) if threads == n > 1 and self.single else 1
+        # At least two envs per part: the worker's main thread would step a single env, and so could not act meanwhile.
+        count = min(INTERLEAVED_PARTS, share.groups, n // 2) if threads == n > 1 and self.single else 1
         cuts = [share.first_group + share.groups * part // count for part in range(count + 1)]
         return [replace(share, first_group=a, groups=b - a) for a, b in itertools.pairwise(cuts)]
 
     def _free_running(self, arena: Arena, share: Share, actor: Actor, waits_s: float) -> FreeRunning | None:
-        """A worker's envs, each at its own pace; None where that does not pay, or something looks at all of them."""
+        """Build free-running envs; None if they are not faster, or if shaping or NaN handling needs envs in step."""
         n, spec = share.groups * self.shape.group_size, self.shape.spec
-        alone = self.single and self.shaper is None and self.on_nan == "raise"
-        if not alone or not isinstance(actor, DeferredValueActor) or not pays(actor, spec, n, waits_s):
+        independent = self.single and self.shaper is None and self.on_nan == "raise"
+        if not independent or not isinstance(actor, DeferredValueActor) or not pays(actor, spec, n, waits_s):
             return None
         envs = self.thread_per_env(arena, share)
         return FreeRunning(envs, actor, head_for(spec.action), self.shape, arena["heartbeat"][share.worker])
 
     def thread_per_env(self, arena: Arena, share: Share) -> ThreadPerEnv:
-        """The envs of some groups, single ones, with a thread each."""
+        """Build the envs of some groups with one thread per env. They must be single envs."""
         return ThreadPerEnv(
             self.env,
             self.shape.spec,
@@ -229,14 +229,14 @@ class WorkerRecipe:
     def block(
         self, arena: Arena, share: Share, threads: EnvThreads | None = None, *, finite_rows: bool = False
     ) -> EnvBlock:
-        """The envs of some groups.
+        """Build the envs of some groups.
 
         Args:
             arena: Shared memory.
             share: The groups.
-            threads: Env threads, if that is decided already.
-            finite_rows: Check every row for NaN at once. Without it the collector checks whole rollouts, which is
-                cheaper but too late for a replay.
+            threads: Number of env threads; None for that of the settings.
+            finite_rows: Check every row for NaN when it is written. Otherwise the collector checks whole rollouts,
+                which is cheaper but too late for a replay buffer.
         """
         if self.league is not None:
             return self.league.block(arena, share, self)

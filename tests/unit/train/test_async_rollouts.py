@@ -200,7 +200,7 @@ def test_a_dead_worker_is_replaced_and_its_orders_are_given_again(spec: EnvSpec)
     assert stage.episode.tolist() == [0, 0, 1, 1], "its envs begin new episodes"
     assert stage.rollouts.restarts.count == 1
     assert stage.rollouts.restarts.notes() == [
-        ("worker 1 ended. It is replaced, and training goes on.", ""),
+        ("worker 1 ended. It is replaced; training continues.", ""),
         ("worker 1: envs 2-3 began new episodes.", ""),
     ]
     assert stage.rollouts.restarts.notes() == []

@@ -167,4 +167,4 @@ def test_waits_grow_and_the_end_has_the_counts(waits: list[float]) -> None:
 def test_the_log_gets_the_stack_and_the_terminal_one_line() -> None:
     restarts = grave()
     restarts.replace(WorkerHung("silent.", 1, "Its stack:\nhere"), reset)
-    assert restarts.notes() == [("silent. It is replaced, and training goes on.", "Its stack:\nhere")]
+    assert restarts.notes() == [("silent. It is replaced; training continues.", "Its stack:\nhere")]
