@@ -41,7 +41,7 @@ def test_an_evaluation_that_hangs_is_left_out_and_the_run_goes_on(mode: str, tmp
     assert found.restarts == 0
     assert found.final_eval is not None, "the last evaluation had an env of its own"
     log = (tmp_path / "run" / "train.log").read_text()
-    assert log.count("left out, and the run goes on") == 1
+    assert log.count("evaluation is skipped; the run continues") == 1
     assert f"evaluation on '{FAULT}' (seed {SEED}): no sign of life in `evaluate` for" in log
     assert 'fault.py", line' in log, "its stack"
 

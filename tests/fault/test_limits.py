@@ -27,7 +27,7 @@ def test_a_disk_that_fills_up_costs_a_note_for_every_file(tmp_path: Path, monkey
         summary = run.go()
     assert summary.finished
     log = (tmp_path / "run" / "train.log").read_text()
-    assert "not saved (No space left on device); the run goes on" in log
+    assert "not saved (No space left on device). The run continues" in log
     assert "summary.json: not written (No space left on device)" in log
 
 

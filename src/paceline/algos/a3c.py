@@ -32,14 +32,14 @@ class A3CLearner:
     """The driver's side of A3C. It computes no gradients: workers do."""
 
     lag = 0
-    """Always 0 here: each slot has its own lag."""
+    """Always 0: the collector reports the lag of each slot."""
 
     def __init__(
         self,
         live: LiveWeights,
         weights: Weights,
         optimiser: Optimiser,
-        said: Callable[[], list[dict[str, float]]],
+        worker_stats: Callable[[], list[dict[str, float]]],
         progress: NDArray[np.float64],
         clock: Clock,
         obs_norm: ObsNormaliser | None = None,
@@ -50,15 +50,15 @@ class A3CLearner:
             live: The shared weights, which workers update.
             weights: Receives a copy after each batch, for evaluation and checkpoints.
             optimiser: Holds the optimiser state that workers share.
-            said: Returns the workers' statistics, one dict per slot of the last batch.
+            worker_stats: Returns the workers' statistics, one dict per slot of the last batch.
             progress: [1] fraction of the budget spent, for the workers' schedules; written here.
             clock: Records the time as `sync`.
             obs_norm: Observation normaliser; its statistics are updated here.
         """
         self._live, self._weights, self._optimiser = live, weights, optimiser
-        self._said, self._progress, self._clock, self._obs_norm = said, progress, clock, obs_norm
+        self._worker_stats, self._progress, self._clock, self._obs_norm = worker_stats, progress, clock, obs_norm
         live.vector.copy_(weights.vector)
-        # The total over workers. Each worker counts its own, and too many in a row in one worker end the run.
+        # The sum over workers. Each worker also has a count of its own, and ends the run after too many in a row.
         self.bad = BadUpdates()
 
     @property
@@ -74,9 +74,9 @@ class A3CLearner:
                 valid = batch.valid.numpy()
                 self._obs_norm.update({name: leaf[:-1].numpy() for name, leaf in batch.obs.items()}, valid)
             self._weights.publish(self._live.vector)
-        said = self._said()
-        self.bad.count += sum(int(one.pop(SKIPPED)) for one in said)
-        means = {name: float(np.mean([one[name] for one in said])) for name in said[0]}
+        slots = self._worker_stats()
+        self.bad.count += sum(int(slot.pop(SKIPPED)) for slot in slots)
+        means = {name: float(np.mean([slot[name] for slot in slots])) for name in slots[0]}
         return {**means, "n_updates": float(self.version)}
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -129,11 +129,11 @@ class DQNLearner:
         config = self._config
         item, weight = self._sampler.draw(stream, config.batch_size, beta)
         batch = self._replay.gather(item)
-        worth = self._targets(batch)
+        target = self._targets(batch)
         params, value = self._net(batch.obs, learns=True)
         q = q_values(params, value, dueling=config.dueling)
         taken = q[self._rows, batch.action]
-        error = taken - worth
+        error = taken - target
         loss, slope = loss_and_slope(error, config.loss)
         if weight is not None:
             loss, slope = loss * weight, slope * weight
@@ -153,9 +153,10 @@ class DQNLearner:
 
     def _targets(self, batch: Transitions) -> NDArray[np.float32]:
         dueling = self._config.dueling
-        judge = q_values(*self._target(batch.next_obs), dueling=dueling)
-        chooser = q_values(*self._net(batch.next_obs), dueling=dueling) if self._config.double else judge
-        return bootstrap_targets(batch.reward, batch.discount, chooser, judge, batch.next_mask)
+        by_target = q_values(*self._target(batch.next_obs), dueling=dueling)
+        by_online = q_values(*self._net(batch.next_obs), dueling=dueling) if self._config.double else by_target
+        # Double DQN: the online network chooses the action, the target network evaluates it.
+        return bootstrap_targets(batch.reward, batch.discount, by_online, by_target, batch.next_mask)
 
     def _move_target(self) -> None:
         if self._config.tau is not None:

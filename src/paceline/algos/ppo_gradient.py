@@ -181,7 +181,7 @@ class ShardedUpdate:
     Args:
         work: `Runtime.work`: runs that many shards on the workers.
         shards: Where workers write gradients and loss terms.
-        show: Copies the learner's weights to the memory that workers read; None if the learner updates them there.
+        show: Copies the learner's weights to the memory that workers read; None if the learner updates that memory.
     """
 
     def __init__(self, work: Callable[[int], None], shards: Shards, show: Callable[[], object] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What workers did, and how old what they did was, in the numbers that a record shows."""
+"""Numbers about workers for the record of an iteration: their times and memory, and percentiles of the lag."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from paceline.train.training import Training
 
 
 def lag_percentiles(counts: Counter[int]) -> dict[str, float]:
-    """Mean, percentiles and maximum."""
+    """Mean, percentiles and maximum of the lag.
+
+    Args:
+        counts: Number of slots by lag; all zero if empty.
+    """
     seen = np.repeat(sorted(counts) or [0], [counts[lag] for lag in sorted(counts)] or [1])
     middle, high, highest = np.percentile(seen, [50, 90, 99], method="inverted_cdf")
     return {
@@ -26,9 +30,9 @@ def lag_percentiles(counts: Counter[int]) -> dict[str, float]:
 
 
 def activity(training: Training, usage: Usage) -> list[WorkerActivity]:
-    """What each worker did in the last rollout, and takes."""
+    """Times of each worker in the last rollout, and its CPU and memory usage, in worker order."""
     times = training.rollouts.last.times
-    taken = [usage.each.get(pid) for pid in training.runtime.pids()]
+    usages = [usage.each.get(pid) for pid in training.runtime.pids()]
     return [
         WorkerActivity(
             spent.env_s,
@@ -37,5 +41,5 @@ def activity(training: Training, usage: Usage) -> list[WorkerActivity]:
             None if one is None else one.memory_mb,
             spent.learn_s,
         )
-        for spent, one in zip_longest(times, taken[: len(times)])
+        for spent, one in zip_longest(times, usages[: len(times)])
     ]

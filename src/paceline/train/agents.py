@@ -1,4 +1,4 @@
-"""The Python face: `PPO("CartPole-v1", num_workers=4).learn(total_timesteps=200_000)`."""
+"""The classes of the Python API: `PPO("CartPole-v1", num_workers=4).learn(total_timesteps=200_000)`."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from paceline.train.run import Run, all_callbacks, open_folder
 
 
 class Agent:
-    """A policy that can be trained, asked, saved and loaded.
+    """A policy that can train, predict, be saved and be loaded.
 
-    Settings have the names of the command line's flags. Workers start with the first `learn` and wait between
+    Settings have the names of the command-line flags. The first `learn` starts the workers, which then wait between
     calls; `close`, or the end of a `with` block, ends them.
     """
 
     algo: ClassVar[str]
 
     def __init__(self, env: Any, **settings: Any) -> None:
-        """Configure; nothing is started yet.
+        """Check the settings; no process is started yet.
 
         Args:
             env: A Gymnasium id, `module:callable`, or a callable that makes an env.
-            **settings: Any setting of `paceline train`, such as `num_workers=4, seed=7` (None: auto); `quiet` is on
-                unless told.
+            **settings: Any setting of `paceline train`, such as `num_workers=4, seed=7`. `num_workers=None` means auto.
+                `quiet` is True by default.
         """
         if settings.get("num_workers", 0) is None:
             settings["num_workers"] = "auto"
         self.config = TrainConfig.from_flat(**{"quiet": True, **settings, "env": env, "algo": self.algo})
         self.summary: Summary | None = None
-        """What the last `learn` did."""
+        """Summary of the last `learn`; None before."""
         self._run: Run | None = None
         self._model: model.Model | None = None
         self._snapshot: Snapshot | None = None
@@ -56,13 +56,15 @@ class Agent:
         duration: float | str | None = None,
         callbacks: Iterable[object] = (),
     ) -> Self:
-        """Train for a further budget; without one, for the config's. A run folder is written if `output_dir` is set.
+        """Train for a further budget; without arguments, for the budget in the settings. Blocks until it is spent.
+
+        Writes a run folder if `output_dir` is set.
 
         Args:
             total_timesteps: Steps of all envs together.
             total_episodes: Finished episodes.
             duration: Hours, or text such as `90s`, `15m`, `2h`.
-            callbacks: Objects with methods of `paceline.train.callbacks.Callback`; one that returns False stops.
+            callbacks: Objects with methods of `paceline.train.callbacks.Callback`. Returning False stops training.
         """
         watchers = all_callbacks(self.config, callbacks)
         run = self._started()
@@ -81,23 +83,23 @@ class Agent:
         if self._model is not None:
             self._model.take(run.training.model_state())
         if self.summary.stop_reason == "SIGINT":
-            raise KeyboardInterrupt  # stopped at a safe point; the agent keeps what it has learned
+            raise KeyboardInterrupt  # training has stopped after an iteration; the agent keeps its weights
         if self.summary.stop_reason == "SIGTERM":
             raise SystemExit(143)
         return self
 
     def predict(self, obs: Any, *, mask: Any = None, deterministic: bool = True) -> Any:
-        """The action for one observation, as `env.step` takes it.
+        """Return the action for one observation, in the form that `env.step` expects.
 
         Args:
-            obs: One observation of the env's space.
-            mask: Legal actions, where the env says so.
-            deterministic: The most probable action; otherwise a sample.
+            obs: One observation of the env's observation space.
+            mask: The legal actions, if the env masks actions.
+            deterministic: Whether to return the most probable action, not a sample.
         """
         return self._current().predictor(obs, mask=mask, deterministic=deterministic)
 
     def evaluate(self, n_episodes: int = 10, *, deterministic: bool = True) -> Evaluation:
-        """Play episodes on one env of its own, always the same ones."""
+        """Play episodes on a separate env, with the same seeds in every call."""
         current = self._current()
         evaluator = current.evaluator(seed=self.config.run.seed, timeouts_s=self.config.env.timeouts_s)
         try:
@@ -106,37 +108,35 @@ class Agent:
             evaluator.close()
 
     def save(self, path: str | Path) -> None:
-        """Write weights, observation statistics and config to a folder; nothing in it can run when loaded."""
+        """Write weights, observation statistics and config to a folder. Loading it cannot run code."""
         current = self._current()
         checkpoint.save(Path(path), current.arrays(), {"identity": current.identity, "config": self.config.to_dict()})
 
     @classmethod
     def load(cls, path: str | Path, env: Any = None, **settings: Any) -> Self:
-        """An agent with the weights of a saved model, a checkpoint, or a run folder's newest checkpoint.
+        """Create an agent with the weights of a saved model, a checkpoint, or the newest checkpoint of a run folder.
 
         Args:
-            path: What `save` or a run wrote.
-            env: The env, where it was a Python callable and could not be saved.
-            **settings: Settings to change, as in the constructor.
+            path: The folder of the model, checkpoint or run.
+            env: The env, required if it was a Python callable, which is not saved.
+            **settings: Settings that replace the saved ones.
         """
         snapshot = checkpoint.load(checkpoint.find(Path(path)))
         saved = model.saved_settings(snapshot)
         if env is None and model.is_python_object(saved["env"]):
-            raise ConfigError(
-                f"{path}: its env was a Python object and is not in the file. Give it: load(path, env=...)."
-            )
+            raise ConfigError(f"{path}: the env was a Python object, which is not saved. Pass it: load(path, env=...).")
         if saved.pop("algo", cls.algo) != cls.algo:
             checkpoint.require_match(snapshot, {"algo": cls.algo})
         agent = cls(**{"quiet": True, **saved, **settings, "env": env or saved["env"]})
         agent._snapshot = snapshot
-        agent._current()  # a model that does not fit is refused now
+        agent._current()  # raises now if the model does not fit
         return agent
 
     def close(self) -> None:
-        """End the workers. The agent can still predict; another `learn` starts from the weights it has."""
+        """End the workers. Idempotent. The agent can still predict; `learn` starts new workers with its weights."""
         if self._run is not None:
             run, self._run = self._run, None
-            # No env is made for this: it may be what has just failed.
+            # Not `_current`, which makes an env: an env may be the reason for closing.
             self._snapshot = run.training.snapshot()
             run.close()
             if self._model is not None:
@@ -151,36 +151,39 @@ class Agent:
         self.close()
 
     def get_weights(self) -> NDArray[np.float32]:
-        """All weights as one vector, a copy: for agents elsewhere that act with them."""
+        """Return a copy of all weights as one vector, for example for actors in other processes."""
         return self._current().weights.numpy().copy()
 
     def set_weights(self, weights: NDArray[np.float32]) -> None:
-        """Go on with these weights, as `get_weights` gave them."""
+        """Replace the weights.
+
+        Args:
+            weights: [P] as `get_weights` returns them.
+        """
         current = self._current()
         if weights.shape != tuple(current.weights.shape):
             raise ConfigError(
-                f"weights: must be a vector of {len(current.weights)} numbers, as get_weights() gives (got shape "
+                f"weights: must be a vector of {len(current.weights)} numbers, as get_weights() returns it (got shape "
                 f"{weights.shape}). Use an agent of the same env and network."
             )
         current.weights.copy_(torch.from_numpy(np.asarray(weights, np.float32)))
         if self._run is not None:
             training = self._run.training
             training.learner.load_weights(current.weights.numpy())
-            training.weights.publish(
-                training.weights.vector
-            )  # as a version of its own: workers may be reading the last
+            # As a new version: workers may be reading the present one.
+            training.weights.publish(training.weights.vector)
         else:
             self._snapshot = Snapshot(Path("memory"), current.arrays(), {"identity": current.identity})
 
     def _started(self) -> Run:
-        """The run, with its workers."""
+        """The run; starts it, with its workers, if there is none."""
         if self._run is None:
             folder = open_folder(self.config) if self.config.run.output_dir else None
             self._run = Run(self.config, folder=folder, init=self._snapshot)
         return self._run
 
     def _current(self) -> model.Model:
-        """The newest weights as a model of its own."""
+        """The model that predicts, with the newest weights."""
         if self._model is None:
             self._model = model.load(self.config, self._snapshot)
             if self._run is not None:
@@ -195,7 +198,7 @@ class PPO(Agent):
 
 
 class IMPALA(Agent):
-    """Workers that never wait, and V-trace (Espeholt et al. 2018)."""
+    """Asynchronous workers, with V-trace to correct for their lag (Espeholt et al. 2018)."""
 
     algo = "impala"
 
@@ -207,13 +210,13 @@ class APPO(Agent):
 
 
 class A3C(Agent):
-    """Workers that learn by themselves, on weights that all share (Mnih et al. 2016)."""
+    """Asynchronous workers that each update shared weights (Mnih et al. 2016)."""
 
     algo = "a3c"
 
 
 class DQN(Agent):
-    """Action values learned from a replay that workers fill (Mnih et al. 2015)."""
+    """Q-learning from a replay buffer that workers fill (Mnih et al. 2015)."""
 
     algo = "dqn"
 
@@ -233,30 +236,30 @@ class DQN(Agent):
     def _replay(self) -> ReplayAccess:
         replay = self._started().training.driver.replay
         if replay is None:
-            raise RuntimeError("dqn: the training has no replay")
+            raise RuntimeError("dqn: the training has no replay buffer.")
         return replay
 
     def add_trajectory(self, transitions: Sequence[Sequence[Any]]) -> None:
-        """Put steps into the replay that were taken elsewhere. They count for no budget.
+        """Add steps of your own collector to the replay buffer. They do not count towards a budget.
 
         Args:
-            transitions: In order, of one episode or a part of it: (obs, action, reward, next_obs, terminated), and
-                where actions are masked (..., mask, next_mask): the legal ones before and after.
+            transitions: Consecutive steps of one episode: (obs, action, reward, next_obs, terminated). If actions are
+                masked: (..., mask, next_mask), the legal actions before and after the step.
         """
         self._replay().collector.add_trajectory(transitions)
 
     def update(self, updates: int = 1) -> dict[str, float]:
-        """Learn from what is in the replay, without playing.
+        """Learn from the replay buffer without collecting.
 
         Args:
-            updates: How often.
+            updates: Number of gradient steps.
 
         Returns:
             Statistics, by the names of the `train/` tags.
         """
         training, replay = self._started().training, self._replay()
         if not replay.collector.stored:
-            raise ConfigError("update: there is nothing in the replay yet. Use learn or add_trajectory first.")
+            raise ConfigError("update: the replay buffer is empty. Use learn or add_trajectory first.")
         stats = replay.learner.practise(updates)
         if self._model is not None:
             self._model.take(training.model_state())

@@ -1,4 +1,4 @@
-"""Keeps a run: called after every update, it records, evaluates, saves, and sums up in the end."""
+"""Bookkeeping of a run: after each update log, call callbacks, evaluate and save; at the end write the summary."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from paceline.train.evaluate import Evaluator
 from paceline.train.training import Training
 
 TRAINING = ("env", "inference", "wait", "learn", "sync", "record", "callback")
-"""The phases that steps per second are counted over: all but start-up, evaluation and checkpoints."""
+"""Phases that count as training time in steps per second: all but start-up, evaluation and checkpoints."""
 
 LONG_EPISODE = 20_000
-"""Steps after which an env that has ended no episode is worth a word."""
+"""Steps of an env without the end of an episode after which a note warns about it."""
 
 SIGNALS = ("SIGINT", "SIGTERM")
-"""Stop reasons that are not the run's own."""
+"""Stop reasons of runs that a signal ended before their budget was spent."""
 
 
 class Bookkeeping:
-    """What happens between two iterations. Without a folder nothing is written.
+    """The `Record` of the training loop: called by it after each batch and each update, in the driver.
 
     Args:
-        training: What is being trained.
-        folder: The run's folder.
+        training: The training; bookkeeping reads its statistics and saves its state.
+        folder: The run folder; None writes no best model and no summary.
         record: Writes progress.csv, episodes.csv and TensorBoard events.
-        tracking: Gets the same numbers.
+        tracking: Sends the same numbers to W&B.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Bookkeeping:
         self._evaluator: Evaluator | None = None
         self._system, self._growth = SystemSampler(), MemoryGrowth()
         self._not_finite = NotFinite(training.arena["heartbeat"], training.config.env.on_nan)
-        self._told_endless = False
+        self._endless_noted = False
         self._iterations = int(training.resumed_meta.get("iterations", 0))
         self._best: EvaluationRow | None = _evaluation(training.resumed_meta.get("best_eval"))
         self._final: EvaluationRow | None = None
@@ -83,7 +83,13 @@ class Bookkeeping:
         self._first_step, self._moved = self._tracker.steps, training.runtime.bytes_up
 
     def begin(self, budget: RunBudget, progress: Progress, callbacks: Callbacks | None = None) -> None:
-        """Training starts, or starts again."""
+        """Start of a training session: resets what is counted per session.
+
+        Args:
+            budget: Ends the run if a callback asks for it.
+            progress: Shows iterations and notes.
+            callbacks: The callbacks of this session.
+        """
         self._budget, self._progress, self._callbacks = budget, progress, callbacks or Callbacks()
         self._stopped = False
         self._phases, self._wall_s = self._clock.snapshot(), self._clock.elapsed_s
@@ -99,27 +105,27 @@ class Bookkeeping:
             self._evaluator.close()
 
     def updated(self, stats: dict[str, float]) -> None:
-        """Log, evaluate and save after an update."""
+        """Log, call callbacks, evaluate and save after an update."""
         self._iterations += 1
         self._stats = stats
         self._lags = self._training.rollouts.last.lags or [self._training.learner.lag]
         self._lag_counts.update(self._lags)
-        self._tell_faults()
+        self._note_faults()
         run = self._training.config.run
-        self._tell("on_update")
+        self._call("on_update")
         evaluate = run.n_eval_episodes and _due(run.eval_freq, self._steps, self._tracker.steps)
         evaluation = self.evaluate() if evaluate else None
         save = _due(run.save_freq, self._steps, self._tracker.steps)
-        self._note_iteration(stats, evaluation)
+        self._record_iteration(stats, evaluation)
         if save:
             self.save()
 
     def collected(self) -> None:
         """Call the `on_rollout` callbacks."""
-        self._tell("on_rollout", iteration=self._iterations + 1)
+        self._call("on_rollout", iteration=self._iterations + 1)
 
     def evaluate(self) -> EvaluationRow | None:
-        """Play evaluation episodes with the newest weights; keeps the best model. None if the env hangs."""
+        """Evaluate the newest weights, and save the model if it is the best so far. None if the env hangs."""
         run = self._training.config.run
         with self._clock.phase("eval"):
             if self._evaluator is None:
@@ -128,30 +134,33 @@ class Bookkeeping:
             try:
                 result = self._evaluator.evaluate(run.n_eval_episodes)
             except EnvHung as hang:
-                self._say(f"{hang} This evaluation is left out, and the run goes on.")
+                self._note(f"{hang} This evaluation is skipped; the run continues.")
                 return None
             if result.cut:
-                self._say(f"evaluation: {result.cut} of {run.n_eval_episodes} episodes were cut; the env may never end")
+                self._note(
+                    f"evaluation: {result.cut} of {run.n_eval_episodes} episodes were cut off at the step limit. "
+                    "Does the env ever set terminated or truncated?"
+                )
             found = EvaluationRow(result.mean_reward, result.mean_ep_length)
             self._final = found
             if self._is_best(found):
-                before, self._best = self._best, found  # what is written says so itself
+                before, self._best = self._best, found  # `_write` stores it with the model
                 folder = self._folder
                 if folder is not None and self._write(folder / BEST_MODEL, self._training.model_state()) is None:
-                    self._best = before  # the disk may have room for the next that is better than what it has
-        self._tell("on_evaluation")
+                    self._best = before  # not saved: the next evaluation is compared with the model on disk
+        self._call("on_evaluation")
         return found
 
     def _is_best(self, found: EvaluationRow) -> bool:
-        """Whether it is better than all before; what is no number never is, and is never in the way."""
+        """Whether this evaluation is better than all before. NaN is never better, and any number is better than NaN."""
         best = math.nan if self._best is None else self._best.mean_reward
         return not math.isnan(found.mean_reward) and not found.mean_reward <= best
 
     def save(self, *, announce: bool = True) -> None:
-        """Write a checkpoint; a full disk is a note, not the end of the run.
+        """Write a checkpoint. If that fails, for example on a full disk, show a note and continue.
 
         Args:
-            announce: Whether callbacks hear of it.
+            announce: Whether to call `on_checkpoint`.
         """
         if self._checkpoints is None:
             return
@@ -164,24 +173,24 @@ class Bookkeeping:
                 self.last_checkpoint, self._saved_at = written, steps
                 checkpoint.prune(self._checkpoints, self._training.config.run.keep_checkpoints, written)
         if written is not None and announce:
-            self._tell("on_checkpoint")
+            self._call("on_checkpoint")
 
-    def go_on_from(self, path: Path) -> list[str]:
-        """This run was resumed from `path`: name it if something fails, and leave what came after it behind.
+    def resumed_from(self, path: Path) -> list[str]:
+        """Note that this run was resumed from checkpoint `path`, and rename checkpoints of later steps.
 
         Returns:
-            What the user should know.
+            Notes for the user.
         """
         self.last_checkpoint = path
         if self._checkpoints is None:
             return []
         aside = checkpoint.set_aside_after(self._checkpoints, self._tracker.steps)
-        return [f"{later.name}: kept, but this run goes on from an earlier step" for later in aside]
+        return [f"{later.name}: renamed, because this run continues from an earlier step" for later in aside]
 
     def finish(self) -> Summary:
-        """The last checkpoint and evaluation, then the summary. After a signal there is no time for an evaluation."""
+        """Write the last checkpoint, evaluate (except after a signal: it may take long), and write the summary."""
         run = self._training.config.run
-        self._tell_faults()
+        self._note_faults()
         if self._saved_at != self._tracker.steps:
             self.save()
         signalled = self._budget is not None and self._budget.stop_reason in SIGNALS
@@ -189,24 +198,28 @@ class Bookkeeping:
             best = self._best
             self.evaluate()
             if self._best != best:
-                self.save(announce=False)  # the same once more: a resumed run has to know what the best model scored
+                self.save(announce=False)  # once more, with the new best score: a resumed run reads it from here
         self._stopped = True
-        self._tell("on_stop")
+        self._call("on_stop")
         return self._sum_up()
 
     def abort(self, reason: str) -> None:
-        """The run failed: leave what is known."""
+        """Call `on_stop` and write the summary of a run that failed.
+
+        Args:
+            reason: Stop reason: the class name of the error.
+        """
         if self._budget is not None:
             self._budget.stop_reason = reason
         if not self._stopped:
-            # What went wrong first is what the user has to hear of.
+            # The caller raises the first error, which must not be replaced by one of a callback.
             with suppress(CallbackError):
-                self._tell("on_stop")
-        self._tell_faults()
+                self._call("on_stop")
+        self._note_faults()
         self._sum_up(failure=reason)
 
-    def _tell(self, hook: str, *, iteration: int | None = None) -> None:
-        """Call the callbacks that have `hook`; one of them may end the run."""
+    def _call(self, hook: str, *, iteration: int | None = None) -> None:
+        """Call the callbacks that have `hook`, and stop the run if one of them returns False."""
         if hook not in self._callbacks:
             return
         with self._clock.phase("callback"):
@@ -233,7 +246,7 @@ class Bookkeeping:
     def _extras(self) -> dict[str, NDArray[Any]]:
         return {name: values.copy() for name, values in self._training.rollouts.extras().items()}
 
-    def _note_iteration(self, stats: dict[str, float], evaluation: EvaluationRow | None) -> None:
+    def _record_iteration(self, stats: dict[str, float], evaluation: EvaluationRow | None) -> None:
         clock, tracker, training = self._clock, self._tracker, self._training
         phases = clock.snapshot()
         spent = phases.since(self._phases).seconds
@@ -244,7 +257,7 @@ class Bookkeeping:
         busy_s = sum(one.busy_s for one in times) / max(1, len(times))
         workers, moved = training.layout.num_workers, training.runtime.bytes_up
         usage = self._system.sample()
-        self._tell_growth(usage)
+        self._note_memory_growth(usage)
         finished = report.finished
         if len(finished):
             self._last_episode = float(finished.returns[-1]), int(finished.length[-1])
@@ -300,7 +313,7 @@ class Bookkeeping:
         try:
             checkpoint.save(path, arrays, meta)
         except OSError as error:
-            self._say(f"{path}: not saved ({error.strerror or error}); the run goes on and the previous one stays")
+            self._note(f"{path}: not saved ({error.strerror or error}). The run continues; the previous one is kept")
             return None
         return path
 
@@ -348,41 +361,44 @@ class Bookkeeping:
             try:
                 self._folder.write_json(SUMMARY, summary)
             except OSError as error:
-                self._say(f"{self._folder / SUMMARY}: not written ({error.strerror or error}). Make room there")
+                self._note(f"{self._folder / SUMMARY}: not written ({error.strerror or error})")
         if self._tracking is not None:
             self._tracking.sum_up(summary)
         if self._progress is not None:
             self._progress.close(summary)
         return summary
 
-    def _tell_faults(self) -> None:
+    def _note_faults(self) -> None:
+        """Show notes about replaced workers, NaN from envs, skipped updates and endless episodes."""
         for note, detail in self._training.rollouts.restarts.notes():
-            self._say(note, detail)
+            self._note(note, detail)
         for note in (*self._not_finite.notes(), *self._training.learner.bad.notes()):
-            self._say(note)
+            self._note(note)
         tracker = self._tracker
-        if not self._told_endless and not tracker.episodes and tracker.longest_under_way >= LONG_EPISODE:
-            self._told_endless = True
-            self._say(
-                f"no episode has ended in {tracker.longest_under_way:,} steps of an env; their returns so far are "
-                f"{tracker.mean_under_way:.6g} on average. Does the env ever set terminated or truncated?"
+        if not self._endless_noted and not tracker.episodes and tracker.longest_under_way >= LONG_EPISODE:
+            self._endless_noted = True
+            self._note(
+                f"no episode has ended in {tracker.longest_under_way:,} steps of an env; the mean return so far is "
+                f"{tracker.mean_under_way:.6g}. Does the env ever set terminated or truncated?"
             )
 
-    def _tell_growth(self, usage: Usage) -> None:
+    def _note_memory_growth(self, usage: Usage) -> None:
         names = {pid: f"worker {worker} (pid {pid})" for worker, pid in enumerate(self._training.runtime.pids())}
         memory_mb = {pid: one.memory_mb for pid, one in usage.each.items()}
         for note in self._growth(self._clock.elapsed_s, memory_mb, names):
-            self._say(note)
+            self._note(note)
 
-    def _say(self, text: str, detail: str = "") -> None:
+    def _note(self, text: str, detail: str = "") -> None:
+        """Show a note on the display and write it to the log; `detail` goes to the log only."""
         if self._progress is not None:
             self._progress.note(text, detail)
 
 
 def _due(every: int, before: int, now: int) -> bool:
-    """Whether a multiple of `every` was passed."""
+    """Whether a multiple of `every` lies between two step counts; never if `every` is 0."""
     return every > 0 and now // every > before // every
 
 
 def _evaluation(pair: Any) -> EvaluationRow | None:
+    """An evaluation as the manifest of a checkpoint stores it."""
     return None if pair is None else EvaluationRow(*pair)

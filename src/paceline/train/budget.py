@@ -1,4 +1,4 @@
-"""When a run ends: by steps, episodes, seconds or request, whichever comes first."""
+"""Ends a run when its budget of steps, episodes or seconds is spent, or on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.measure.episodes import EpisodeTracker
 
 @dataclass(slots=True)
 class RunBudget:
-    """Asked once per iteration, so a run ends within one rollout of its budget."""
+    """Ends a run at the first budget that is spent. Checked once per iteration: up to one rollout late."""
 
     tracker: EpisodeTracker
     clock: Clock
@@ -18,20 +18,21 @@ class RunBudget:
     total_episodes: int | None = None
     duration_s: float | None = None
     stop_reason: str | None = None
+    """Why the run ends; None while it continues."""
 
     def stop(self, reason: str) -> None:
-        """End the run after the iteration under way."""
+        """End the run after the current iteration. The first reason stays."""
         self.stop_reason = self.stop_reason or reason
 
     def spent(self) -> bool:
-        """Whether to stop; `stop_reason` then says why."""
+        """Whether the run ends; if so, `stop_reason` says why."""
         for name, share in self._shares().items():
             if share >= 1.0:
                 self.stop(name)
         return self.stop_reason is not None
 
     def progress(self) -> float:
-        """The share that is spent of whichever budget is nearest to its end."""
+        """Spent fraction of the budget, from 0 to 1: the largest of the fractions of steps, episodes and seconds."""
         return min(1.0, max(self._shares().values(), default=0.0))
 
     def _shares(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""From a config to a training that is ready to run: every part made once, in order, and wired.
+"""Build all parts of a training from its config, in order, and connect them.
 
 env spec -> worker recipe -> plan of the algorithm -> arena -> policy (its weights lie there) -> workers -> driver
 """
@@ -37,21 +37,25 @@ from paceline.train.workers import central_for, lay_out, learner_device, room_on
 
 
 def build(config: TrainConfig, clock: Clock | None = None) -> Training:
-    """Make everything and start the workers; envs are not reset yet.
+    """Build the parts of a training and start its workers. Envs are not reset yet.
+
+    Args:
+        config: All settings of the run.
+        clock: Measures the run; None for a new one.
 
     Raises:
-        ConfigError: Something does not fit; nothing was started.
-        EnvHung: An env did not return while it was tried out here.
-        WorkerError: A worker could not build its envs; everything was stopped again.
+        ConfigError: Settings do not fit together or to the env. No process is left running.
+        EnvHung: An env hung while the driver made or measured one.
+        WorkerError: A worker could not build its envs. All workers are stopped again.
     """
     clock = clock or Clock()
     if config.parallel.runtime == "ray":
-        require_ray()  # before anything is started
+        require_ray()  # before a process is started
     env = env_recipe(config)
     spec, game = _probe(config, env)
     config.check_groups(image=spec.has_image)
     keep_freed_memory()
-    threads.limit(1)  # acting must round the same here and in workers; the learner asks for more while it learns
+    threads.limit(1)  # as in workers, so that acting rounds in the same way; the learner raises it while it learns
     network, device = policy_recipe(config), learner_device(config)
     policy = network.build(spec)
     weights, group_size = size_of(policy), config.group_size(image=spec.has_image)
@@ -81,8 +85,8 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         arena = Arena.create(plan.fields(weights, layout.num_workers))
         undo.callback(arena.close)
         published = plan.weights(arena)
-        # The learner's vector is private where workers read the published one meanwhile: an optimiser would wait for
-        # each cache line that they hold (ADR 0024).
+        # If workers read the published vector while learning, the learner has a private one: an optimiser step in
+        # shared memory would wait for each cache line that workers hold (ADR 0024).
         private = device.type != "cpu" or (plan.shares_gradients and layout.num_workers > 0)
         vector = torch.empty_like(published.vector, device=device) if private else published.vector
         FlatParameters(policy.to(device), vector)
@@ -90,7 +94,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         local_gradient = plan.local_gradient(arena) if layout.num_workers > 0 else None
         runtime, layout = start_workers(config, plan, arena, layout, local_gradient, cluster, weights)
         undo.callback(runtime.close)
-        mirror = network.build(spec)  # predicts on the CPU with the published weights, wherever learning happens
+        mirror = network.build(spec)  # predicts on the CPU with the published weights, also if the learner is on a GPU
         bind(mirror, published.vector)
         shaping = spec.shaping or Shaping(())
         tracker = EpisodeTracker(config.n_envs, shaping.parts, shaping.measures)
@@ -132,7 +136,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
 
 
 def _probe(config: TrainConfig, env: EnvRecipe) -> tuple[EnvSpec, GameHost | None]:
-    """Make one env to read its spaces; also the env itself if it is a two-player game."""
+    """Make one env to read its spaces; returns also the env itself if it is a two-player game."""
     games: list[GameHost | None] = []
     with watched("start", config.env.timeouts_s, who=f"env {env.name!r}"):
         spec = env.probe(lambda made: games.append(bare_game(made)))
@@ -141,12 +145,12 @@ def _probe(config: TrainConfig, env: EnvRecipe) -> tuple[EnvSpec, GameHost | Non
 
 
 def _check_extras(config: TrainConfig, base: WorkerRecipe) -> None:
-    """Raise ConfigError where extras and reward shaping are combined with what does not support them."""
+    """Raise ConfigError if extras or reward shaping are combined with a setting that does not support them."""
     spec = base.shape.spec
     if config.run.trust_env_state and (spec.extras or spec.shaping):
         raise ConfigError(
-            "trust_env_state: a pickled env contains neither the extras read beside it nor the shaper's state of the "
-            "episode; replaying the episode restores both. Leave it out."
+            "trust_env_state: unsupported with extras and reward shapers. A pickled env contains neither extras nor "
+            "the shaper's state; replaying the episode restores both. Leave it out."
         )
     if base.league is not None and spec.shaping:
-        raise ConfigError("shaper: in a two-player game the result is the reward. Leave out the shaper.")
+        raise ConfigError("shaper: unsupported in two-player games, whose reward is the result. Leave it out.")

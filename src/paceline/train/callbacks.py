@@ -1,10 +1,10 @@
-"""Code of the user's that a run calls: to watch it, to log elsewhere, to stop it.
+"""Callbacks: the user's code that a run calls, to observe it or to stop it early.
 
     collect -> on_rollout -> update -> on_update -> [on_evaluation] -> [on_checkpoint]   ... -> on_stop
 
-A callback is any object with some of these methods. Each is handed one `Moment` and may return False to stop the
-run: the iteration under way is finished, then the last evaluation and checkpoint follow as always. What it returns
-otherwise does not matter. Callbacks run in the driver, in the order given, and training waits for them.
+A callback is any object with one or more of these methods. Each method gets a `Moment`. If it returns False the run
+stops: the current iteration is finished, then the last evaluation and checkpoint follow as usual. Every other return
+value is ignored. Callbacks run in the driver, in the given order, and training waits for them.
 """
 
 from __future__ import annotations
@@ -22,71 +22,72 @@ from paceline.measure.episodes import WINDOW, Episodes
 from paceline.measure.record import EvaluationRow
 
 HOOKS = ("on_rollout", "on_update", "on_evaluation", "on_checkpoint", "on_stop")
-"""What a callback may have, in the order in which they are called."""
+"""Methods that a callback may have, in the order of their calls."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moment:
-    """Where the run is. Numbers and copies: it may be kept."""
+    """State of the run at the time of a call. Numbers and copies, which a callback may keep."""
 
     steps: int
-    """Steps of the run so far."""
+    """Steps of all envs so far."""
     episodes: int
     """Episodes that have ended so far."""
     iteration: int
-    """Iterations so far, the one under way included; counts from 1."""
+    """Number of the current iteration, from 1."""
     wall_s: float
-    """Seconds of the run so far, earlier sessions of a resumed run included."""
+    """Seconds of the run so far, including earlier sessions of a resumed run."""
     mean_return: float | None
-    """Of the last 100 episodes; None before the first has ended."""
+    """Mean return of the last 100 episodes; None before the first has ended."""
     mean_length: float | None
-    """Of the last 100 episodes."""
+    """Mean length of the last 100 episodes; None before the first has ended."""
     reward_parts: Mapping[str, float]
-    """Means over the last 100 episodes of what a reward shaper tells, by name; empty without one."""
+    """Means of the reward shaper's parts and measures over the last 100 episodes, by name; empty without a shaper."""
     finished: Episodes
-    """The episodes that ended in the newest rollout: arrays `env`, `returns`, `length`, `step`."""
+    """Episodes that ended in the newest rollout: arrays `env`, `returns`, `length`, `step`."""
     extras: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """[T+1, B, ...] what was read beside the observations of the newest rollout, by name (on_rollout, on_update)."""
+    """[T+1, B, ...] extras of the newest rollout, by name; empty except in `on_rollout` and `on_update`."""
     train: Mapping[str, float] = field(default_factory=dict)
-    """What the newest update reports: `loss`, `approx_kl`, ... Empty before the first."""
+    """Statistics of the newest update: `loss`, `approx_kl`, ... Empty before the first."""
     evaluation: EvaluationRow | None = None
-    """The newest evaluation."""
+    """Result of the newest evaluation; None before the first."""
     checkpoint: Path | None = None
-    """The newest checkpoint."""
+    """Path of the newest checkpoint; None before the first."""
     stop_reason: str | None = None
-    """Why the run stops, once it does."""
+    """Why the run stops; None while it continues."""
 
 
 class Callback(Protocol):
-    """All that a run may call. An object needs only those it has a use for."""
+    """The methods that a run may call. A callback needs at least one of them."""
 
     def on_rollout(self, moment: Moment) -> bool | None:
-        """A rollout was collected and is about to be learned from."""
+        """Called when a rollout is complete, before the update."""
 
     def on_update(self, moment: Moment) -> bool | None:
-        """The weights were updated."""
+        """Called after each update of the weights."""
 
     def on_evaluation(self, moment: Moment) -> bool | None:
-        """An evaluation has ended: `moment.evaluation`."""
+        """Called after each evaluation; `moment.evaluation` is its result."""
 
     def on_checkpoint(self, moment: Moment) -> bool | None:
-        """A checkpoint was written: `moment.checkpoint`."""
+        """Called after each checkpoint; `moment.checkpoint` is its path."""
 
     def on_stop(self, moment: Moment) -> bool | None:
-        """The run is over, well or badly: `moment.stop_reason`."""
+        """Called at the end of the run, also if it failed; `moment.stop_reason` says why it ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopAtScore:
-    """Stops the run once it is good enough.
+    """Stop the run when its score reaches a threshold: the flag `--stop-at-score`.
 
-    By `episodes` it asks for the mean return of the last 100 training episodes, once 100 have ended: what the
-    field calls solved, exploration included. By `evaluation` it asks for the mean of one evaluation.
-    The flag `--stop-at-score` goes by evaluations where `--eval-freq` asks for them, else by episodes.
+    The flag uses evaluations if `--eval-freq` is set, otherwise training episodes.
     """
 
     score: float
+    """Mean return to stop at."""
     by: Literal["episodes", "evaluation"] = "episodes"
+    """`episodes`: mean return of the last 100 training episodes, exploration included, once 100 have ended.
+    `evaluation`: mean return of one evaluation."""
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -98,13 +99,13 @@ class StopAtScore:
             raise ConfigError(f"by={self.by!r}: must be 'episodes' or 'evaluation'.")
 
     def on_update(self, moment: Moment) -> bool | None:
-        """Look at the last 100 episodes."""
+        """Compare the mean return of the last 100 episodes."""
         if self.by != "episodes" or moment.mean_return is None or moment.episodes < WINDOW:
             return None
-        return not moment.mean_return >= self.score  # NaN does not reach it
+        return not moment.mean_return >= self.score  # written so that NaN does not stop the run
 
     def on_evaluation(self, moment: Moment) -> bool | None:
-        """Look at the evaluation."""
+        """Compare the mean return of the evaluation."""
         if self.by != "evaluation" or moment.evaluation is None:
             return None
         return not moment.evaluation.mean_reward >= self.score
@@ -112,29 +113,29 @@ class StopAtScore:
 
 @dataclass(frozen=True, slots=True)
 class StopAtMeans:
-    """Stops the run once what a reward shaper tells of episodes is good enough: the flag `--stop-at`.
+    """Stop the run when means of a reward shaper's parts or measures reach their goals: the flag `--stop-at`.
 
-    Goes by means over the last 100 episodes, once 100 have ended.
+    The means are over the last 100 episodes, once 100 have ended. All goals must be reached.
     """
 
     goals: Mapping[str, float]
-    """By name, the least that each mean has to be."""
+    """The mean to reach, by name of the part or measure."""
 
     def on_update(self, moment: Moment) -> bool | None:
-        """Look at the last 100 episodes."""
+        """Compare the means of the last 100 episodes."""
         if moment.episodes < WINDOW:
             return None
         return not all(moment.reward_parts[name] >= goal for name, goal in self.goals.items())  # NaN reaches no goal
 
 
 class Callbacks:
-    """Some callbacks, called as one.
+    """Calls the callbacks of a run, hook by hook.
 
     Args:
-        callbacks: Objects with some of the methods of `Callback`.
+        callbacks: Objects with one or more of the methods of `Callback`.
 
     Raises:
-        ConfigError: One has none of them, or one that would never be called.
+        ConfigError: An object has none of these methods, or a method `on_...` that a run never calls.
     """
 
     def __init__(self, callbacks: Iterable[object] = ()) -> None:
@@ -145,14 +146,14 @@ class Callbacks:
                 self._hooks[hook].append((name, getattr(callback, hook)))
 
     def __contains__(self, hook: str) -> bool:
-        """Whether anybody listens: a moment need not be made otherwise."""
+        """Whether any callback has this hook. If not, callers need not make a `Moment`."""
         return bool(self._hooks[hook])
 
     def __call__(self, hook: str, moment: Moment) -> str | None:
-        """Call all; returns the name of the first that wants the run to stop.
+        """Call this hook of all callbacks; returns the name of the first that returned False, or None.
 
         Raises:
-            CallbackError: One raised.
+            CallbackError: A callback raised an exception.
         """
         stopped_by = None
         for name, call in self._hooks[hook]:
@@ -161,7 +162,7 @@ class Callbacks:
             except Exception as error:
                 raise CallbackError(
                     f"callback {name}.{hook}: raised {type(error).__name__}: {error} (at step {moment.steps:,}). "
-                    "Mend it, or leave it out."
+                    "Fix it, or leave it out."
                 ) from error
             if answer is False and stopped_by is None:
                 stopped_by = name
@@ -173,15 +174,19 @@ def _name(callback: object) -> str:
 
 
 def _hooks_of(callback: object, name: str) -> list[str]:
-    """The methods of this callback that will be called."""
+    """The hooks that this callback has.
+
+    Raises:
+        ConfigError: It has none, or is misspelt.
+    """
     if isinstance(callback, type):
-        raise ConfigError(f"callback {name}: is a class. Give an object of it: {name}().")
+        raise ConfigError(f"callback {name}: is a class. Give an instance: {name}().")
     found = [attribute for attribute in dir(callback) if attribute.startswith("on_")]
     for attribute in found:
         if attribute not in HOOKS:
-            raise ConfigError(f"callback {name}: {attribute} would never be called. {nearest(attribute, HOOKS)}")
+            raise ConfigError(f"callback {name}: a run never calls {attribute}. {nearest(attribute, HOOKS)}")
         if not callable(getattr(callback, attribute)):
             raise ConfigError(f"callback {name}: {attribute} must be a method.")
     if not found:
-        raise ConfigError(f"callback {name}: has nothing to call. It needs one of {', '.join(HOOKS)}.")
+        raise ConfigError(f"callback {name}: has none of the methods {', '.join(HOOKS)}. Give it one.")
     return found

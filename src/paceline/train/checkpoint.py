@@ -1,11 +1,11 @@
-"""Snapshots on disk: safe to load, whole or not there at all.
+"""Snapshots on disk: written atomically, checked when loaded, without code that loading could run.
 
     step_000000040960/
-      state.safetensors     arrays only: nothing in it can run
-      manifest.json         format, what it belongs to, counters, sha256 of every file
+      state.safetensors     arrays only, no code
+      manifest.json         format version, identity of the training, counters, sha256 of the arrays
 
-A snapshot is written to a temporary directory, synced and renamed, so that a reader never sees half of one and
-a crash leaves the previous one alone.
+A snapshot is written to a temporary directory, synced and renamed. A reader therefore never sees an incomplete one,
+and a crash while saving leaves the previous one intact.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ State = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was saved."""
+    """A saved training or model: its arrays and metadata."""
 
     path: Path
     arrays: State
@@ -47,19 +47,24 @@ class Snapshot:
 
 
 def save(path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
-    """Write a snapshot directory, atomically; an existing one is replaced.
+    """Write a snapshot directory atomically, replacing an existing one. Blocks until it is on disk.
+
+    Args:
+        path: The directory.
+        arrays: The content of `state.safetensors`.
+        meta: Plain values for the manifest.
 
     Raises:
-        OSError: The disk is full or read-only. Nothing that was there before is touched.
+        OSError: The disk is full or read-only. An existing snapshot at `path` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _take_back(path)
+    _restore_backup(path)
     building = path.parent / f".{path.name}.{os.getpid()}.tmp"
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir()
     try:
         contiguous = {key: np.ascontiguousarray(value).reshape(np.shape(value)) for key, value in arrays.items()}
-        # Written by hand: save_file turns a full disk into an error of its own kind.
+        # Not safetensors' save_file: it reports a full disk as SafetensorError instead of OSError.
         (building / STATE).write_bytes(safetensors.numpy.save(contiguous))
         files = {STATE: {"sha256": _sha256(building / STATE), "bytes": (building / STATE).stat().st_size}}
         manifest = {"format": FORMAT, "files": files, "meta": dict(meta)}
@@ -68,38 +73,39 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
             _sync(building / file)
         _sync(building)
         if path.exists():
-            # A directory cannot be replaced in one step: move the old one aside first.
-            aside = _aside(path)
-            shutil.rmtree(aside, ignore_errors=True)
-            os.replace(path, aside)
+            # A directory that is not empty cannot be replaced in one step: rename the old one first.
+            backup = _backup(path)
+            shutil.rmtree(backup, ignore_errors=True)
+            os.replace(path, backup)
             os.replace(building, path)
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(backup, ignore_errors=True)
         else:
             os.replace(building, path)
         _sync(path.parent)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
-        _take_back(path)
+        _restore_backup(path)
         raise
 
 
-def _aside(path: Path) -> Path:
+def _backup(path: Path) -> Path:
+    """The name of the old snapshot while a new one replaces it."""
     return path.parent / f".{path.name}.old"
 
 
-def _take_back(path: Path) -> None:
-    """Undo a replacement that was killed between its two steps."""
-    if not path.exists() and _aside(path).is_dir():
-        os.replace(_aside(path), path)
+def _restore_backup(path: Path) -> None:
+    """Undo a replacement whose process was killed between the two renames."""
+    if not path.exists() and _backup(path).is_dir():
+        os.replace(_backup(path), path)
 
 
 def load(path: Path) -> Snapshot:
-    """Read a snapshot and check every byte of it.
+    """Read a snapshot and verify its checksum.
 
     Raises:
-        CheckpointError: It is missing, truncated, altered or of an unknown format; names the file.
+        CheckpointError: The snapshot is missing, truncated, altered or of an unknown format; names the file.
     """
-    _take_back(path)
+    _restore_backup(path)
     manifest_file = path / MANIFEST
     if not manifest_file.is_file():
         raise CheckpointError(f"{path}: not a checkpoint (no {MANIFEST}). Name a run folder or one of its checkpoints.")
@@ -107,13 +113,13 @@ def load(path: Path) -> Snapshot:
         manifest = json.loads(manifest_file.read_text())
         version, files, meta = manifest["format"], manifest["files"], manifest["meta"]
         if version == FORMAT and not (isinstance(meta, dict) and isinstance(files, dict)):
-            raise TypeError("its parts are not what they should be")
+            raise TypeError("files and meta must be mappings")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{manifest_file}: damaged ({error}). Use an earlier checkpoint.") from error
     except OSError as error:
         raise CheckpointError(f"{manifest_file}: cannot be read ({error.strerror or error}).") from error
     if version != FORMAT:
-        raise CheckpointError(f"{manifest_file}: format {version} is not known here (this version reads {FORMAT}).")
+        raise CheckpointError(f"{manifest_file}: unknown format {version} (this version reads {FORMAT}).")
     listed = files.get(STATE)
     expected: dict[str, Any] = listed if isinstance(listed, dict) else {}
     state = path / STATE
@@ -132,21 +138,27 @@ def load(path: Path) -> Snapshot:
 
 
 def step_name(step: int) -> str:
-    """The name of a step's checkpoint; names sort by step."""
+    """The directory name of the checkpoint of a step. Names sort by step."""
     return f"step_{step:012d}"
 
 
 def prune(folder: Path, keep: int, written: Path) -> None:
-    """Drop all but the newest `keep` checkpoints (0 keeps all), never `written`; and what killed saves have left."""
-    for left in folder.glob(".step_*.tmp"):
-        shutil.rmtree(left, ignore_errors=True)
+    """Delete old checkpoints, and temporary directories of saves that were killed.
+
+    Args:
+        folder: The folder of the checkpoints.
+        keep: Number of newest checkpoints to keep; 0 keeps all.
+        written: The checkpoint that was just written, which is always kept.
+    """
+    for unfinished in folder.glob(".step_*.tmp"):
+        shutil.rmtree(unfinished, ignore_errors=True)
     for old in steps(folder)[:-keep] if keep > 0 else []:
         if old != written:
             shutil.rmtree(old, ignore_errors=True)
 
 
 def set_aside_after(folder: Path, step: int) -> list[Path]:
-    """Rename checkpoints of later steps: a run that goes on from `step` has left them behind."""
+    """Rename checkpoints of steps after `step` to `abandoned_...`: the run continues from `step`. Returns new paths."""
     moved = []
     for path in steps(folder):
         if path.name > step_name(step):
@@ -159,39 +171,39 @@ def set_aside_after(folder: Path, step: int) -> list[Path]:
 
 def steps(folder: Path) -> list[Path]:
     """The checkpoints in a folder, oldest first."""
-    for aside in folder.glob(".step_*.old"):  # somebody was killed while one took the place of another
-        _take_back(folder / aside.name.removeprefix(".").removesuffix(".old"))
+    for backup in folder.glob(".step_*.old"):  # from saves that were killed
+        _restore_backup(folder / backup.name.removeprefix(".").removesuffix(".old"))
     return sorted(path for path in folder.glob("step_*") if path.is_dir())
 
 
 def find(path: Path, *, resumable: bool = False) -> Path:
-    """The snapshot that a run folder, a checkpoint folder or a snapshot itself stands for.
+    """Find the newest snapshot of a run folder or of a folder of checkpoints; a snapshot's own path is returned as is.
 
     Args:
         path: The folder.
-        resumable: Only a checkpoint will do; a model (`best_model`) cannot be resumed.
+        resumable: Whether to look for checkpoints only: a model (`best_model`) cannot be resumed.
 
     Raises:
-        CheckpointError: There is none, or the newest is damaged; then the previous good one is offered.
+        CheckpointError: There is no snapshot, or the newest is damaged. The text names the newest undamaged one.
     """
-    _take_back(path)
+    _restore_backup(path)
     if (path / MANIFEST).is_file():
         return path
     for folder in (path / "checkpoints", path):
         if found := steps(folder):
             return _newest_good(found)
-    _take_back(path / "best_model")
+    _restore_backup(path / "best_model")
     if not resumable and (path / "best_model" / MANIFEST).is_file():
         return path / "best_model"
     if not path.exists():
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = f" {nearest(path.name, siblings)}" if siblings else ""
-        raise CheckpointError(f"{path}: there is no such folder.{hint}")
-    raise CheckpointError(f"{path}: holds no checkpoint. Was the run stopped before its first --save-freq?")
+        raise CheckpointError(f"{path}: no such folder.{hint}")
+    raise CheckpointError(f"{path}: contains no checkpoint. Was the run stopped before its first --save-freq?")
 
 
 def run_folder(snapshot: Path) -> Path | None:
-    """The run that a snapshot lies in, if it lies in one."""
+    """The run folder that contains a snapshot; None if it is not in one."""
     return next((folder for folder in list(snapshot.parents)[:2] if (folder / "config.yaml").is_file()), None)
 
 
@@ -205,17 +217,21 @@ def _newest_good(found: list[Path]) -> Path:
             except CheckpointError:
                 continue
             raise CheckpointError(
-                f"{error}\nThe newest good one is {earlier}: resume with --resume {earlier}"
+                f"{error}\nThe newest undamaged one is {earlier}: resume with --resume {earlier}"
             ) from error
         raise
     return found[-1]
 
 
 def require_match(snapshot: Snapshot, identity: Mapping[str, Any]) -> None:
-    """Refuse a snapshot of another env, algorithm or network, and say what differs.
+    """Check that a snapshot belongs to the same env, algorithm and network.
+
+    Args:
+        snapshot: The snapshot.
+        identity: The properties of this training that the snapshot must share.
 
     Raises:
-        CheckpointError: It does not fit.
+        CheckpointError: A property differs; names all that do.
     """
     theirs = snapshot.meta.get("identity")
     theirs = theirs if isinstance(theirs, dict) else {}
@@ -229,7 +245,7 @@ def require_match(snapshot: Snapshot, identity: Mapping[str, Any]) -> None:
 
 
 def _current(value: object) -> object:
-    """A value of an identity; import paths of moved modules as they are today."""
+    """A value of an identity, with import paths of moved modules replaced by the present ones."""
     return current_path(value) if isinstance(value, str) else value
 
 

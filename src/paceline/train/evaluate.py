@@ -1,4 +1,4 @@
-"""Evaluation: the policy without exploration, on one env of its own, with seeds of its own."""
+"""Evaluation: the policy without exploration, on an env and with seeds that training does not use."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from paceline.runtime.watchdog import watched
 from paceline.spec import MASK_KEY, EnvSpec
 
 _EVALUATION = 0x5EED_E7A1
-"""Keeps evaluation episodes apart from training ones."""
+"""Combined with the run's seed, so that evaluation episodes differ from those of training."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What some episodes brought."""
+    """Returns and lengths of evaluation episodes."""
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     cut: int = 0
-    """Episodes that were ended at `max_steps`."""
+    """Number of episodes that were cut off after `max_steps`."""
 
     @property
     def mean_reward(self) -> float:
@@ -53,7 +53,7 @@ class Evaluation:
 
 
 class Predictor:
-    """The policy as a function from raw observations to actions of the env's own space."""
+    """Maps an observation of the env to an action of its action space, by the policy."""
 
     def __init__(
         self,
@@ -64,26 +64,26 @@ class Predictor:
         seed: int = 0,
         head: ActionHead | EpsilonGreedy | None = None,
     ) -> None:
-        """Act with a policy.
+        """Build the actor of a policy.
 
         Args:
-            policy: On the CPU.
-            spec: Of the env.
-            normaliser: Of observations.
-            seed: Of samples.
-            head: What its outputs mean; None for a distribution over actions.
+            policy: The network, on the CPU. Later changes of its parameters take effect.
+            spec: Observations and actions of the env.
+            normaliser: Observation normaliser.
+            seed: Seed of sampled actions.
+            head: Turns the outputs of the network into actions; None for the distribution of the action space.
         """
         self._spec, self._head, self._actions = spec, head or head_for(spec.action), ActionMap(spec)
         self._actor = actor_for(policy, spec, 1, 1, normaliser)
         self._generator = np.random.default_rng(seed)
 
     def __call__(self, obs: Any, *, mask: Any = None, deterministic: bool = True) -> Any:
-        """The action for one observation, as `env.step` takes it.
+        """Return the action for one observation, in the form that `env.step` expects.
 
         Args:
-            obs: One observation of the env's space.
-            mask: Legal actions, where the env says so.
-            deterministic: The most probable action; otherwise a sample.
+            obs: One observation of the env's observation space.
+            mask: The legal actions, if the env masks actions.
+            deterministic: Whether to return the most probable action, not a sample.
         """
         leaves = {
             leaf.name: np.asarray(value, leaf.dtype).reshape(1, *leaf.shape)
@@ -101,7 +101,7 @@ class Predictor:
 
 
 class Evaluator:
-    """Keeps one env for evaluations. One that hangs is broken off, and the next evaluation has another."""
+    """Plays evaluation episodes on one env, made by the first. If an evaluation hangs, the next makes a new env."""
 
     def __init__(
         self,
@@ -112,14 +112,14 @@ class Evaluator:
         timeouts_s: tuple[float, float],
         max_steps: int = 100_000,
     ) -> None:
-        """Make nothing yet.
+        """Store the settings; the env is made later.
 
         Args:
-            recipe: The env.
+            recipe: Makes the env.
             predictor: The policy.
-            seed: The run's seed.
-            timeouts_s: How long making and first resetting the env, and then a step of it, may take.
-            max_steps: An episode is cut here: an env may never end one.
+            seed: Seed of the run; chooses the episodes.
+            timeouts_s: Time limits in seconds: to make and first reset the env, and for a step.
+            max_steps: Cut off episodes after this many steps.
         """
         self._recipe = recipe
         self._env: gym.Env[Any, Any] | None = None
@@ -129,16 +129,16 @@ class Evaluator:
     def evaluate(
         self, episodes: int, *, deterministic: bool = True, watch: Callable[[Any, bool], None] | None = None
     ) -> Evaluation:
-        """Play `episodes` episodes: always the same ones, so that two evaluations can be compared.
+        """Play episodes with the same seeds in every call, so that evaluations can be compared. Blocks.
 
         Args:
-            episodes: How many.
-            deterministic: The most probable action; otherwise a sample.
-            watch: Called with the env after every reset (True) and step (False).
+            episodes: Number of episodes.
+            deterministic: Whether to take the most probable actions, not samples.
+            watch: Called with the env, and True after a reset or False after a step.
 
         Raises:
-            EnvHung: The env stood still for too long; the stack is in the log.
-            EnvError: The env raised.
+            EnvHung: The env exceeded a time limit; the stack is in the log.
+            EnvError: The env raised an exception.
         """
         self._line[BEAT] = 0
         try:
@@ -146,14 +146,14 @@ class Evaluator:
                 return self._play(episodes, deterministic, watch)
         except EnvHung:
             with suppress(Exception):
-                self.close()  # it is of no more use
+                self.close()  # the next evaluation makes a new env
             raise
         except PacelineError:
             raise
         except Exception as error:
             raise EnvError(
                 f"evaluation (seed {self._seed}): the env raised {type(error).__name__}: {error}. Its episodes have "
-                "seeds of their own; --n-eval-episodes 0 trains without."
+                "other seeds than those of training; --n-eval-episodes 0 trains without evaluation."
             ) from error
 
     def _play(self, episodes: int, deterministic: bool, watch: Callable[[Any, bool], None] | None) -> Evaluation:
@@ -183,7 +183,7 @@ class Evaluator:
         return Evaluation(tuple(returns), tuple(lengths), cut)
 
     def close(self) -> None:
-        """Close the env; one that hangs in it is left to itself."""
+        """Close the env. Does not wait for an env that hangs in `close`. Idempotent."""
         env, self._env = self._env, None
         if env is not None:
             self._line[BEAT] = 1
@@ -193,5 +193,5 @@ class Evaluator:
     def _watched(self, command: str) -> AbstractContextManager[None]:
         who = f"evaluation on {self._recipe.name!r} (seed {self._seed})"
         return watched(
-            command, self._timeouts_s, who=who, remedy="--n-eval-episodes 0 trains without.", line=self._line
+            command, self._timeouts_s, who=who, remedy="--n-eval-episodes 0 trains without evaluation.", line=self._line
         )

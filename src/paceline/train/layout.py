@@ -1,7 +1,6 @@
-"""How many workers and env threads: measures env, policy and machine for about a second and picks the fastest layout.
+"""Choose the number of workers and env threads: measure env and policy for about a second, then predict the fastest.
 
-Only what cannot change a bit of the result is chosen here. Sizes that shape the computation (`n_envs`, `group_size`)
-are config.
+The choice does not change the results of training. Sizes that would (`n_envs`, `group_size`) are settings.
 """
 
 from __future__ import annotations
@@ -22,58 +21,58 @@ from paceline.train.worker_recipe import WorkerRecipe
 
 CALIBRATION_S = 1.0
 CALIBRATION_STEPS = 8
-"""Rows of a measured rollout."""
+"""Steps of a measured rollout."""
 FEWEST_TOGETHER = 4
-"""Envs with which threads are tried, where there are as many."""
+"""Number of envs to measure env threads with, if there are that many."""
 HAND_OVER_S = 0.0001
-"""A command to a worker and its answer, once per rollout (make bench-workers)."""
+"""Seconds to send a command to a worker and get its reply, once per rollout (make bench-workers)."""
 START_UP_S = 3.0
-"""What the first start of workers costs, with the fork server's own imports (make bench-workers)."""
+"""Seconds to start the workers, including the imports of the fork server (make bench-workers)."""
 MARGIN = 0.97
-"""A layout with more processes must be at least this much faster."""
+"""A layout with more processes is chosen only if its predicted time is below this fraction of the best other one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What was measured on one group and one thread, seconds per row (one step of each env of the group)."""
+    """Measured seconds per row, i.e. per step of each env of one group, on one thread."""
 
     env_s: float
     env_cpu_s: float
     inference_s: float
-    """For one group alone."""
+    """Forward of the policy for one group."""
     inference_more_s: float
-    """For each further group in the same forward."""
+    """Additional time for each further group in the same forward."""
 
     threaded_s: float | None = None
-    """What `env_s` becomes with a thread for each env; None where envs compute, or threads are not wanted."""
+    """`env_s` with a thread for each env; None if envs compute, or env threads are off."""
     threaded_more_s: float | None = None
-    """For each further group beside it. A GIL that is held while waiting makes this `env_s`."""
+    """Additional time for each further group. Close to `env_s` if an env holds the GIL while it waits."""
 
     @property
     def waits(self) -> bool:
-        """Whether envs wait rather than compute."""
+        """Whether envs mostly wait (sleep, network) instead of computing."""
         return StepCost(self.env_s, self.env_cpu_s).waits
 
     @property
     def threads_pay(self) -> bool:
-        """Whether envs wait, and their threads do not wait for each other."""
+        """Whether env threads help: envs wait, and do not hold the GIL meanwhile."""
         return self.threaded_more_s is not None and self.threaded_more_s < WAITING * self.env_s
 
     def row(self, groups: int, env_threads: int = 1) -> float:
-        """Wall seconds of one row of `groups` groups in one process."""
+        """Wall-clock seconds of one row of `groups` groups in one process."""
         envs_s = groups * self.env_s
         if env_threads > 1 and self.threaded_s is not None and self.threaded_more_s is not None:
             envs_s = max(envs_s / env_threads, self.threaded_s + (groups - 1) * self.threaded_more_s)
         return envs_s + self.inference_s + (groups - 1) * self.inference_more_s
 
     def row_cpu(self, groups: int) -> float:
-        """CPU seconds of the same, without threads."""
+        """CPU seconds of one row of `groups` groups in one process, without env threads."""
         return self.row(groups) - groups * max(0.0, self.env_s - self.env_cpu_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What was chosen, and why. Becomes `layout.json`."""
+    """The chosen number of workers and threads, and why. Written to `layout.json`."""
 
     num_workers: int
     groups: int
@@ -85,24 +84,24 @@ class Layout:
     inference: str
     why: str
     env_threads: EnvThreads = 1
-    """Envs that a worker steps at once; with auto each worker tries one env when it starts."""
+    """Number of envs that a worker steps at once; with auto each worker measures one env when it starts."""
     runtime: str = "process"
     """inline, process or ray."""
     nodes: int = 1
     places: list[dict[str, Any]] | None = None
-    """On a cluster: which node has which workers and groups."""
+    """On a cluster: the workers and groups of each node."""
     measured: dict[str, float] | None = None
     predicted_rollout_s: dict[int, float] | None = None
 
     @property
     def env_wait_s(self) -> float:
-        """How long a step of an env waits; 0 where nothing was measured."""
+        """Seconds that a step of an env waits; 0 if it was not measured."""
         if self.measured is None:
             return 0.0
         return StepCost(self.measured["env_s"], self.measured["env_cpu_s"]).wait_s / self.group_size
 
     def json(self) -> dict[str, Any]:
-        """Plain values for a file."""
+        """The fields as plain values, for `layout.json`."""
         return asdict(self)
 
 
@@ -158,7 +157,7 @@ def _collect(
 
 
 def _more_per_group(recipe: WorkerRecipe, alone_s: float) -> float:
-    """What one more group adds to a forward."""
+    """Additional seconds for each further group in a forward."""
     many = min(recipe.shape.groups, 8)
     if many == 1:
         return alone_s
@@ -181,21 +180,21 @@ def _forward_s(recipe: WorkerRecipe, policy: Any, groups: int) -> float:
 
 
 def predict(cost: Cost, steps: int, groups: int, workers: int, cores: int, env_threads: int = 1) -> float:
-    """Seconds a rollout would take with `workers` processes (0: inline)."""
+    """Predicted seconds of a rollout with `workers` processes (0: in the driver)."""
     if workers == 0:
         return steps * cost.row(groups, env_threads)
     busiest = -(-groups // workers)
     wall = cost.row(busiest, env_threads)
-    # More workers than cores share them: no rollout can be faster than its arithmetic.
+    # More workers than cores share them: a rollout takes at least its CPU time divided by the cores.
     each = groups / workers
     cpu = workers * cost.row_cpu(max(1, round(each))) / min(cores, workers)
     return steps * max(wall, cpu) + workers * HAND_OVER_S
 
 
 def candidates(cost: Cost, groups: int, cores: int) -> list[int]:
-    """Worker counts worth considering: up to the cores, and beyond where envs wait and threads are no help.
+    """Worker counts to predict: up to the number of cores, or more if envs wait and env threads do not help.
 
-    With threads one worker keeps a core as busy as several would: parts of its envs take turns (docs/adr/0011).
+    With env threads one worker per core is enough, because it steps some envs while others wait (docs/adr/0011).
     """
     most = 64 if cost.waits and not cost.threads_pay else cores
     return [0, *range(2, min(groups, most) + 1)]

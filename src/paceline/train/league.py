@@ -1,6 +1,6 @@
-"""Self-play from the driver's side: takes snapshots, says who is met how often, and keeps the score.
+"""Self-play in the driver: stores snapshots of the learner, sets how often each opponent plays, and rates by Elo.
 
-learner.update -> new weights -> (now and then) a snapshot -> odds -> workers meet it -> results -> Elo
+learner.update -> new weights -> (every N episodes) a snapshot -> odds -> workers draw opponents -> results -> Elo
 """
 
 from __future__ import annotations
@@ -38,74 +38,82 @@ RANDOM = "random"
 Sampling = Literal["uniform", "recent", "hardest"]
 START_ELO = 1000.0
 RANGE, BISECTIONS = 6000.0, 24
-"""Where a rating is looked for, and how long: to a thousandth of a point."""
+"""The rating is searched within RANGE points around START_ELO by bisection, to a thousandth of a point."""
 FADING = 0.99
-"""What an update leaves of the results before it."""
+"""Factor that older results are multiplied with at each update."""
 RECENT = 0.7
-"""Each older snapshot is met this much as often as the one after it."""
+"""With sampling `recent`: how often a snapshot plays, relative to the next newer one."""
 
 
 class Handed(Protocol):
-    """What a league needs to know of a worker's program."""
+    """The parts of a worker's recipe that self-play needs."""
 
     @property
     def shape(self) -> SlotShape:
-        """Groups and their size, and what envs show."""
+        """Shape of a slot: groups, their size, and the spec of the env."""
 
     @property
     def policy(self) -> NetworkRecipe:
-        """What snapshots are of."""
+        """The network of the learner and of its snapshots."""
 
     @property
     def seed(self) -> int:
-        """The run's."""
+        """Seed of the run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeagueRecipe:
-    """Who is met, as workers are handed it."""
+    """Opponents of a run and how to make them. Pickled to every worker."""
 
     engine: Callable[[int], Game]
-    """Makes boards."""
+    """Makes the given number of boards."""
     names: tuple[str, ...]
-    """Fixed players."""
+    """Names of the scripted opponents."""
     players: tuple[Callable[[], Player], ...]
-    """What makes each of them."""
+    """Makes each scripted opponent."""
     shares: tuple[float, ...]
-    """How often each of them is met."""
+    """Share of episodes against each scripted opponent."""
     self_share: float
+    """Share of episodes against snapshots of the learner."""
     slots: int
-    """Snapshots that are kept."""
+    """Number of stored snapshots."""
     offered: int
-    """Newest ones that are met."""
+    """Number of newest snapshots that play."""
     sampling: Sampling
+    """How opponents are drawn from them."""
     snapshot_every: int
+    """Episodes between two snapshots."""
     samples: bool
-    """Whether the policy draws its moves, rather than taking the best."""
+    """Whether snapshots sample their moves, instead of taking the best one."""
     epsilon: float
-    """How much a snapshot explores, as a share of what the learner does."""
+    """Epsilon of snapshots, as a fraction of the learner's."""
 
     def fields(self, weights: int, n_envs: int) -> list[Field]:
-        """What an arena must hold."""
+        """The fields of the arena.
+
+        Args:
+            weights: Number of parameters.
+            n_envs: Number of envs.
+        """
         return OpponentPool.fields(slots=self.slots, fixed=len(self.names), weights=weights, n_envs=n_envs)
 
     def identity(self) -> dict[str, Any]:
-        """What a run that goes on must agree on with the one before: the pool is laid out by it."""
+        """Settings that a resumed run must share with the earlier one: the layout of the pool depends on them."""
         return {"opponents": list(self.names), "pool_size": self.slots}
 
     @property
     def stats(self) -> tuple[str, ...]:
-        """What a league reports."""
+        """Names of the `train/` statistics of a league."""
         names = (*self.names, SELF) if self.self_share else self.names
         return ("elo", "snapshots", *(f"win_rate_{name}" for name in names))
 
     def block(self, arena: Arena, share: Share, program: Handed) -> GameBlock:
-        """The boards of a worker's groups.
+        """Make the boards of a worker, with their opponents. Runs in the worker.
 
         Args:
             arena: Shared memory.
-            share: The groups.
-            program: What else a worker is handed.
+            share: The groups of the worker.
+            program: Recipe of the worker.
         """
         size, spec, pool = program.shape.group_size, program.shape.spec, OpponentPool(arena)
         first, n = share.first_group * size, share.groups * size
@@ -122,32 +130,35 @@ class LeagueRecipe:
 
 
 def _actor(policy: NetworkRecipe, spec: EnvSpec, pool: OpponentPool, group_size: int, slot: int) -> Actor:
+    """An actor with the weights of a snapshot, which are views of the pool."""
     network = policy.build(spec)
     bind(network, torch.from_numpy(pool.weights[slot]))
     return actor_for(network, spec, 1, group_size)
 
 
 def bare_game(env: gym.Env[Any, Any]) -> GameHost | None:
-    """The game that an env is; None where it is none, or where something around it has a say in what happens."""
+    """The two-player game of an env; None if it is not one, or if a wrapper around it may change rewards or actions."""
     while isinstance(env, gym.wrappers.OrderEnforcing | gym.wrappers.PassiveEnvChecker):
         env = env.env
     return env if isinstance(env, GameHost) else None
 
 
 def league_recipe(config: TrainConfig, bare: GameHost | None) -> LeagueRecipe | None:
-    """Who a config's games are played against; None where the env is no game, or is wrapped.
+    """The opponents that a config asks for; None if the env is not a game without wrappers.
 
     Args:
-        config: Everything.
-        bare: What `bare_game` found.
+        config: All settings.
+        bare: The game, from `bare_game`.
 
     Raises:
-        ConfigError: Opponents are asked for that there are not.
+        ConfigError: An opponent is unknown, or a share is out of range.
     """
     env = config.env
     if bare is None:
         if env.opponents:
-            raise ConfigError(f"opponents: {config.env_name} is no game of two, or is wrapped. Leave --opponents out.")
+            raise ConfigError(
+                f"opponents: {config.env_name} is not a two-player game, or is wrapped. Leave out --opponents."
+            )
         return None
     asked = {str(name): float(share) for name, share in env.opponents.items()}
     asked = asked or {bare.opponent: 1.0}
@@ -160,11 +171,14 @@ def league_recipe(config: TrainConfig, bare: GameHost | None) -> LeagueRecipe | 
         if not share >= 0:
             raise ConfigError(f"opponents: {name}={share:g} must not be negative.")
     if not sum(asked.values()) > 0:
-        raise ConfigError("opponents: somebody must be met (all shares are 0). Try self=0.5,random=0.5.")
+        raise ConfigError("opponents: at least one share must be positive (all are 0). Try self=0.5,random=0.5.")
     if SELF in asked and config.env.normalize_obs:
-        raise ConfigError("normalize_obs: snapshots would see what they were not trained on. Leave it out.")
+        raise ConfigError(
+            "normalize_obs: unsupported with the opponent `self`: snapshots would get observations scaled by newer "
+            "statistics than those that they were trained with. Leave it out."
+        )
     self_share = asked.pop(SELF, 0.0)
-    asked.setdefault(RANDOM, 0.0)  # who is met before there is a snapshot
+    asked.setdefault(RANDOM, 0.0)  # the opponent before the first snapshot
     offered = min(env.pool_offered or max(1, env.pool_size // 2), env.pool_size)
     return LeagueRecipe(
         engine=bare.engine,
@@ -172,7 +186,7 @@ def league_recipe(config: TrainConfig, bare: GameHost | None) -> LeagueRecipe | 
         players=tuple(scripted[name] for name in asked),
         shares=tuple(asked.values()),
         self_share=self_share,
-        # One more than are offered: the slot that is written anew is then nobody's opponent, or hardly anybody's.
+        # One more than play: the next snapshot overwrites one that (almost) no running episode plays against.
         slots=max(env.pool_size, offered + 1) if self_share else 0,
         offered=offered,
         sampling=env.opponent_sampling,
@@ -183,12 +197,12 @@ def league_recipe(config: TrainConfig, bare: GameHost | None) -> LeagueRecipe | 
 
 
 class League:
-    """Keeps the pool; the driver has it looked after at every update.
+    """Opponents of self-play: the driver updates the pool of snapshots, the odds and the ratings after each update.
 
     Args:
-        recipe: Who is met.
+        recipe: The opponents.
         arena: Shared memory.
-        weights: The learner's newest.
+        weights: The learner's published weights, which snapshots are copied from.
         tracker: Counts episodes.
     """
 
@@ -200,18 +214,18 @@ class League:
         self._random = recipe.names.index(RANDOM)
         self.elo = START_ELO
         self._elos = np.full(fixed + slots, START_ELO)
-        self._seen = np.zeros_like(self.pool.results[0])  # [K, 3] results that were counted
-        self._lately = np.zeros((fixed + slots, 3))  # fades, so that it says how strong each is now
+        self._seen = np.zeros_like(self.pool.results[0])  # [K, 3] results counted so far
+        self._lately = np.zeros((fixed + slots, 3))  # [K, 3] recent results: older ones are weighted less
         self._snapshots = 0
         self._set_odds()
 
     def look_after(self, epsilon: float) -> None:
-        """Take in results, perhaps take a snapshot, and say who is met from now on.
+        """Read the results of workers, update the rating, store a snapshot if one is due, and set the odds.
 
-        Where a run must be repeatable, workers have to rest meanwhile.
+        For reproducible runs, call it while workers are idle.
 
         Args:
-            epsilon: How much the learner explores.
+            epsilon: The learner's epsilon.
         """
         recipe, pool = self._recipe, self.pool
         new = pool.results.sum(0) - self._seen
@@ -224,21 +238,24 @@ class League:
         self._set_odds()
 
     def stats(self) -> dict[str, float]:
-        """How it stands."""
+        """Elo, number of snapshots, and win rates, by the names of the `train/` tags."""
         recipe, stats = self._recipe, {"elo": self.elo, "snapshots": float(self._snapshots)}
         for name, rate in zip((*recipe.names, SELF), self.win_rates(), strict=True):
-            if rate is not None:  # who is never met has none, and snapshots of nobody neither
+            if rate is not None:
                 stats[f"win_rate_{name}"] = rate
         return stats
 
     def win_rates(self) -> list[float | None]:
-        """Of the learner lately: against each fixed player, and against all snapshots together."""
+        """Recent win rates of the learner: against each scripted opponent, and last against all snapshots together.
+
+        None where there are no games.
+        """
         fixed = len(self._recipe.names)
         by_name = [*self._lately[:fixed], self._lately[fixed:].sum(0)]
         return [float(one[WIN] / one.sum()) if one.sum() >= 1.0 else None for one in by_name]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What a checkpoint keeps."""
+        """State for a checkpoint."""
         pool = self.pool
         return {
             "weights": pool.weights.copy(),
@@ -252,7 +269,7 @@ class League:
         }
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from `state()`."""
+        """Continue from `state()`."""
         pool = self.pool
         for name in ("weights", "born", "results", "next_epsilon"):
             getattr(pool, name)[...] = state[name]
@@ -261,10 +278,10 @@ class League:
         self._set_odds()
 
     def _rate(self) -> None:
-        """The rating that makes recent results most likely, where random has 1000 and a snapshot what it had at birth.
+        """Set Elo to the rating that makes the recent results most likely.
 
-        Games against all of them count at once. A rating that is moved a little by every game would grow for ever: each
-        snapshot is beaten, and those who lose to random now and then are not infinitely strong.
+        The random player has 1000, a snapshot the rating that the learner had when it was stored; other opponents do
+        not count. The usual Elo update per game would grow without bound: the learner beats each of its snapshots.
         """
         games = self._lately.sum(1)
         scored = self._lately @ np.array([0.0, 0.5, 1.0])
@@ -274,14 +291,14 @@ class League:
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
             expected = 1.0 / (1.0 + 10.0 ** ((self._elos[known] - middle) / 400.0))
-            # As if one more game had been drawn with random: a clean sweep is strong, but finite.
+            # A prior of one draw with random keeps the rating finite if the learner wins every game.
             prior = 0.5 - 1.0 / (1.0 + 10.0 ** ((START_ELO - middle) / 400.0))
             ahead = float((scored[known] - games[known] * expected).sum()) + prior
             low, high = (middle, high) if ahead > 0 else (low, middle)
         self.elo = (low + high) / 2
 
     def _snapshot(self) -> None:
-        """The weights as they are now replace the oldest snapshot."""
+        """Replace the oldest snapshot with the present weights."""
         slot = self._snapshots % self._recipe.slots
         self.pool.weights[slot] = self._weights.vector.numpy()
         self.pool.born[slot] = self._snapshots
@@ -303,7 +320,7 @@ class League:
         self.pool.odds[:] = odds
 
     def _wanted(self, slots: NDArray[np.intp]) -> NDArray[np.float64]:
-        """How much each of these snapshots is wanted."""
+        """Relative odds of these snapshots."""
         match self._recipe.sampling:
             case "recent":
                 age = self._snapshots - 1 - self.pool.born[slots]
@@ -311,7 +328,7 @@ class League:
                 return wanted
             case "hardest":
                 lately = self._lately[len(self._recipe.names) + slots]
-                # As if one game each had been won and lost: a newcomer is worth meeting.
+                # A prior of one win and one loss: a snapshot without games gets odds in the middle.
                 beaten: NDArray[np.float64] = (lately[:, WIN] + 0.5 * lately[:, DRAW] + 1.0) / (lately.sum(1) + 2.0)
                 return np.square(1.0 - beaten) + 1e-3
         return np.ones(len(slots))
@@ -323,8 +340,8 @@ class LeagueLearner(Generic[BatchIn]):
     Args:
         learner: Learns from the batches.
         league: Its opponents.
-        alone: Whether this is the only place that updates the league. In a pipeline workers play while the learner
-            learns, so the collector updates the league instead, before it begins a rollout.
+        alone: Whether to update the league here. False in a pipeline: workers play while the learner learns, so the
+            collector updates the league, before it begins a rollout.
     """
 
     def __init__(self, learner: Learner[BatchIn], league: League, *, alone: bool = True) -> None:
@@ -367,5 +384,5 @@ class LeagueLearner(Generic[BatchIn]):
 
 
 def in_league(learner: Learner[BatchIn], league: League | None, *, alone: bool = True) -> Learner[BatchIn]:
-    """The learner itself without a league, otherwise one that updates the league too; see `LeagueLearner`."""
+    """The learner itself if there is no league, otherwise a `LeagueLearner`."""
     return learner if league is None else LeagueLearner(learner, league, alone=alone)

@@ -1,4 +1,4 @@
-"""A trained policy by itself: weights and observation statistics, without envs, workers or shared memory."""
+"""A policy for prediction: weights and observation statistics, without workers and shared memory."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ OF_A_RUN = (
     "track",
     "trust_env_state",
 )
-"""Settings that belong to the run that was saved, not to the agent."""
+"""Settings of the saved run that an agent loaded from it does not take over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What prediction needs."""
+    """A policy with its weights and observation statistics. Owns their memory."""
 
     recipe: EnvRecipe
     spec: EnvSpec
@@ -46,44 +46,53 @@ class Model:
     predictor: Predictor
 
     def take(self, arrays: State) -> None:
-        """Take over newer weights and statistics."""
+        """Copy weights and observation statistics from `arrays`, as `Training.model_state` returns them."""
         self.weights.copy_(torch.from_numpy(arrays["learner/weights"]))
         prefix = "obs_norm/"
         if self.obs_norm is not None:
             self.obs_norm.load({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
 
     def arrays(self) -> State:
-        """What a snapshot of it holds."""
+        """The arrays of a snapshot of this model. Views, not copies."""
         state: State = {"learner/weights": self.weights.numpy()}
         if self.obs_norm is not None:
             state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
         return state
 
     def evaluator(self, *, seed: int, timeouts_s: tuple[float, float]) -> Evaluator:
-        """Plays episodes with it."""
+        """Create an evaluator of this model, on an env of its own.
+
+        Args:
+            seed: Chooses the episodes.
+            timeouts_s: Time limits in seconds: to make and first reset the env, and for a step.
+        """
         return Evaluator(self.recipe, self.predictor, seed=seed, timeouts_s=timeouts_s)
 
 
 def saved_settings(snapshot: Snapshot) -> dict[str, Any]:
-    """The settings that a snapshot was made with, by flag name, but for those of its run alone.
+    """The settings that a snapshot was saved with, by flag name, without those of `OF_A_RUN` and removed ones.
 
     Raises:
-        CheckpointError: It says nothing of them.
+        CheckpointError: The snapshot contains no settings.
     """
     try:
         saved = {key: value for section in snapshot.meta["config"].values() for key, value in section.items()}
     except (KeyError, AttributeError):
-        raise CheckpointError(f"{snapshot.path}: says nothing of its config. Use another checkpoint.") from None
+        raise CheckpointError(f"{snapshot.path}: contains no settings. Use another checkpoint.") from None
     return {key: value for key, value in saved.items() if key not in OF_A_RUN and key not in REMOVED}
 
 
 def is_python_object(setting: Any) -> bool:
-    """Whether a saved setting was a Python object, of which only the name is left."""
+    """Whether a saved setting was a Python object, of which only the name is saved."""
     return isinstance(setting, str) and setting.startswith("<Python object")
 
 
 def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:
-    """Build the policy of a config, with the weights of a snapshot or freshly initialised.
+    """Build the policy of a config. Makes an env to read its spaces.
+
+    Args:
+        config: All settings.
+        snapshot: Weights and statistics to load; None for initial weights.
 
     Raises:
         CheckpointError: The snapshot belongs to another env, algorithm or network.
@@ -92,15 +101,15 @@ def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:
     with watched("start", config.env.timeouts_s, who=f"env {recipe.name!r}"):
         spec = recipe.probe()
     policy = policy_recipe(config).build(spec)
-    who = identity(config, spec, size_of(policy))
+    own_identity = identity(config, spec, size_of(policy))
     weights = torch.empty(size_of(policy))
     FlatParameters(policy, weights)
     obs_norm = ObsNormaliser(spec) if config.env.normalize_obs else None
     predictor = Predictor(
         policy, spec, obs_norm, seed=config.run.seed, head=algorithm(config.run.algo).head(config, spec)
     )
-    model = Model(recipe, spec, who, weights, obs_norm, predictor)
+    model = Model(recipe, spec, own_identity, weights, obs_norm, predictor)
     if snapshot is not None:
-        checkpoint.require_match(snapshot, who)
+        checkpoint.require_match(snapshot, own_identity)
         model.take(snapshot.arrays)
     return model

@@ -1,4 +1,4 @@
-"""What to do when the learner's device is out of memory."""
+"""A readable error for a learner's device that is out of memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from paceline.config.train_config import TrainConfig
 from paceline.errors import LearnerError
 
 SETTINGS = ("batch_size", "buffer_size", "learning_steps_per_batch", "n_steps")
-"""Of the algorithm; what decides how much the learner has on its device."""
+"""Settings of algorithms that determine how much memory the learner needs on its device."""
 
 
 def out_of_memory(error: BaseException, config: TrainConfig) -> LearnerError | None:
-    """The error to show instead, if that is what it says; None for any other.
+    """The error to raise instead of an out-of-memory error, with the settings to lower; None for any other error.
 
-    torch has a type of its own for CUDA alone; what is common to all devices is the text.
+    Recognised by its text: torch has an exception class for CUDA, but none for other devices.
     """
     if not isinstance(error, RuntimeError | MemoryError) or "out of memory" not in str(error).lower():
         return None

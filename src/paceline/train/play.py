@@ -1,4 +1,4 @@
-"""A trained agent at play: evaluation of a run after the fact, with a video of it."""
+"""`paceline eval`: play episodes with a trained policy, and record a video of them."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ DEFAULT_FPS = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Played:
-    """What was played, and with which weights."""
+    """Results of the played episodes, and which weights played them."""
 
     snapshot: Path
     steps: int | None
-    """Steps that the weights were trained for."""
+    """Steps that the weights were trained for; None if unknown."""
     env: str
     result: Evaluation
     video_s: float | None = None
-    """Length of the video."""
+    """Length of the video in seconds; None without a video."""
     video_episodes: int = 0
-    """Episodes that it shows, the last perhaps in part."""
+    """Episodes in the video; the last one may be incomplete."""
 
 
 def play(
     path: Path, *, episodes: int, seed: int | None = None, deterministic: bool = True, video: Path | None = None
 ) -> Played:
-    """Play episodes with the weights of a run's newest checkpoint, of a checkpoint, or of a saved model.
+    """Play episodes with a saved policy. Blocks.
 
     Args:
-        path: The run, checkpoint or model.
-        episodes: How many.
-        seed: Chooses the episodes; the run's own seed gives those of its evaluations.
-        deterministic: The most probable action; otherwise a sample.
-        video: File to write, .gif or .mp4: as many of the episodes as fit into it.
+        path: The folder of a run (its newest checkpoint plays), a checkpoint or a saved model.
+        episodes: Number of episodes.
+        seed: Chooses the episodes; None for the seed of the run, which gives the episodes of its evaluations.
+        deterministic: Whether to take the most probable actions, not samples.
+        video: File to write, .gif or .mp4. It ends when it is full.
 
     Raises:
-        CheckpointError: There is nothing to play, or it is damaged.
-        ConfigError: The env cannot be made or rendered, or the video not written.
+        CheckpointError: The folder contains no checkpoint or model, or a damaged one.
+        ConfigError: The env cannot be made or rendered, or the video cannot be written.
     """
     snapshot = checkpoint.load(checkpoint.find(path))
     config = _config(snapshot)
@@ -63,7 +63,7 @@ def play(
     )
     try:
         result = evaluator.evaluate(
-            episodes, deterministic=deterministic, watch=None if camera is None else camera.look
+            episodes, deterministic=deterministic, watch=None if camera is None else camera.add_frame
         )
     finally:
         evaluator.close()
@@ -83,14 +83,14 @@ def _config(snapshot: Snapshot) -> TrainConfig:
     saved = model.saved_settings(snapshot)
     if model.is_python_object(saved["env"]):
         raise ConfigError(
-            f"{snapshot.path}: its env was a Python object and is not in the file. "
+            f"{snapshot.path}: the env was a Python object, which is not saved. "
             "Use PPO.load(path, env=...).evaluate() in Python."
         )
     return TrainConfig.from_flat(**saved)
 
 
 class _Camera:
-    """Films an env that is being played."""
+    """Renders an env while it is played, and collects the frames for a video."""
 
     def __init__(self, recipe: EnvRecipe, path: Path) -> None:
         self.recipe = replace(recipe, kwargs={**recipe.kwargs, "render_mode": "rgb_array"}, native_vector="never")
@@ -102,8 +102,16 @@ class _Camera:
             env.close()
         self.video = Video(path, fps)
 
-    def look(self, env: gym.Env[Any, Any], first: bool) -> None:
-        """Take a frame; `first` is that of a new episode."""
+    def add_frame(self, env: gym.Env[Any, Any], first: bool) -> None:
+        """Render a frame.
+
+        Args:
+            env: The env.
+            first: Whether it is the first frame of an episode.
+
+        Raises:
+            ConfigError: The env cannot be rendered.
+        """
         if self.video.full:
             return
         self.episodes += first
@@ -114,7 +122,7 @@ class _Camera:
         except Exception as error:
             raise ConfigError(
                 f"video: env {self.recipe.name!r} cannot be rendered ({describe(error)}). "
-                "Leave out --video to evaluate."
+                "Leave out --video to evaluate without one."
             ) from error
         self.video.add(frame)
 
@@ -125,5 +133,5 @@ def _make(recipe: EnvRecipe) -> gym.Env[Any, Any]:
     except PacelineError as error:
         raise ConfigError(
             f"video: env {recipe.name!r} cannot be made with render_mode='rgb_array' ({error}). "
-            "Leave out --video to evaluate."
+            "Leave out --video to evaluate without one."
         ) from error

@@ -1,4 +1,4 @@
-"""What a config says about envs, networks and recovery, as the recipes that workers are handed."""
+"""Recipes (picklable descriptions) of env, network and reward shaper, as a config describes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ J = TypeVar("J", bound=Job)
 
 
 def env_recipe(config: TrainConfig) -> EnvRecipe:
-    """How a config's env is made."""
+    """The recipe of the env."""
     env = config.env
     return EnvRecipe(
         source=env.env,
@@ -28,18 +28,18 @@ def env_recipe(config: TrainConfig) -> EnvRecipe:
 
 
 def shaper_recipe(config: TrainConfig) -> ShaperRecipe | None:
-    """How a config's shaper of rewards is made, if it has one."""
+    """The recipe of the reward shaper; None without one."""
     env = config.env
     return None if env.shaper is None else ShaperRecipe(source=env.shaper, kwargs=env.shaper_kwargs)
 
 
 def restarts_for(config: TrainConfig, runtime: Runtime[J]) -> Restarts[J]:
-    """What a config says about workers that are lost."""
+    """What replaces lost workers of a runtime, by the settings of the config."""
     return Restarts(runtime, config.parallel.recovery, config.parallel.max_restarts)
 
 
 def policy_recipe(config: TrainConfig) -> PolicyRecipe:
-    """How a config's network is made."""
+    """The recipe of the network."""
     policy = config.policy
     return PolicyRecipe(
         policy=policy.policy, hidden_sizes=policy.hidden_sizes, activation=policy.activation, seed=config.run.seed
@@ -47,7 +47,13 @@ def policy_recipe(config: TrainConfig) -> PolicyRecipe:
 
 
 def identity(config: TrainConfig, spec: EnvSpec, weights: int) -> dict[str, Any]:
-    """What a snapshot must agree on for its weights to be of use here."""
+    """Properties that a snapshot must share for its weights to fit this env, algorithm and network.
+
+    Args:
+        config: All settings.
+        spec: Observations and actions of the env.
+        weights: Number of parameters.
+    """
     action = spec.action
     policy = config.policy.policy
     return {

@@ -1,4 +1,4 @@
-"""One run from config to summary: folder, workers, loop, signals. The command line and the Python face both use it.
+"""A run from config to summary: folder, workers, training loop, signals. The commands and the Python classes use it.
 
 build -> (resume | warm start | reset) -> loop -> last evaluation and checkpoint -> summary.json
 """
@@ -41,15 +41,15 @@ from paceline.train.training import Training
 
 
 def train(config: TrainConfig, *, argv: list[str] | None = None, callbacks: Iterable[object] = ()) -> Summary:
-    """Train as configured, in a run folder.
+    """Train as configured and write a run folder. Blocks until the run is over.
 
     Args:
-        config: Everything.
-        argv: The command, for `command.txt`.
+        config: All settings of the run.
+        argv: The command line, written to `command.txt`; None for that of this process.
         callbacks: Objects with methods of `paceline.train.callbacks.Callback`.
 
     Returns:
-        What `summary.json` says; `stop_reason` is `SIGINT` or `SIGTERM` after a signal.
+        The content of `summary.json`. Its `stop_reason` is `SIGINT` or `SIGTERM` after a signal.
     """
     watchers = all_callbacks(config, callbacks)
     folder = open_folder(config)
@@ -63,26 +63,26 @@ def train(config: TrainConfig, *, argv: list[str] | None = None, callbacks: Iter
 
 
 def all_callbacks(config: TrainConfig, callbacks: Iterable[object] = ()) -> Callbacks:
-    """Those that the config asks for, then the user's own.
+    """The callbacks of `--stop-at-score` and `--stop-at`, then the user's.
 
     Raises:
-        ConfigError: One of them has nothing that could be called.
+        ConfigError: An object has no method that a run would call.
     """
     run = config.run
-    own: list[object] = []
+    built_in: list[object] = []
     if run.stop_at_score is not None:
-        own.append(StopAtScore(run.stop_at_score, "evaluation" if run.eval_freq else "episodes"))
+        built_in.append(StopAtScore(run.stop_at_score, "evaluation" if run.eval_freq else "episodes"))
     if run.stop_at:
-        own.append(StopAtMeans(run.stop_at))
-    return Callbacks([*own, *callbacks])
+        built_in.append(StopAtMeans(run.stop_at))
+    return Callbacks([*built_in, *callbacks])
 
 
 def open_folder(config: TrainConfig) -> RunFolder:
-    """The run's folder, new or (to resume) the one that is there.
+    """Create the run folder, or open that of the run to resume.
 
     Raises:
-        ConfigError: There is a run already and nothing was said about it, or the folder is not writable.
-        CheckpointError: There is nothing to resume.
+        ConfigError: The folder holds a run and neither --resume nor --overwrite is given, or it is not writable.
+        CheckpointError: There is no checkpoint to resume from.
     """
     run = config.run
     source = resume_source(config)
@@ -91,36 +91,36 @@ def open_folder(config: TrainConfig) -> RunFolder:
     if found and not run.overwrite:
         raise ConfigError(
             f"checkpoint_dir {str(run.checkpoint_dir)!r}: holds checkpoints of another run ({found[-1].name}). "
-            "Choose another folder, go on with --resume, or set them aside with --overwrite."
+            "Choose another folder, continue with --resume, or rename them with --overwrite."
         )
     if found:
         checkpoint.set_aside_after(found[0].parent, -1)
     if run.checkpoint_dir is not None:
         require_writable(run.checkpoint_dir, "checkpoint_dir")
     output_dir = run.output_dir or resumed
-    same = resumed is not None and output_dir is not None and output_dir.resolve() == resumed.resolve()
+    continues = resumed is not None and output_dir is not None and output_dir.resolve() == resumed.resolve()
     return RunFolder.create(
-        output_dir, env=config.env_name, algo=run.algo, seed=run.seed, resume=same, overwrite=run.overwrite
+        output_dir, env=config.env_name, algo=run.algo, seed=run.seed, resume=continues, overwrite=run.overwrite
     )
 
 
 def resume_source(config: TrainConfig) -> Path | None:
-    """The checkpoint that the config asks to go on from.
+    """The checkpoint to resume from; None for a run that starts from scratch.
 
     Raises:
-        CheckpointError: There is none, or it is damaged.
+        CheckpointError: The folder has no checkpoint, or it is damaged.
     """
     run = config.run
     if run.resume_from is None:
         return None
-    named = (run.resume_from / checkpoint.MANIFEST).is_file()
-    if not named and run.checkpoint_dir is not None and checkpoint.steps(run.checkpoint_dir):
+    is_checkpoint = (run.resume_from / checkpoint.MANIFEST).is_file()
+    if not is_checkpoint and run.checkpoint_dir is not None and checkpoint.steps(run.checkpoint_dir):
         return checkpoint.find(run.checkpoint_dir, resumable=True)
     return checkpoint.find(run.resume_from, resumable=True)
 
 
 class Run:
-    """A training with its folder; `go` may be called again with a further budget. Owns the workers: close it."""
+    """A training with its run folder. `go` may be called repeatedly. Owns workers and shared memory: close it."""
 
     def __init__(
         self,
@@ -130,24 +130,24 @@ class Run:
         argv: list[str] | None = None,
         init: checkpoint.Snapshot | None = None,
     ) -> None:
-        """Start the workers and put everything where it has to begin.
+        """Start the workers, then load a checkpoint or reset the envs.
 
         Args:
-            config: Everything.
-            folder: Where to write; None writes nothing.
-            argv: The command, for `command.txt`.
-            init: A model to begin with, unless the config says to go on with a run.
+            config: All settings of the run.
+            folder: The run folder; None writes no files.
+            argv: The command line, written to `command.txt`; None for that of this process.
+            init: Initial weights, if the config does not resume a run.
         """
         self.config, self._folder = config, folder
         self._log: TrainLog | None = None
         if config.run.track:
-            require_wandb()  # before anything is started
+            require_wandb()  # before workers are started
         with ExitStack() as stack:
             self.training = build(config, Clock())
             stack.callback(self.training.close)
             _check_goals(config, self.training.tracker.reward_parts)
             resume_from = resume_source(config)
-            self.notes = _begin(self.training, resume_from, init)
+            self.notes = _load_or_reset(self.training, resume_from, init)
             record = None
             if folder is not None:
                 self._log = stack.enter_context(TrainLog(folder / TRAIN_LOG, append=resume_from is not None))
@@ -169,7 +169,7 @@ class Run:
                 Bookkeeping(self.training, folder=folder, record=record, tracking=tracking)
             )
             if resume_from is not None:
-                self.notes += self._bookkeeping.go_on_from(resume_from)
+                self.notes += self._bookkeeping.resumed_from(resume_from)
             self._stack = stack.pop_all()
 
     def go(
@@ -180,10 +180,10 @@ class Run:
         seconds: float | None = None,
         callbacks: Callbacks | None = None,
     ) -> Summary:
-        """Train until a budget is spent or a signal comes: the loop in a `session`, which see for the arguments.
+        """Train until a budget is spent or a signal arrives. The arguments are those of `session`.
 
         Returns:
-            What `summary.json` contains.
+            The content of `summary.json`.
         """
         with self.session(steps=steps, episodes=episodes, seconds=seconds, callbacks=callbacks) as session:
             self.training.driver.train(session.budget, session.record)
@@ -198,18 +198,18 @@ class Run:
         seconds: float | None = None,
         callbacks: Callbacks | None = None,
     ) -> Iterator[TrainingSession]:
-        """Everything around the training loop: the display, signals, and at the end the checkpoint and the summary.
+        """Context of the training loop: shows progress, handles signals, writes last checkpoint and summary at the end.
 
-        The config's own budget holds unless one is given.
+        Without `steps`, `episodes` and `seconds`, the budget of the config applies.
 
         Args:
-            steps: Steps beyond those already taken.
-            episodes: Episodes beyond those already finished.
-            seconds: Seconds from now.
-            callbacks: Called during training, and may stop it; the config's own unless given.
+            steps: Further steps to train for.
+            episodes: Further episodes to train for.
+            seconds: Further seconds to train for.
+            callbacks: Called during training; None for those of the config.
 
         Raises:
-            PacelineError: Something failed; the text names the last checkpoint.
+            PacelineError: Training failed; the text names the last checkpoint.
         """
         training, bookkeeping, log = self.training, self._bookkeeping, self._log
         callbacks = all_callbacks(self.config) if callbacks is None else callbacks
@@ -232,21 +232,21 @@ class Run:
                 if log is not None:
                     log.say(f"error: {error}", logging.ERROR)
                 bookkeeping.abort(type(error).__name__)
-                _name_checkpoint(error, bookkeeping)
+                _add_last_checkpoint(error, bookkeeping)
                 raise
             except BaseException as error:
                 if log is not None:
                     log.say(f"ended by {type(error).__name__}: {error}", logging.ERROR)
                 if (short := out_of_memory(error, self.config)) is not None:
                     bookkeeping.abort(type(short).__name__)
-                    _name_checkpoint(short, bookkeeping)
+                    _add_last_checkpoint(short, bookkeeping)
                     raise short from error
                 raise
             finally:
                 training.clock.pause()
 
     def _budget(self, steps: int | None, episodes: int | None, seconds: float | None) -> RunBudget:
-        """The config's budget, or what is given, counted from now."""
+        """The budget given by the arguments, counted from now; without any, that of the config."""
         tracker, clock, run = self.training.tracker, self.training.clock, self.config.run
         if steps is episodes is seconds is None:
             return RunBudget(tracker, clock, run.budget_steps, run.total_episodes, run.budget_s)
@@ -259,7 +259,7 @@ class Run:
         )
 
     def close(self) -> None:
-        """End the workers, close the files. Idempotent."""
+        """End the workers and close the files. Idempotent."""
         self._stack.close()
 
     def __enter__(self) -> Run:
@@ -290,7 +290,7 @@ class Run:
 
 
 class TrainingSession:
-    """One stretch of training: what the loop needs, and at the end the summary."""
+    """One call of the training loop: its budget and record, and after it the summary."""
 
     def __init__(self, budget: RunBudget, record: Bookkeeping) -> None:
         self.budget, self.record = budget, record
@@ -298,40 +298,40 @@ class TrainingSession:
 
     @property
     def summary(self) -> Summary:
-        """What `summary.json` contains, once the session is over.
+        """The content of `summary.json`.
 
         Raises:
-            RuntimeError: It is not over.
+            RuntimeError: The session is not over yet.
         """
         if self._summary is None:
-            raise RuntimeError("session: there is no summary before its end.")
+            raise RuntimeError("session: the summary exists only after its end.")
         return self._summary
 
     def finish(self) -> None:
-        """Last evaluation and checkpoint, then the summary."""
+        """Evaluate and save for the last time, then write the summary."""
         self._summary = self.record.finish()
 
 
-def _name_checkpoint(error: PacelineError, bookkeeping: Bookkeeping) -> None:
-    """Have an error say where the run can go on from."""
+def _add_last_checkpoint(error: PacelineError, bookkeeping: Bookkeeping) -> None:
+    """Append the path of the last checkpoint to the text of an error: the run can be resumed from it."""
     if bookkeeping.last_checkpoint is not None:
         error.args = (f"{error}\nThe last checkpoint is {bookkeeping.last_checkpoint}",)
 
 
 def _check_goals(config: TrainConfig, reward_parts: Sequence[str]) -> None:
-    """Refuse to stop at what nobody will tell."""
+    """Raise ConfigError if `--stop-at` names a reward part or measure that no shaper reports."""
     for name in config.run.stop_at:
         if name not in reward_parts:
             hint = (
                 nearest(name, reward_parts)
                 if reward_parts
-                else "Name one that tells it with --shaper, or leave it out."
+                else "Use a shaper that reports it (--shaper), or leave out --stop-at."
             )
-            raise ConfigError(f"stop_at: nothing tells {name!r} of episodes. {hint}")
+            raise ConfigError(f"stop_at: no reward shaper reports {name!r}. {hint}")
 
 
-def _begin(training: Training, resume_from: Path | None, init: checkpoint.Snapshot | None) -> list[str]:
-    """Put everything where it has to start from; returns what the user should know."""
+def _load_or_reset(training: Training, resume_from: Path | None, init: checkpoint.Snapshot | None) -> list[str]:
+    """Resume from a checkpoint, or load initial weights and reset the envs; returns notes for the user."""
     run = training.config.run
     layout = training.layout
     notes = [f"layout: {layout.why}"] if layout.measured else []
@@ -345,20 +345,20 @@ def _begin(training: Training, resume_from: Path | None, init: checkpoint.Snapsh
     if resume_from is not None:
         snapshot = checkpoint.load(resume_from)
         if "learner/version" not in snapshot.arrays:
-            raise CheckpointError(f"{resume_from}: holds a model only, which cannot be resumed. Use --init-from.")
+            raise CheckpointError(f"{resume_from}: has only a model, which cannot be resumed. Use --init-from.")
         checkpoint.require_match(snapshot, {**training.identity(), **training.schedule()})
         try:
             restarted = training.resume(snapshot)
         except (KeyError, ValueError, IndexError, TypeError) as error:
-            # Its hash is right, and so it was written like that: by another version, or by hand.
+            # The sha256 is right, so the file is undamaged: another version, or another program, has written it.
             raise CheckpointError(
-                f"{resume_from}: its parts do not fit this training ({type(error).__name__}: {error}). Use another "
-                "one, or --init-from for its weights alone."
+                f"{resume_from}: its arrays do not fit this training ({type(error).__name__}: {error}). Use another "
+                "checkpoint, or --init-from to load only its weights."
             ) from error
         notes.append(f"resumed from {resume_from} at step {training.tracker.steps:,}")
         if restarted:
             shown = ", ".join(map(str, restarted[:8])) + (", ..." if len(restarted) > 8 else "")
-            notes.append(f"envs {shown}: could not be put back where they were and began a new episode")
+            notes.append(f"envs {shown}: could not be restored and started a new episode")
         return notes
     if run.init_from:
         snapshot = checkpoint.load(checkpoint.find(run.init_from))
@@ -367,13 +367,13 @@ def _begin(training: Training, resume_from: Path | None, init: checkpoint.Snapsh
         notes.append(f"weights from {snapshot.path}")
     if init is not None:
         training.load_model(init)
-    training.rollouts.reset()  # workers may begin to act now
+    training.rollouts.reset()  # asynchronous workers start to act here
     return notes
 
 
 @contextmanager
 def _stop_on_signals(stop: Callable[[str], None]) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM ends the run at the next safe point, the second at once."""
+    """The first SIGINT (Ctrl-C) or SIGTERM stops the run after the current iteration, the second at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

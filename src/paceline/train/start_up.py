@@ -1,7 +1,7 @@
-"""What a training command does before it loads torch: it starts the process that loads torch for the workers.
+"""Start-up of a training command before it imports torch: starts the fork server, which imports torch for the workers.
 
-Loading torch takes longer than everything else that a command does first. The fork server, from which workers are
-started, loads it at the same time as this process does. Free of torch itself.
+Importing torch takes most of the start-up time. With this, the fork server and the command import it at the same time.
+This module does not import torch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def exit_code(stop_reason: str | None) -> int:
 
 
 def load_torch_for_workers(config: TrainConfig) -> None:
-    """Start the fork server now if workers of this config will come from it. Does not wait for it."""
+    """Start the fork server now if it will start the workers of this config. Does not wait for it."""
     parallel = config.parallel
     on_this_machine = config.num_workers != 0 and parallel.runtime == "local"
     if on_this_machine and (parallel.start_method or default_start_method()) == "forkserver":

@@ -1,4 +1,4 @@
-"""One training: its parts, and what of them goes into checkpoints and models."""
+"""The parts of a training, and which of their state goes into checkpoints and models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from paceline.train.recipes import identity
 
 @dataclass(slots=True)
 class Training:
-    """The parts of one training. Owns the workers and the shared memory: close it."""
+    """The parts of a training, made by `build`. Owns workers and shared memory: close it."""
 
     config: TrainConfig
     spec: EnvSpec
@@ -41,14 +41,14 @@ class Training:
     arena: Arena
     weights: Weights
     driver: AnyDriver
-    """Collector and learner: `driver.train` is the loop."""
+    """Collector and learner; `driver.train` is the training loop."""
     runtime: Runtime[Job]
     predictor: Predictor
     reward_norm: RewardNormaliser | None
     obs_norm: ObsNormaliser | None
     device: torch.device
     resumed_meta: dict[str, Any] = field(default_factory=dict)
-    """The manifest of the checkpoint this training goes on from."""
+    """Metadata of the checkpoint that this training was resumed from; empty for a new run."""
 
     @property
     def rollouts(self) -> Collector[Trajectory] | Collector[int]:
@@ -61,11 +61,11 @@ class Training:
         return self.driver.learner
 
     def identity(self) -> dict[str, Any]:
-        """What a snapshot must agree on for its weights to be of use here."""
+        """Properties that a snapshot must share for its weights to fit this training."""
         return identity(self.config, self.spec, len(self.weights.vector))
 
     def schedule(self) -> dict[str, Any]:
-        """What a bit-exact continuation must agree on besides."""
+        """Further properties that a checkpoint must share for a bit-exact resume."""
         return {
             "env": self.recipe.name,
             "seed": self.config.run.seed,
@@ -80,26 +80,26 @@ class Training:
         }
 
     def extra_tags(self) -> tuple[str, ...]:
-        """What this training reports beyond what all do."""
+        """TensorBoard tags of this training beyond those of every training."""
         league = self.plan.base.league
         names = (*self.plan.stats(), *(league.stats if league else ()))
         reward_parts = () if self.spec.shaping is None else self.tracker.reward_parts
         return (*(f"train/{name}" for name in names), *(f"rollout/{name}_mean" for name in reward_parts))
 
     def model_state(self) -> State:
-        """What prediction needs: weights and observation statistics."""
+        """Weights and observation statistics, which prediction needs. Views of shared memory, not copies."""
         state: State = {"learner/weights": self.weights.vector.numpy()}
         if self.obs_norm is not None:
             state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
         return state
 
     def snapshot(self) -> Snapshot:
-        """The same as a snapshot that was never on disk."""
+        """A copy of `model_state`, as a snapshot that is not on disk."""
         copied = {key: value.copy() for key, value in self.model_state().items()}
         return Snapshot(Path("memory"), copied, {"identity": self.identity()})
 
     def state(self) -> State:
-        """All that a bit-exact resume needs."""
+        """All arrays that a bit-exact resume needs. Some are views of shared memory."""
         state = self.model_state() | under("learner/", self.learner.state())
         state |= under("rollouts/", self.rollouts.state()) | under("tracker/", self.tracker.state())
         if self.reward_norm is not None:
@@ -107,13 +107,13 @@ class Training:
         return state
 
     def load_model(self, snapshot: Snapshot) -> None:
-        """A warm start: weights and observation statistics, nothing else."""
+        """Load weights and observation statistics only: a warm start."""
         self.learner.load_weights(snapshot.arrays["learner/weights"])
         if self.obs_norm is not None and (state := snapshot.part("obs_norm")):
             self.obs_norm.load(state)
 
     def resume(self, snapshot: Snapshot) -> list[int]:
-        """Continue exactly; returns the envs that could not be restored and began a new episode."""
+        """Restore the state of a checkpoint; returns the envs that could not be restored and started a new episode."""
         self.resumed_meta = snapshot.meta
         self.clock.load(snapshot.meta["clock"])
         self.load_model(snapshot)
@@ -124,10 +124,10 @@ class Training:
         return self.rollouts.load(snapshot.part("rollouts"))
 
     def evaluator(self) -> Evaluator:
-        """An env of its own for the newest weights."""
+        """Create an evaluator of the newest weights, on an env of its own."""
         return Evaluator(self.recipe, self.predictor, seed=self.config.run.seed, timeouts_s=self.config.env.timeouts_s)
 
     def close(self) -> None:
-        """End the workers, free the memory. Idempotent."""
+        """End the workers and free the shared memory. Idempotent."""
         self.runtime.close()
         self.arena.close()

@@ -1,4 +1,4 @@
-"""Where a config is executed: the learner's device, the number of workers, their processes, and central inference."""
+"""Where a training runs: the learner's device, the number of workers, their processes, and central inference."""
 
 from __future__ import annotations
 
@@ -34,13 +34,17 @@ def learner_device(config: TrainConfig) -> torch.device:
     """The device that the learner runs on.
 
     Raises:
-        ConfigError: This machine has no such device.
+        ConfigError: torch finds no such device on this machine.
     """
     return torch.device("cpu") if config.training.workers_learn else pick_device(config.run.device)
 
 
 def pick_device(name: str) -> torch.device:
-    """The learner's device; `auto` takes CUDA, then MPS, then the CPU."""
+    """The torch device of this name; `auto` is CUDA if present, else MPS, else the CPU.
+
+    Raises:
+        ConfigError: The name is no device, or torch finds no such device on this machine.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
@@ -49,12 +53,12 @@ def pick_device(name: str) -> torch.device:
         raise ConfigError(f"device={name!r}: must be cpu, cuda, cuda:N, mps or auto.") from None
     usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not usable.get(device.type, False):
-        raise ConfigError(f"device={name!r}: torch finds no such device here. Use --device auto or cpu.")
+        raise ConfigError(f"device={name!r}: torch finds no such device on this machine. Use --device auto or cpu.")
     return device
 
 
 def room_on_cluster(config: TrainConfig, groups: int) -> RayCluster:
-    """Room for so many groups on a Ray cluster, until it is closed."""
+    """Reserve workers for `groups` groups on the Ray cluster of the config. The caller closes it."""
     parallel = config.parallel
     return RayCluster(
         address=parallel.ray_address,
@@ -68,7 +72,14 @@ def room_on_cluster(config: TrainConfig, groups: int) -> RayCluster:
 def lay_out(
     config: TrainConfig, recipe: WorkerRecipe, weights: int, cluster: RayCluster | None = None
 ) -> layouts.Layout:
-    """Decide how many workers there are, and what each of them has."""
+    """Choose the number of workers and their threads: those of the config, or for `auto` the fastest measured ones.
+
+    Args:
+        config: All settings.
+        recipe: What a worker is made of.
+        weights: Number of parameters.
+        cluster: The reserved workers on a Ray cluster; None for this machine.
+    """
     shape, parallel = recipe.shape, config.parallel
     common: dict[str, Any] = {
         "groups": shape.groups,
@@ -92,17 +103,23 @@ def lay_out(
         total = config.run.budget_steps
         rollouts = None if total is None else total / (shape.n_steps * shape.n_envs)
         return layouts.choose(recipe, weights, rollouts=rollouts, common=common, timeouts_s=config.env.timeouts_s)
-    # Sequential is one env after another, unless threads are asked for.
+    # --num-workers 0 steps one env after another, unless threads are asked for.
     sequential = config.num_workers == 0 and parallel.env_threads == "auto"
     env_threads = 1 if sequential else parallel.env_threads
     runtime = "process" if config.num_workers else "inline"
     return layouts.Layout(
-        num_workers=config.num_workers, env_threads=env_threads, runtime=runtime, why="asked for", **common
+        num_workers=config.num_workers, env_threads=env_threads, runtime=runtime, why="set by --num-workers", **common
     )
 
 
 def central_for(config: TrainConfig, groups: int, device: torch.device) -> Central | None:
-    """Whether the driver runs the policy for the workers, and how."""
+    """Settings of central inference, where the driver runs the policy for the workers; None for local inference.
+
+    Args:
+        config: All settings.
+        groups: Groups of the run.
+        device: The learner's device.
+    """
     parallel, training = config.parallel, config.training
     if training.workers_learn:
         return None
@@ -126,10 +143,19 @@ def start_workers(
     cluster: RayCluster | None,
     weights: int,
 ) -> tuple[Runtime[J], layouts.Layout]:
-    """Start the workers, on this machine or on a cluster; with central inference also what answers their requests.
+    """Start the workers, on this machine or on a cluster, and with central inference the inference server.
+
+    Args:
+        config: All settings.
+        plan: Builds the job of each worker.
+        arena: Shared memory.
+        layout: Number of workers and groups.
+        local_gradient: The driver's part of gradients that workers share; None if it computes none.
+        cluster: The reserved workers on a Ray cluster; None for this machine.
+        weights: Number of parameters.
 
     Returns:
-        The workers, and the layout with the place of each if they are on a cluster.
+        The workers, and the layout; on a cluster with the node of each worker.
     """
     if cluster is not None:
         on_cluster = RayRuntime(

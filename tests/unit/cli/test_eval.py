@@ -57,7 +57,7 @@ def test_bad_words_exit_with_2(
 
 def test_a_run_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["eval", str(tmp_path / "nowhere")]) == 1
-    assert "there is no such folder" in capsys.readouterr().err
+    assert "no such folder" in capsys.readouterr().err
     with pytest.raises(SystemExit) as left:
         cli.main(["eval"])
     assert left.value.code == 2

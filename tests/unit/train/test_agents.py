@@ -93,7 +93,7 @@ def test_statistics_of_observations_travel_with_the_model(tmp_path: Path) -> Non
         obs = np.array([55.0, 45.0, 50.0])
         expected = agent.predict(obs)
         agent.save(tmp_path / "drift")
-    with pytest.raises(ConfigError, match=r"its env was a Python object.*load\(path, env="):
+    with pytest.raises(ConfigError, match=r"the env was a Python object.*load\(path, env="):
         PPO.load(tmp_path / "drift")
     loaded = PPO.load(tmp_path / "drift", env=Drift)
     np.testing.assert_array_equal(loaded.predict(obs), expected)

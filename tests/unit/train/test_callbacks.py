@@ -160,11 +160,11 @@ class NoMethod:
 @pytest.mark.parametrize(
     ("callback", "said"),
     [
-        (Misspelt(), "on_roll_out would never be called. Did you mean 'on_rollout'?"),
+        (Misspelt(), "a run never calls on_roll_out. Did you mean 'on_rollout'?"),
         (NoMethod(), "on_update must be a method"),
-        (Diary, "is a class. Give an object of it: Diary()."),
-        (object(), "has nothing to call. It needs one of on_rollout"),
-        (lambda moment: None, "has nothing to call"),
+        (Diary, "is a class. Give an instance: Diary()."),
+        (object(), "has none of the methods on_rollout, on_update"),
+        (lambda moment: None, "has none of the methods"),
     ],
 )
 def test_what_could_never_be_called_is_refused_before_anything_starts(callback: object, said: str) -> None:
@@ -220,7 +220,10 @@ def test_means_of_what_a_shaper_tells_stop_a_run() -> None:
 
 
 def test_means_that_nobody_tells_are_refused() -> None:
-    with pytest.raises(ConfigError, match="nothing tells 'compliance'"), small(stop_at="compliance=.9") as agent:
+    with (
+        pytest.raises(ConfigError, match="no reward shaper reports 'compliance'"),
+        small(stop_at="compliance=.9") as agent,
+    ):
         agent.learn(100)
     with pytest.raises(ConfigError, match="compliance='high' must be a finite number"):
         RunConfig(stop_at={"compliance": "high"})

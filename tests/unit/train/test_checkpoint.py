@@ -78,7 +78,7 @@ def test_a_truncated_file_is_found_with_its_sizes(tmp_path: Path) -> None:
         ("{", "damaged"),
         ("[]", "damaged"),
         ("{}", "damaged"),
-        (json.dumps({"format": 99, "files": {}, "meta": {}}), "format 99 is not known here"),
+        (json.dumps({"format": 99, "files": {}, "meta": {}}), "unknown format 99"),
         (json.dumps({"format": checkpoint.FORMAT, "files": [], "meta": {}}), "damaged"),
         (json.dumps({"format": checkpoint.FORMAT, "files": {}, "meta": {}}), "sha256"),
         (json.dumps({"format": checkpoint.FORMAT, "files": {}, "meta": []}), "damaged"),
@@ -145,7 +145,7 @@ def test_find_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "cartpole_1").mkdir()
     with pytest.raises(CheckpointError, match=r"no such folder\. Did you mean 'cartpole_1'"):
         checkpoint.find(tmp_path / "cartpole_l")
-    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+    with pytest.raises(CheckpointError, match="contains no checkpoint"):
         checkpoint.find(tmp_path / "cartpole_1")
 
 
@@ -156,7 +156,7 @@ def test_find_offers_the_previous_good_one(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as caught:
         checkpoint.find(tmp_path)
     assert str(third / STATE) in str(caught.value)
-    assert f"The newest good one is {first}: resume with --resume {first}" in str(caught.value)
+    assert f"The newest undamaged one is {first}: resume with --resume {first}" in str(caught.value)
     os.truncate(first / STATE, 20)
     with pytest.raises(CheckpointError, match=str(third / STATE)):
         checkpoint.find(tmp_path)

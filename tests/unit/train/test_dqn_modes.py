@@ -99,7 +99,7 @@ def played(env: gym.Env[Any, Any], agent: DQN, seed: int) -> list[tuple[Any, ...
 def test_people_with_their_own_collectors_bring_steps_and_take_weights() -> None:
     env = gym.make("CartPole-v1")
     with DQN("CartPole-v1", num_workers=0, n_envs=4, group_size=4, batch_size=16, n_eval_episodes=0) as agent:
-        with pytest.raises(ConfigError, match="nothing in the replay"):
+        with pytest.raises(ConfigError, match="replay buffer is empty"):
             agent.update()
         before = agent.get_weights()
         total = 0
@@ -349,9 +349,9 @@ def test_games_of_others_are_trained_too() -> None:
         ({"schedule": "async", "learning_steps_per_batch": 3}, "no batches in async mode"),
         ({"normalize_obs": True}, "scaled by newer statistics"),
         ({"epsilon_end": 1.5}, "epsilon_end"),
-        ({"opponents": {"self": 1.0}}, "no game of two"),
+        ({"opponents": {"self": 1.0}}, "is not a two-player game"),
         ({"env": "paceline/Ludo-v0", "opponents": {"minimax": 1.0}}, "no player 'minimax' of ludo"),
-        ({"env": "paceline/Ludo-v0", "opponents": {"random": 0.0}}, "somebody must be met"),
+        ({"env": "paceline/Ludo-v0", "opponents": {"random": 0.0}}, "at least one share must be positive"),
         ({"n_epochs": 4}, "It is a setting of ppo"),
     ],
 )

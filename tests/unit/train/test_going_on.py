@@ -64,11 +64,11 @@ def test_a_checkpoint_folder_of_another_run_is_refused(tmp_path: Path) -> None:
 
 def test_a_model_cannot_be_resumed(tmp_path: Path) -> None:
     train(config(total_timesteps=64, output_dir=tmp_path / "run"))
-    with pytest.raises(CheckpointError, match="model only"):
+    with pytest.raises(CheckpointError, match="has only a model"):
         train(config(total_timesteps=96, resume=tmp_path / "run" / "best_model", output_dir=tmp_path / "other"))
     for path in checkpoint.steps(tmp_path / "run" / "checkpoints"):
         path.rename(path.with_name(f"x{path.name}"))
-    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+    with pytest.raises(CheckpointError, match="contains no checkpoint"):
         train(TrainConfig.from_run(tmp_path / "run", resume=True))
 
 

@@ -78,5 +78,5 @@ def test_an_env_that_cannot_be_drawn(tmp_path: Path, settings: dict[str, Any], s
 def test_what_cannot_be_played_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such folder"):
         play(tmp_path / "nowhere", episodes=1)
-    with pytest.raises(ConfigError, match=r"its env was a Python object"):
+    with pytest.raises(ConfigError, match=r"the env was a Python object"):
         play(saved(tmp_path / "model", Screen), episodes=1)
