@@ -219,7 +219,7 @@ class League:
         self._snapshots = 0
         self._set_odds()
 
-    def look_after(self, epsilon: float) -> None:
+    def update(self, epsilon: float) -> None:
         """Read the results of workers, update the rating, store a snapshot if one is due, and set the odds.
 
         For reproducible runs, call it while workers are idle.
@@ -366,7 +366,7 @@ class LeagueLearner(Generic[BatchIn]):
         """Learn, then update the league; adds Elo and win rates to the statistics."""
         stats = self._learner.update(batch, progress)
         if self._alone:
-            self._league.look_after(stats.get("epsilon", 0.0))
+            self._league.update(stats.get("epsilon", 0.0))
         return {**stats, **self._league.stats()}
 
     def state(self) -> State:

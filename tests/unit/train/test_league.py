@@ -35,7 +35,7 @@ class Bed:
         for _ in range(count):
             self.vector += 1
             self.tracker.episodes += 10
-            self.league.look_after(1.0)
+            self.league.update(1.0)
 
 
 def test_before_the_first_snapshot_self_means_random() -> None:
@@ -47,7 +47,7 @@ def test_before_the_first_snapshot_self_means_random() -> None:
 def test_a_snapshot_is_taken_when_it_is_due_and_replaces_the_oldest() -> None:
     bed = Bed()
     bed.tracker.episodes = 9
-    bed.league.look_after(0.8)
+    bed.league.update(0.8)
     assert bed.league.stats()["snapshots"] == 0
     assert bed.pool.next_epsilon[0] == pytest.approx(0.4)
     bed.snapshots(5)
@@ -69,7 +69,7 @@ def test_so_may_those_that_beat_the_agent() -> None:
     bed.snapshots(3)
     bed.pool.results[0, 2, WIN] += 50
     bed.pool.results[1, 3, LOSS] += 50
-    bed.league.look_after(0.0)
+    bed.league.update(0.0)
     easy, hard, unknown = bed.pool.odds[2:]
     assert hard > unknown > easy > 0
     assert bed.pool.odds.sum() == pytest.approx(1.0)
@@ -80,7 +80,7 @@ def test_ratings_follow_results_and_do_not_grow_for_ever() -> None:
     for _ in range(400):
         bed.pool.results[0, 0] += [1, 0, 9]  # nine of ten against random
         bed.pool.results[0, 1, LOSS] += 5
-        bed.league.look_after(0.0)
+        bed.league.update(0.0)
     stats = bed.league.stats()
     assert stats["win_rate_random"] == pytest.approx(0.9, abs=0.01)
     assert stats["win_rate_minimax"] == 0.0
@@ -92,14 +92,14 @@ def test_a_snapshot_has_the_rating_of_its_birth_and_is_measured_against() -> Non
     bed = Bed(offered=3)
     for _ in range(300):
         bed.pool.results[0, 0] += [1, 0, 9]
-        bed.league.look_after(0.0)
+        bed.league.update(0.0)
     bed.snapshots(1)
     born = bed.league._elos[2]
     assert born == pytest.approx(1382, abs=5)
     for _ in range(300):
         bed.pool.results[0, 0] += [1, 0, 9]
         bed.pool.results[1, 2] += [20, 0, 80]  # four of five against itself as it was: 241 points more
-        bed.league.look_after(0.0)
+        bed.league.update(0.0)
     assert bed.league._elos[2] == born
     # Still one in ten is lost to random: the truth lies in between, nearer to where there were more games.
     assert born + 120 < bed.league.elo < born + 241
@@ -109,11 +109,11 @@ def test_its_state_is_all_there_is() -> None:
     bed, other = Bed(sampling="hardest"), Bed(sampling="hardest")
     bed.snapshots(4)
     bed.pool.results[2, 3, WIN] += 4
-    bed.league.look_after(0.3)
+    bed.league.update(0.3)
     other.league.load({key: value.copy() for key, value in bed.league.state().items()})
     other.tracker.episodes = bed.tracker.episodes
     for one in (bed, other):
         one.pool.results[1, 2, LOSS] += 3
-        one.league.look_after(0.2)
+        one.league.update(0.2)
     assert bed.league.stats() == other.league.stats()
     np.testing.assert_array_equal(bed.pool.odds, other.pool.odds)

@@ -111,7 +111,7 @@ class PPOPlan(RolloutPlan):
             for name in self.base.acting_names():
                 arena[ACTING + name][...] = arena[name]
             if parts.league is not None:
-                parts.league.look_after(epsilon=0.0)
+                parts.league.update(epsilon=0.0)
 
         collector = self.rollouts(
             parts, learning=self.slots(arena) if pipeline else None, freeze=freeze if pipeline else None
