@@ -39,13 +39,13 @@ Sampling = Literal["uniform", "recent", "hardest"]
 START_ELO = 1000.0
 RANGE, BISECTIONS = 6000.0, 24
 """The rating is searched within RANGE points around START_ELO by bisection, to a thousandth of a point."""
-FADING = 0.99
+DECAY = 0.99
 """Factor that older results are multiplied with at each update."""
 RECENT = 0.7
 """With sampling `recent`: how often a snapshot plays, relative to the next newer one."""
 
 
-class Handed(Protocol):
+class WorkerSettings(Protocol):
     """The parts of a worker's recipe that self-play needs."""
 
     @property
@@ -107,26 +107,26 @@ class LeagueRecipe:
         names = (*self.names, SELF) if self.self_share else self.names
         return ("elo", "snapshots", *(f"win_rate_{name}" for name in names))
 
-    def block(self, arena: Arena, share: Share, program: Handed) -> GameBlock:
+    def block(self, arena: Arena, share: Share, worker: WorkerSettings) -> GameBlock:
         """Make the boards of a worker, with their opponents. Runs in the worker.
 
         Args:
             arena: Shared memory.
             share: The groups of the worker.
-            program: Recipe of the worker.
+            worker: Recipe of the worker.
         """
-        size, spec, pool = program.shape.group_size, program.shape.spec, OpponentPool(arena)
+        size, spec, pool = worker.shape.group_size, worker.shape.spec, OpponentPool(arena)
         first, n = share.first_group * size, share.groups * size
         game = self.engine(n)
         opponents = Opponents(
             pool,
             [make() for make in self.players],
-            partial(_actor, program.policy, spec, pool, size),
+            partial(_actor, worker.policy, spec, pool, size),
             sampled_move if self.samples else best_move,
             size,
         )
-        episode = arena["episode"][program.shape.columns(share.first_group, share.groups)]
-        return GameBlock(game, opponents, seed=program.seed, first_env=first, group_size=size, episode=episode)
+        episode = arena["episode"][worker.shape.columns(share.first_group, share.groups)]
+        return GameBlock(game, opponents, seed=worker.seed, first_env=first, group_size=size, episode=episode)
 
 
 def _actor(policy: NetworkRecipe, spec: EnvSpec, pool: OpponentPool, group_size: int, slot: int) -> Actor:
@@ -215,7 +215,7 @@ class League:
         self.elo = START_ELO
         self._elos = np.full(fixed + slots, START_ELO)
         self._seen = np.zeros_like(self.pool.results[0])  # [K, 3] results counted so far
-        self._lately = np.zeros((fixed + slots, 3))  # [K, 3] recent results: older ones are weighted less
+        self._recent = np.zeros((fixed + slots, 3))  # [K, 3] recent results: older ones are weighted less
         self._snapshots = 0
         self._set_odds()
 
@@ -230,7 +230,7 @@ class League:
         recipe, pool = self._recipe, self.pool
         new = pool.results.sum(0) - self._seen
         self._seen += new
-        self._lately = FADING * self._lately + new
+        self._recent = DECAY * self._recent + new
         self._rate()
         if recipe.self_share and self._tracker.episodes >= (self._snapshots + 1) * recipe.snapshot_every:
             self._snapshot()
@@ -251,7 +251,7 @@ class League:
         None where there are no games.
         """
         fixed = len(self._recipe.names)
-        by_name = [*self._lately[:fixed], self._lately[fixed:].sum(0)]
+        by_name = [*self._recent[:fixed], self._recent[fixed:].sum(0)]
         return [float(one[WIN] / one.sum()) if one.sum() >= 1.0 else None for one in by_name]
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -263,7 +263,7 @@ class League:
             "results": pool.results.copy(),
             "next_epsilon": pool.next_epsilon.copy(),
             "seen": self._seen.copy(),
-            "lately": self._lately.copy(),
+            "lately": self._recent.copy(),
             "elos": self._elos.copy(),
             "elo": np.array([self.elo, self._snapshots], np.float64),
         }
@@ -273,7 +273,7 @@ class League:
         pool = self.pool
         for name in ("weights", "born", "results", "next_epsilon"):
             getattr(pool, name)[...] = state[name]
-        self._seen[...], self._lately[...], self._elos[...] = state["seen"], state["lately"], state["elos"]
+        self._seen[...], self._recent[...], self._elos[...] = state["seen"], state["lately"], state["elos"]
         self.elo, self._snapshots = float(state["elo"][0]), int(state["elo"][1])
         self._set_odds()
 
@@ -283,8 +283,8 @@ class League:
         The random player has 1000, a snapshot the rating that the learner had when it was stored; other opponents do
         not count. The usual Elo update per game would grow without bound: the learner beats each of its snapshots.
         """
-        games = self._lately.sum(1)
-        scored = self._lately @ np.array([0.0, 0.5, 1.0])
+        games = self._recent.sum(1)
+        scored = self._recent @ np.array([0.0, 0.5, 1.0])
         known = np.concatenate([[self._random], np.arange(len(self._recipe.names), len(games))])
         known = known[games[known] > 0]
         low, high = START_ELO - RANGE, START_ELO + RANGE
@@ -303,7 +303,7 @@ class League:
         self.pool.weights[slot] = self._weights.vector.numpy()
         self.pool.born[slot] = self._snapshots
         number = len(self._recipe.names) + slot
-        self._elos[number], self._lately[number] = self.elo, 0.0
+        self._elos[number], self._recent[number] = self.elo, 0.0
         self._snapshots += 1
 
     def _set_odds(self) -> None:
@@ -313,23 +313,23 @@ class League:
         born = self.pool.born
         offered = np.flatnonzero((born != EMPTY) & (born >= self._snapshots - recipe.offered))
         if len(offered):
-            wanted = self._wanted(offered)
-            odds[fixed + offered] = recipe.self_share * wanted / wanted.sum()
+            relative = self._relative_odds(offered)
+            odds[fixed + offered] = recipe.self_share * relative / relative.sum()
         else:
             odds[self._random] += recipe.self_share
         self.pool.odds[:] = odds
 
-    def _wanted(self, slots: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _relative_odds(self, slots: NDArray[np.intp]) -> NDArray[np.float64]:
         """Relative odds of these snapshots."""
         match self._recipe.sampling:
             case "recent":
                 age = self._snapshots - 1 - self.pool.born[slots]
-                wanted: NDArray[np.float64] = RECENT ** age.astype(np.float64)
-                return wanted
+                relative: NDArray[np.float64] = RECENT ** age.astype(np.float64)
+                return relative
             case "hardest":
-                lately = self._lately[len(self._recipe.names) + slots]
+                recent = self._recent[len(self._recipe.names) + slots]
                 # A prior of one win and one loss: a snapshot without games gets odds in the middle.
-                beaten: NDArray[np.float64] = (lately[:, WIN] + 0.5 * lately[:, DRAW] + 1.0) / (lately.sum(1) + 2.0)
+                beaten: NDArray[np.float64] = (recent[:, WIN] + 0.5 * recent[:, DRAW] + 1.0) / (recent.sum(1) + 2.0)
                 return np.square(1.0 - beaten) + 1e-3
         return np.ones(len(slots))
 
