@@ -99,11 +99,11 @@ class DQNLearner:
             Statistics by the names of the `train/` tags.
         """
         self._progress = progress
-        stats = self.practise(updates)
+        stats = self.optimise(updates)
         self._epsilon.move_on(progress)
         return stats
 
-    def practise(self, updates: int) -> dict[str, float]:
+    def optimise(self, updates: int) -> dict[str, float]:
         """Do `updates` optimiser steps on stored data only; schedules do not advance."""
         config, progress = self._config, self._progress
         lr = scheduled(config.learning_rate, config.lr_schedule, progress)

@@ -260,7 +260,7 @@ class DQN(Agent):
         training, replay = self._started().training, self._replay()
         if not replay.collector.stored:
             raise ConfigError("update: the replay buffer is empty. Use learn or add_trajectory first.")
-        stats = replay.learner.practise(updates)
+        stats = replay.learner.optimise(updates)
         if self._model is not None:
             self._model.take(training.model_state())
         return stats
