@@ -100,7 +100,7 @@ class DQNLearner:
         """
         self._progress = progress
         stats = self.optimise(updates)
-        self._epsilon.move_on(progress)
+        self._epsilon.advance(progress)
         return stats
 
     def optimise(self, updates: int) -> dict[str, float]:
@@ -146,7 +146,7 @@ class DQNLearner:
         self._optimiser.step(gradient, lr)
         self.n_updates += 1
         self.samples += len(item)
-        self._move_target()
+        self._update_target()
         size = np.abs(error)
         self._sampler.surprised(item, size)
         return float(loss.mean()), float(taken.mean()), float(size.mean())
@@ -158,7 +158,7 @@ class DQNLearner:
         # Double DQN: the online network chooses the action, the target network evaluates it.
         return bootstrap_targets(batch.reward, batch.discount, by_online, by_target, batch.next_mask)
 
-    def _move_target(self) -> None:
+    def _update_target(self) -> None:
         if self._config.tau is not None:
             self._target_vector.lerp_(self._vector, self._config.tau)
         elif self.n_updates % self._config.target_update == 0:
@@ -216,7 +216,7 @@ class Epsilon:
         self.value = value
         self._envs[:] = value**self._powers
 
-    def move_on(self, progress: float) -> None:
+    def advance(self, progress: float) -> None:
         """Advance the schedule after a batch.
 
         Args:

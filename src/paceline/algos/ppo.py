@@ -136,7 +136,7 @@ class PPOLearner:
                 done += 1
             if cfg.target_kl is not None and float(terms[done - 1, _KL]) > 1.5 * cfg.target_kl:
                 break
-        self._move_normalisers(batch)
+        self._update_normalisers(batch)
         return self._stats(terms[: max(1, done)], batch.value[:-1].numpy().reshape(-1)[rows], returns[rows], lr)
 
     def _prepare(self, batch: Trajectory) -> tuple[Floats, Floats]:
@@ -172,7 +172,7 @@ class PPOLearner:
             "n_updates": float(self.n_updates),
         }
 
-    def _move_normalisers(self, batch: Trajectory) -> None:
+    def _update_normalisers(self, batch: Trajectory) -> None:
         valid = batch.valid.numpy()
         rows = None if valid.all() else valid
         if self._obs_norm is not None:
