@@ -81,7 +81,7 @@ class Agent:
             self.close()
             raise
         if self._model is not None:
-            self._model.take(run.training.model_state())
+            self._model.load_arrays(run.training.model_state())
         if self.summary.stop_reason == "SIGINT":
             raise KeyboardInterrupt  # training has stopped after an iteration; the agent keeps its weights
         if self.summary.stop_reason == "SIGTERM":
@@ -140,7 +140,7 @@ class Agent:
             self._snapshot = run.training.snapshot()
             run.close()
             if self._model is not None:
-                self._model.take(self._snapshot.arrays)
+                self._model.load_arrays(self._snapshot.arrays)
 
     def __enter__(self) -> Self:
         return self
@@ -187,7 +187,7 @@ class Agent:
         if self._model is None:
             self._model = model.load(self.config, self._snapshot)
             if self._run is not None:
-                self._model.take(self._run.training.model_state())
+                self._model.load_arrays(self._run.training.model_state())
         return self._model
 
 
@@ -262,5 +262,5 @@ class DQN(Agent):
             raise ConfigError("update: the replay buffer is empty. Use learn or add_trajectory first.")
         stats = replay.learner.optimise(updates)
         if self._model is not None:
-            self._model.take(training.model_state())
+            self._model.load_arrays(training.model_state())
         return stats

@@ -21,7 +21,7 @@ from paceline.train.checkpoint import Snapshot, State
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.recipes import env_recipe, identity, policy_recipe
 
-OF_A_RUN = (
+RUN_SETTINGS = (
     "output_dir",
     "checkpoint_dir",
     "resume",
@@ -45,7 +45,7 @@ class Model:
     obs_norm: ObsNormaliser | None
     predictor: Predictor
 
-    def take(self, arrays: State) -> None:
+    def load_arrays(self, arrays: State) -> None:
         """Copy weights and observation statistics from `arrays`, as `Training.model_state` returns them."""
         self.weights.copy_(torch.from_numpy(arrays["learner/weights"]))
         prefix = "obs_norm/"
@@ -70,7 +70,7 @@ class Model:
 
 
 def saved_settings(snapshot: Snapshot) -> dict[str, Any]:
-    """The settings that a snapshot was saved with, by flag name, without those of `OF_A_RUN` and removed ones.
+    """The settings that a snapshot was saved with, by flag name, without those of `RUN_SETTINGS` and removed ones.
 
     Raises:
         CheckpointError: The snapshot contains no settings.
@@ -79,7 +79,7 @@ def saved_settings(snapshot: Snapshot) -> dict[str, Any]:
         saved = {key: value for section in snapshot.meta["config"].values() for key, value in section.items()}
     except (KeyError, AttributeError):
         raise CheckpointError(f"{snapshot.path}: contains no settings. Use another checkpoint.") from None
-    return {key: value for key, value in saved.items() if key not in OF_A_RUN and key not in REMOVED}
+    return {key: value for key, value in saved.items() if key not in RUN_SETTINGS and key not in REMOVED}
 
 
 def is_python_object(setting: Any) -> bool:
@@ -111,5 +111,5 @@ def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:
     model = Model(recipe, spec, own_identity, weights, obs_norm, predictor)
     if snapshot is not None:
         checkpoint.require_match(snapshot, own_identity)
-        model.take(snapshot.arrays)
+        model.load_arrays(snapshot.arrays)
     return model
