@@ -20,7 +20,7 @@ DEFAULT_FPS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Played:
+class PlayResult:
     """Results of the played episodes, and which weights played them."""
 
     snapshot: Path
@@ -36,7 +36,7 @@ class Played:
 
 def play(
     path: Path, *, episodes: int, seed: int | None = None, deterministic: bool = True, video: Path | None = None
-) -> Played:
+) -> PlayResult:
     """Play episodes with a saved policy. Blocks.
 
     Args:
@@ -69,7 +69,7 @@ def play(
         evaluator.close()
     if camera is not None:
         camera.video.write()
-    return Played(
+    return PlayResult(
         snapshot=snapshot.path,
         steps=snapshot.meta.get("steps"),
         env=recipe.name,
