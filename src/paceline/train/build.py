@@ -33,7 +33,7 @@ from paceline.train.plan import DriverParts, Plan
 from paceline.train.recipes import env_recipe, policy_recipe, shaper_recipe
 from paceline.train.training import Training
 from paceline.train.worker_recipe import WorkerRecipe
-from paceline.train.workers import central_for, lay_out, learner_device, room_on_cluster, start_workers
+from paceline.train.workers import central_for, layout_for, learner_device, reserve_cluster, start_workers
 
 
 def build(config: TrainConfig, clock: Clock | None = None) -> Training:
@@ -77,8 +77,8 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         if config.parallel.runtime == "ray":
             if central is not None:
                 raise ConfigError("runtime=ray: nodes run the policy themselves. Use --inference local.")
-            cluster = undo.enter_context(closing(room_on_cluster(config, base.shape.groups)))
-        layout = lay_out(config, base, weights, cluster)
+            cluster = undo.enter_context(closing(reserve_cluster(config, base.shape.groups)))
+        layout = layout_for(config, base, weights, cluster)
         layout = replace(layout, inference="local" if central is None else "central")
         base = replace(base, env_threads=layout.env_threads, env_wait_s=layout.env_wait_s, central=central)
         plan: Plan[Job] = algorithm(config.run.algo).plan(config, base, layout)

@@ -57,7 +57,7 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def room_on_cluster(config: TrainConfig, groups: int) -> RayCluster:
+def reserve_cluster(config: TrainConfig, groups: int) -> RayCluster:
     """Reserve workers for `groups` groups on the Ray cluster of the config. The caller closes it."""
     parallel = config.parallel
     return RayCluster(
@@ -69,7 +69,7 @@ def room_on_cluster(config: TrainConfig, groups: int) -> RayCluster:
     )
 
 
-def lay_out(
+def layout_for(
     config: TrainConfig, recipe: WorkerRecipe, weights: int, cluster: RayCluster | None = None
 ) -> layouts.Layout:
     """Choose the number of workers and their threads: those of the config, or for `auto` the fastest measured ones.

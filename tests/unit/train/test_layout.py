@@ -212,7 +212,7 @@ def test_workers_are_told_what_the_driver_measured(monkeypatch: pytest.MonkeyPat
     layout = chosen(TOGETHER, monkeypatch, cores=2)
     assert layout.env_wait_s == pytest.approx((4e-3 - 1e-5) / 4)
     assert replace(layout, measured=None).env_wait_s == 0.0
-    monkeypatch.setattr("paceline.train.build.lay_out", lambda *_: replace(layout, num_workers=0, runtime="inline"))
+    monkeypatch.setattr("paceline.train.build.layout_for", lambda *_: replace(layout, num_workers=0, runtime="inline"))
     made = build(TrainConfig.from_flat(env="CartPole-v1", n_envs=8, n_steps=8))
     assert made.plan.base.env_wait_s == layout.env_wait_s
     made.close()
