@@ -340,12 +340,12 @@ class LeagueLearner(Generic[BatchIn]):
     Args:
         learner: Learns from the batches.
         league: Its opponents.
-        alone: Whether to update the league here. False in a pipeline: workers play while the learner learns, so the
+        updates_league: Whether to update the league here. False in a pipeline: workers play while the learner learns, so the
             collector updates the league, before it begins a rollout.
     """
 
-    def __init__(self, learner: Learner[BatchIn], league: League, *, alone: bool = True) -> None:
-        self._learner, self._league, self._alone = learner, league, alone
+    def __init__(self, learner: Learner[BatchIn], league: League, *, updates_league: bool = True) -> None:
+        self._learner, self._league, self._updates_league = learner, league, updates_league
 
     @property
     def version(self) -> int:
@@ -365,7 +365,7 @@ class LeagueLearner(Generic[BatchIn]):
     def update(self, batch: BatchIn, progress: float) -> dict[str, float]:
         """Learn, then update the league; adds Elo and win rates to the statistics."""
         stats = self._learner.update(batch, progress)
-        if self._alone:
+        if self._updates_league:
             self._league.update(stats.get("epsilon", 0.0))
         return {**stats, **self._league.stats()}
 
@@ -383,6 +383,6 @@ class LeagueLearner(Generic[BatchIn]):
         self._learner.load_weights(weights)
 
 
-def in_league(learner: Learner[BatchIn], league: League | None, *, alone: bool = True) -> Learner[BatchIn]:
+def in_league(learner: Learner[BatchIn], league: League | None, *, updates_league: bool = True) -> Learner[BatchIn]:
     """The learner itself if there is no league, otherwise a `LeagueLearner`."""
-    return learner if league is None else LeagueLearner(learner, league, alone=alone)
+    return learner if league is None else LeagueLearner(learner, league, updates_league=updates_league)

@@ -119,7 +119,7 @@ class PPOPlan(RolloutPlan):
         gradients = gradients_for(parts, self.base, settings, self.slots(arena), parts.runtime.work)
         targets = GAETargets(settings.gamma, settings.gae_lambda)
         learner = surrogate_learner(parts, settings, gradients, targets)
-        return Driver(collector, in_league(learner, parts.league, alone=not pipeline))
+        return Driver(collector, in_league(learner, parts.league, updates_league=not pipeline))
 
 
 def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> PPOPlan:  # noqa: ARG001 - see `Algorithm.plan`
