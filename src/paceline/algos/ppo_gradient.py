@@ -181,11 +181,13 @@ class ShardedUpdate:
     Args:
         work: `Runtime.work`: runs that many shards on the workers.
         shards: Where workers write gradients and loss terms.
-        show: Copies the learner's weights to the memory that workers read; None if the learner updates that memory.
+        copy_weights: Copies the learner's weights to the memory that workers read; None if the learner updates that memory.
     """
 
-    def __init__(self, work: Callable[[int], None], shards: Shards, show: Callable[[], object] | None = None) -> None:
-        self._work, self._shards, self._show = work, shards, show
+    def __init__(
+        self, work: Callable[[int], None], shards: Shards, copy_weights: Callable[[], object] | None = None
+    ) -> None:
+        self._work, self._shards, self._copy_weights = work, shards, copy_weights
         self._grads, self._terms = shards.grads.numpy(), shards.terms.numpy()
         self._sum = torch.zeros_like(shards.grads[0])
 
@@ -194,8 +196,8 @@ class ShardedUpdate:
 
     def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, NDArray[np.float32]]:
         """Compute the gradient of minibatch `order[start:stop]`. Blocks until all shards are done."""
-        if self._show is not None:
-            self._show()
+        if self._copy_weights is not None:
+            self._copy_weights()
         self._shards.minibatch = start, stop, mean, inv_std
         self._work(len(self._grads))
         np.add.reduce(self._grads, 0, out=self._sum.numpy())
