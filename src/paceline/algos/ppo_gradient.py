@@ -181,7 +181,8 @@ class ShardedUpdate:
     Args:
         work: `Runtime.work`: runs that many shards on the workers.
         shards: Where workers write gradients and loss terms.
-        copy_weights: Copies the learner's weights to the memory that workers read; None if the learner updates that memory.
+        copy_weights: Copies the learner's weights to the memory that workers read; None if the learner updates that
+            memory.
     """
 
     def __init__(

@@ -340,8 +340,8 @@ class LeagueLearner(Generic[BatchIn]):
     Args:
         learner: Learns from the batches.
         league: Its opponents.
-        updates_league: Whether to update the league here. False in a pipeline: workers play while the learner learns, so the
-            collector updates the league, before it begins a rollout.
+        updates_league: Whether to update the league here. False in a pipeline: workers play while the learner learns,
+            so the collector updates the league, before it begins a rollout.
     """
 
     def __init__(self, learner: Learner[BatchIn], league: League, *, updates_league: bool = True) -> None:
