@@ -12,10 +12,7 @@ import pytest
 from tests.games import Counter, Drift
 
 from paceline import PPO
-from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError, ConfigError
-from paceline.train import model
-from paceline.train.checkpoint import load
 
 SMALL: dict[str, Any] = {
     "n_envs": 4,
@@ -189,17 +186,3 @@ def test_bad_settings_are_refused_at_once() -> None:
         PPO("CartPole-v1", n_env=3)
     with pytest.raises(ConfigError, match="not registered"):
         PPO("CartPole-v99").predict(OBS)
-
-
-def test_a_model_is_built_from_a_snapshot_that_fits(tmp_path: Path) -> None:
-    config = TrainConfig.from_flat(env="CartPole-v1", **SMALL)
-    fresh = model.load(config)
-    agent = PPO("CartPole-v1", **SMALL)
-    with agent:
-        agent.learn(64)
-    agent.save(tmp_path / "m")
-    snapshot = load(tmp_path / "m")
-    taken = model.load(config, snapshot)
-    assert taken.weights.numpy().tobytes() == weights(agent) != fresh.weights.numpy().tobytes()
-    with pytest.raises(CheckpointError, match="activation is 'tanh' there and 'relu' here"):
-        model.load(config.merge(activation="relu"), snapshot)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import math
+import resource
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paceline.config.train_config import TrainConfig
+from paceline.train import checkpoint
 from paceline.train.callbacks import Callbacks, Moment
+from paceline.train.evaluate import Evaluation, Evaluator
 from paceline.train.run import Run, open_folder
 
 SMALL: dict[str, Any] = {
@@ -57,3 +63,75 @@ def test_a_run_without_skipped_updates_shows_no_note_about_them(tmp_path: Path) 
     with Run(config, folder=open_folder(config)) as run:
         run.go()
     assert "skipped updates" not in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_the_best_model_is_the_best_of_those_that_could_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig.from_flat(
+        env="CartPole-v1", n_envs=4, n_steps=16, batch_size=64, total_timesteps=64 * 5, num_workers=0, eval_freq=64,
+        n_eval_episodes=1, output_dir=tmp_path / "run", quiet=True,
+    )  # fmt: skip
+    scores, real, full = iter([math.nan, 200.0, 500.0, 480.0, 470.0, 460.0]), checkpoint.save, [False, True, False]
+    monkeypatch.setattr(Evaluator, "evaluate", lambda *_: Evaluation((next(scores),), (1,)))
+
+    def save(path: Path, *args: Any) -> None:
+        if path.name == "best_model" and full.pop(0):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, *args)
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    with Run(config, folder=open_folder(config)) as run:
+        run.go()
+    assert checkpoint.load(tmp_path / "run" / "best_model").meta["best_eval"] == [480.0, 1.0]
+
+
+def test_a_save_that_fails_is_a_note_and_the_run_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = TrainConfig.from_flat(
+        env="CartPole-v1",
+        n_envs=4,
+        n_steps=16,
+        batch_size=64,
+        total_timesteps=64 * 6,
+        num_workers=0,
+        save_freq=64,
+        keep_checkpoints=2,
+        n_eval_episodes=0,
+        output_dir=tmp_path / "run",
+    )
+    real, calls = checkpoint.save, []
+
+    def save(path: Path, *args: Any) -> None:
+        calls.append(path.name)
+        if len(calls) in (3, 4):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, *args)
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    with Run(config, folder=open_folder(config)) as run:
+        summary = run.go()
+    assert summary.finished
+    assert calls == [checkpoint.step_name(64 * n) for n in range(1, 7)]
+    assert [path.name for path in checkpoint.steps(tmp_path / "run" / "checkpoints")] == calls[-2:]
+    shown = "".join(capsys.readouterr())
+    assert "No space left on device" in shown.replace("\n", " ")
+
+
+def test_checkpoints_above_the_file_size_limit_are_a_note_and_the_run_continues(tmp_path: Path) -> None:
+    run_config = TrainConfig.from_flat(
+        env="CartPole-v1", n_envs=4, n_steps=8, num_workers=0, quiet=True, save_freq=32, total_timesteps=96,
+        output_dir=tmp_path / "run", n_eval_episodes=0,
+    )  # fmt: skip
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with Run(run_config, folder=open_folder(run_config)) as run:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))  # less than a checkpoint, more than the logs
+            summary = run.go()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert summary.steps == 96
+    assert checkpoint.steps(tmp_path / "run" / "checkpoints") == []
+    assert "not saved" in (tmp_path / "run" / "train.log").read_text()

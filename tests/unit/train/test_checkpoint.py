@@ -1,10 +1,9 @@
-"""Snapshots: whole or refused, and never the way to run somebody's code."""
+"""Snapshots: complete or refused when loaded, and loading never runs code."""
 
 from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import pickle
 import signal
@@ -14,12 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError
 from paceline.train import checkpoint
 from paceline.train.checkpoint import MANIFEST, STATE
-from paceline.train.evaluate import Evaluation, Evaluator
-from paceline.train.run import Run, open_folder
 
 ARRAYS = {
     "learner/weights": np.arange(6, dtype=np.float32),
@@ -84,14 +80,14 @@ def test_a_truncated_file_is_found_with_its_sizes(tmp_path: Path) -> None:
         (json.dumps({"format": checkpoint.FORMAT, "files": {}, "meta": []}), "damaged"),
     ],
 )
-def test_a_bad_manifest_is_named(content: str, said: str, tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_named_in_the_error(content: str, said: str, tmp_path: Path) -> None:
     path = saved(tmp_path / "one")
     (path / MANIFEST).write_text(content)
     with pytest.raises(CheckpointError, match=said):
         checkpoint.load(path)
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
+def test_missing_files_are_named_in_the_error(tmp_path: Path) -> None:
     path = saved(tmp_path / "one")
     (path / STATE).unlink()
     with pytest.raises(CheckpointError, match=f"{STATE}: missing"):
@@ -141,7 +137,7 @@ def test_find_takes_a_snapshot_a_folder_of_them_or_a_run(tmp_path: Path) -> None
     assert checkpoint.run_folder(saved(tmp_path / "alone")) is None
 
 
-def test_find_says_what_is_wrong(tmp_path: Path) -> None:
+def test_find_names_a_missing_folder_and_a_folder_without_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "cartpole_1").mkdir()
     with pytest.raises(CheckpointError, match=r"no such folder\. Did you mean 'cartpole_1'"):
         checkpoint.find(tmp_path / "cartpole_l")
@@ -253,88 +249,9 @@ def test_a_kill_at_any_moment_of_a_save_leaves_the_old_or_the_new_one(name: str,
     assert checkpoint.load(tmp_path / "0" / name).meta == {"steps": 3}
 
 
-def test_the_best_model_is_the_best_of_those_that_could_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = TrainConfig.from_flat(
-        env="CartPole-v1", n_envs=4, n_steps=16, batch_size=64, total_timesteps=64 * 5, num_workers=0, eval_freq=64,
-        n_eval_episodes=1, output_dir=tmp_path / "run", quiet=True,
-    )  # fmt: skip
-    scores, real, full = iter([math.nan, 200.0, 500.0, 480.0, 470.0, 460.0]), checkpoint.save, [False, True, False]
-    monkeypatch.setattr(Evaluator, "evaluate", lambda *_: Evaluation((next(scores),), (1,)))
-
-    def save(path: Path, *args: Any) -> None:
-        if path.name == "best_model" and full.pop(0):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(path, *args)
-
-    monkeypatch.setattr(checkpoint, "save", save)
-    with Run(config, folder=open_folder(config)) as run:
-        run.go()
-    assert checkpoint.load(tmp_path / "run" / "best_model").meta["best_eval"] == [480.0, 1.0]
-
-
-def test_a_full_disk_is_a_note_and_the_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = TrainConfig.from_flat(
-        env="CartPole-v1",
-        n_envs=4,
-        n_steps=16,
-        batch_size=64,
-        total_timesteps=64 * 6,
-        num_workers=0,
-        save_freq=64,
-        keep_checkpoints=2,
-        n_eval_episodes=0,
-        output_dir=tmp_path / "run",
-    )
-    real, calls = checkpoint.save, []
-
-    def save(path: Path, *args: Any) -> None:
-        calls.append(path.name)
-        if len(calls) in (3, 4):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(path, *args)
-
-    monkeypatch.setattr(checkpoint, "save", save)
-    with Run(config, folder=open_folder(config)) as run:
-        summary = run.go()
-    assert summary.finished
-    assert calls == [checkpoint.step_name(64 * n) for n in range(1, 7)]
-    assert [path.name for path in checkpoint.steps(tmp_path / "run" / "checkpoints")] == calls[-2:]
-    shown = "".join(capsys.readouterr())
-    assert "No space left on device" in shown.replace("\n", " ")
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"env": "Acrobot-v1"}, "obs is"),
-        ({"hidden_sizes": (8,)}, "hidden_sizes is"),
-        ({"n_envs": 8}, "n_envs is 4 there and 8 here"),
-        ({"seed": 1}, "seed is 0 there and 1 here"),
-    ],
-)
-def test_resuming_another_training_is_refused_with_the_difference(
-    change: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    base: dict[str, Any] = {
-        "env": "CartPole-v1",
-        "n_envs": 4,
-        "n_steps": 16,
-        "batch_size": 64,
-        "total_timesteps": 64,
-        "num_workers": 0,
-        "n_eval_episodes": 0,
-        "quiet": True,
-        "seed": 0,
-        "hidden_sizes": (16,),
-    }
-    first = TrainConfig.from_flat(**base, output_dir=tmp_path / "run")
-    with Run(first, folder=open_folder(first)) as run:
-        run.go()
-    other = TrainConfig.from_flat(**{**base, **change, "resume": tmp_path / "run", "output_dir": tmp_path / "other"})
-    with pytest.raises(CheckpointError, match="belongs to another training") as caught:
-        Run(other)
-    assert said in str(caught.value)
+def test_prune_keeps_the_checkpoint_that_was_just_written(tmp_path: Path) -> None:
+    for step in (900, 950, 1000, 40):
+        written = tmp_path / checkpoint.step_name(step)
+        checkpoint.save(written, {"a": np.zeros(2)}, {})
+    checkpoint.prune(tmp_path, 1, written)
+    assert [path.name for path in checkpoint.steps(tmp_path)] == [checkpoint.step_name(40), checkpoint.step_name(1000)]
