@@ -154,7 +154,7 @@ def test_gymnasiums_own_checks(mode: AutoresetMode) -> None:
 def test_one_wake_up_per_worker_and_step() -> None:
     vec = make_vec(SampleEnv, 7, 3)
     vec.reset(seed=0)
-    before = vec._channel.notifications
+    before = list(vec._channel.notifications)
     for _ in range(20):
         vec.step(vec.action_space.sample())
     assert [now - then for now, then in zip(vec._channel.notifications, before, strict=True)] == [20, 20, 20]

@@ -62,7 +62,21 @@ def test_steps_for_a_busy_worker_are_queued_and_merged_unless_they_have_orders()
     flights.send(0, [1], "reset")
     channel.done = [0]
     assert flights.take(1, "step") == [0, 2]
+    flights.send(0, [2], None)
     assert channel.begun[2:] == [(0, [1], "reset")]
+    channel.done = [0]
+    assert flights.take(1, "step") == [1]
+    assert channel.begun[3:] == [(0, [2], None)], "not merged: the order of the reset is not for env 2"
+
+
+def test_a_queued_reset_is_not_merged_with_a_queued_step() -> None:
+    channel, flights = make()
+    for env, order in ((0, None), (1, "reset"), (2, None)):
+        flights.send(0, [env], order)
+    for number, (env, order) in enumerate([(0, None), (1, "reset"), (2, None)]):
+        assert channel.begun[number:] == [(0, [env], order)]
+        channel.done = [0]
+        assert flights.take(1, "step") == [env]
 
 
 def test_all_envs_that_are_ready_are_returned_in_order() -> None:
