@@ -1,4 +1,4 @@
-"""Direct access to a training's replay, for agents: add transitions of one's own, learn without playing."""
+"""Direct access to the replay buffer, for the Python API: add external transitions, and update without collecting."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from paceline.memory.external_transitions import ExternalTransitions
 
 
 class ReplayCollector(Protocol):
-    """What agents use of the collector of a replay."""
+    """The methods of a replay collector that the Python API uses."""
 
     @property
     def stored(self) -> int:
-        """Transitions that can be learned from."""
+        """Number of transitions that can be sampled."""
 
     def add_trajectory(self, transitions: ExternalTransitions) -> None:
-        """Write transitions that were collected elsewhere.
+        """Write external transitions, which were collected outside of this run.
 
         Raises:
-            ConfigError: Workers are writing all the time, in the async schedule.
+            ConfigError: With the async schedule, in which workers write to the replay buffer at any time.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayAccess:
-    """The two ends of a replay."""
+    """The learner, which samples from the replay buffer, and the collector, which fills it."""
 
     learner: DQNLearner
     collector: ReplayCollector

@@ -1,4 +1,7 @@
-"""DQN in batches: all groups play, then the learner learns. The same run whatever the number of workers."""
+"""The collector of DQN with schedule `batch`: all groups collect, then the learner makes the updates that are due.
+
+The results do not depend on the number of workers.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from paceline.train.rollouts import add_collect_times
 
 
 class ReplayBatches:
-    """Every group plays, then the learner learns."""
+    """Collects a batch of transitions from all groups, with a barrier at its end."""
 
     def __init__(
         self,
@@ -37,35 +40,35 @@ class ReplayBatches:
         clock: Clock,
         restarts: Restarts[DQNJob] | None = None,
     ) -> None:
-        """Play with these workers.
+        """Store the parts; `reset` or `load` starts the envs.
 
         Args:
             runtime: The workers.
-            ingest: Takes note of what they write.
-            history: The actions of episodes under way.
-            budget: How long a batch is.
-            pace: How much is learned from it.
-            clock: Books the time as `env`, `inference`, `wait` and `sync`.
-            restarts: Replaces those that are lost.
+            ingest: Counts the rows that workers have written.
+            history: Keeps the actions of the current episodes.
+            budget: Length of a batch.
+            pace: Number of updates per batch.
+            clock: Receives the time of the phases `env`, `inference`, `wait` and `sync`.
+            restarts: Replaces lost workers.
         """
         self._runtime, self._ingest, self._history, self._clock = runtime, ingest, history, clock
         self._budget, self._pace = budget, pace
         self.last = CollectReport(finished=Episodes.none())
         self.restarts = restarts or Restarts(runtime)
-        self._external = 0
+        self._external = 0  # calls of `add_trajectory`
 
     def next(self, version: int) -> int:  # noqa: ARG002 - workers read the newest weights in place
-        """Have every group play; returns the updates that are due."""
+        """Collect a batch, and return the number of updates that are due."""
         began = perf_counter()
         self._align_groups()
         self._history.mark()
-        started = self.restarts.start(DQNJob.collect, self._ingest.replay.head.tolist(), self._budget)
-        written = self.restarts.finish(started, self)
-        times = [one.times for one in written]
+        submitted = self.restarts.start(DQNJob.collect, self._ingest.replay.head.tolist(), self._budget)
+        written = self.restarts.finish(submitted, self)
+        times = [reply.times for reply in written]
         add_collect_times(self._clock, times, perf_counter() - began)
         with self._clock.phase("sync"):
             before = self._ingest.tracker.steps
-            finished = self._ingest.advance(0, [rows for one in written for rows in one.rows])
+            finished = self._ingest.advance(0, [rows for reply in written for rows in reply.rows])
             self.last = CollectReport(times=times, finished=finished)
             return self._pace.updates(self.stored, self._ingest.tracker.steps - before)
 
@@ -73,12 +76,12 @@ class ReplayBatches:
         """Nothing to hand back: the learner samples from the replay."""
 
     def respawn_restored(self, worker: int) -> list[int]:
-        """Respawn a worker with its envs where they were when the batch began; see `restarts.EnvRecovery`."""
+        """See `EnvRecovery.respawn_restored`: replays each episode up to the start of the batch."""
         heads = self._ingest.replay.head.tolist()
         return self._runtime.respawn(worker, DQNJob.restore, self._history.marked(), heads)
 
     def respawn_reset(self, worker: int) -> list[int]:
-        """Respawn a worker with its envs at new episodes; see `restarts.EnvRecovery`."""
+        """See `EnvRecovery.respawn_reset`."""
         shape = self._ingest.replay.shape
         envs = shares(shape.groups, self._runtime.num_workers)[worker].envs(shape.group_size)
         self._history.start_next_episodes(envs)
@@ -86,45 +89,46 @@ class ReplayBatches:
         return envs
 
     def forget_episodes(self, envs: list[int]) -> None:
-        """These could not be put back where they were, and began a new episode.
+        """See `EnvRecovery.forget_episodes`.
 
-        Which may be shorter than what the lost worker wrote, over rows that are still there.
+        The new worker may write fewer rows than the lost one, which may already have overwritten old rows.
         """
         self._ingest.forget_episodes(envs)
         self._ingest.distrust(envs, self._budget.rows)
 
     def _align_groups(self) -> None:
-        """Groups that play a number of rows do so together: what `add_trajectory` wrote into some sets them apart."""
+        """Move all groups to the same row: if batches are counted in rows, groups are collected together."""
+        # `add_trajectory` writes rows of some groups only.
         if self._budget.episodes is None:
             self._ingest.align(range(self._ingest.replay.shape.groups))
 
     @property
     def stored(self) -> int:
-        """Transitions that can be learned from."""
+        """See `ReplayCollector.stored`."""
         return self._ingest.replay.stored
 
     def add_trajectory(self, transitions: ExternalTransitions) -> None:
-        """Write steps that were taken elsewhere, while all workers rest. They are no steps of this run."""
+        """See `ReplayCollector.add_trajectory`. The transitions do not count as steps of the run."""
         if transitions:
             self._ingest.add(external_rows(transitions, self._ingest.replay.shape, self._external))
             self._external += 1
 
     def reset(self) -> None:
-        """Begin the first episodes."""
+        """See `Collector.reset`."""
         self.restarts.run_all(DQNJob.reset, self._ingest.replay.head.tolist())
 
     def extras(self) -> dict[str, NDArray[Any]]:
-        """Empty: a replay keeps what learning needs."""
+        """Return no extras: the replay buffer does not store any."""
         return {}
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Where play is, for a checkpoint."""
+        """See `Collector.state`."""
         state = under("history/", self._history.state())
         state["owed"], state["guests"] = np.array(self._pace.remainder), np.array(self._external)
         return state | under("replay/", self._ingest.state())
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
-        """Put every env back where it was; returns the envs that could not be and began a new episode."""
+        """See `Collector.load`."""
         self._pace.remainder, self._external = float(state["owed"]), int(state["guests"])
         self._ingest.load(part(state, "replay/"))
         self._align_groups()

@@ -1,4 +1,4 @@
-"""Rows that workers have written become steps: heads move, episodes are counted, samplers are told."""
+"""Makes rows that workers have written available for sampling, and counts their steps and episodes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from paceline.spec import ENV_REWARD
 
 
 class ReplayIngest:
-    """Takes note of rows that were written.
+    """Updates replay buffer, sampler, episode tracker and history after workers have written rows.
 
     Args:
-        replay: Where.
-        sampler: Is told.
+        replay: The replay buffer.
+        sampler: Draws from it; notified of each group that has new rows.
         tracker: Counts steps and episodes.
-        history: Keeps the actions of episodes under way; None where nobody goes back to them.
-        keep: Whether checkpoints hold the replay.
+        history: Keeps the actions of the current episodes; None if envs are not restored from them.
+        save_replay: Whether checkpoints contain the replay buffer.
     """
 
     def __init__(
@@ -42,10 +42,18 @@ class ReplayIngest:
         self._save_replay = save_replay
 
     def advance(self, first_group: int, rows: Sequence[int]) -> Episodes:
-        """Each of these groups, the first of them `first_group`, has written so many rows; returns ended episodes."""
+        """Move the heads of consecutive groups forward over new rows.
+
+        Args:
+            first_group: The first group.
+            rows: Number of new rows per group, from the first group on.
+
+        Returns:
+            The episodes that ended in these rows.
+        """
         finished, at = [], 0
         while at < len(rows):
-            # Groups that are equally far are taken in together: one call instead of many.
+            # Consecutive groups with the same head and the same number of rows need only one call, which is faster.
             group, head = first_group + at, self.replay.head
             same = at + 1
             while same < len(rows) and rows[same] == rows[at] and head[first_group + same] == head[group]:
@@ -78,30 +86,35 @@ class ReplayIngest:
         )
 
     def add(self, external: GuestRows) -> None:
-        """Rows that somebody else wrote. The episodes under way of that group are cut off, and go on after them."""
+        """Insert external rows into their group. The current episodes of the group continue after them."""
         self.replay.insert(external.group, external.rows, external.finals)
         self._sampler.took_in(external.group)
 
     def align(self, groups: Sequence[int]) -> None:
-        """Have groups that are played together go on from the same row: that of the one that is ahead."""
+        """Move the heads of these groups to the one that is furthest, by padding the others with invalid rows."""
         heads = self.replay.head[groups]
         for group in np.array(groups)[heads < heads.max()].tolist():
             self.replay.pad(group, int(heads.max()))
             self._sampler.took_in(group)
 
     def distrust(self, envs: Sequence[int], rows: int) -> None:
-        """Whoever stepped these is lost, and may have written so many rows that nobody heard of."""
+        """Exclude rows that a lost worker may have overwritten.
+
+        Args:
+            envs: The envs of the worker.
+            rows: Largest number of rows per group that it may have written without reporting them.
+        """
         for group in sorted({env // self.replay.shape.group_size for env in envs}):
             self.replay.distrust(group, rows)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that was stored, and how it is drawn; or where it was, where that is all a checkpoint holds."""
+        """Return replay buffer and sampler for a checkpoint; only the heads without `save_replay`."""
         if not self._save_replay:
             return {"head": self.replay.head.copy()}
         return {**self.replay.state(), **under("sampler/", self._sampler.state())}
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from `state()`."""
+        """Continue from `state()`."""
         if not self._save_replay:
             self.replay.begin_at(state["head"])
             return
@@ -109,7 +122,7 @@ class ReplayIngest:
         self._sampler.load(part(state, "sampler/"))
 
     def forget_episodes(self, envs: list[int]) -> None:
-        """These began a new episode out of turn; whoever steps them has cut the old one off."""
+        """Clear what is recorded about the current episodes of these envs, which have been reset before their end."""
         self.tracker.forget(envs)
         if self.history is not None:
             self.history.forget(envs)

@@ -1,4 +1,4 @@
-"""DQN without batches: workers always play and the learner always learns, within the limiter's bounds."""
+"""The collector of DQN with schedule `async`: workers collect while the learner learns, within the limiter's bounds."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from paceline.train.restarts import Restarts
 
 POLL_S = 0.5
 MAX_UPDATES = 64
-"""What the learner does in one go while workers play: it looks after them in between."""
+"""Maximum number of updates between two checks for replies of workers."""
 REQUESTS_PER_WORKER = 2
-"""Requests that a worker has at once: the one it works on, and the next."""
+"""Requests that a worker has at a time: the one that it executes, and the next one, so that it does not wait."""
 
 
 class ReplayStream:
-    """Workers always play and the learner always learns."""
+    """Keeps every worker supplied with requests for transitions, and the learner with updates."""
 
     def __init__(
         self,
@@ -46,39 +46,39 @@ class ReplayStream:
         clock: Clock,
         restarts: Restarts[DQNJob] | None = None,
     ) -> None:
-        """Order from these workers.
+        """Store the parts; `reset` or `load` starts the envs.
 
         Args:
             runtime: The workers.
-            ingest: Takes note of what they write.
-            shares: What each worker owns.
-            episode: [B] number of each env's episode; written by workers.
-            budget: Length of an order.
-            limiter: Holds back whoever is ahead.
-            samples: What the learner has learned from so far.
-            renew: Has workers see the weights as they are now.
-            clock: Books the time as `wait` and `sync`.
-            restarts: Replaces those that are lost.
+            ingest: Counts the rows that workers have written.
+            shares: The groups of each worker.
+            episode: [B] number of each env's episode; workers write it.
+            budget: Length of a request.
+            limiter: Limits the ratio of samples to steps.
+            samples: Returns the number of samples that the learner has drawn so far.
+            renew: Publishes the present weights to the workers.
+            clock: Receives the time of the phases `wait` and `sync`.
+            restarts: Replaces lost workers.
         """
         self._runtime, self._ingest, self._shares, self._episode = runtime, ingest, shares, episode
         self._budget, self._limiter, self._samples, self._renew = budget, limiter, samples, renew
         self._clock = clock
-        self._requests = [0] * len(shares)  # that each worker has
+        self._requests = [0] * len(shares)  # pending requests per worker
         self._pending: list[Reply[Written]] = []
         self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
         self._ended: list[Episodes] = []
-        self._fewest = 1
+        self._min_stored = 1  # transitions before the next update
         self.last = CollectReport(finished=Episodes.none())
         self.restarts = restarts or Restarts(runtime)
 
     def reset(self) -> None:
-        """Begin the first episodes, and the first orders."""
+        """See `Collector.reset`; also submits the first requests."""
         self._renew()
         self.restarts.run_all(DQNJob.reset, self._ingest.replay.head.tolist())
         self._request_more()
 
-    def next(self, version: int) -> int:  # noqa: ARG002 - what is replayed has no age
-        """Updates that the learner may make. Blocks until there are some."""
+    def next(self, version: int) -> int:  # noqa: ARG002 - replayed transitions have no lag
+        """Return the number of updates that the learner may make. Blocks until there is at least one."""
         began, tracker = perf_counter(), self._ingest.tracker
         self._receive(0.0)
         while not (updates := self._limiter.updates(tracker.steps, self._samples())) or not self._enough():
@@ -90,7 +90,7 @@ class ReplayStream:
         return min(updates, MAX_UPDATES)
 
     def release(self) -> None:
-        """It was learned: players may go on."""
+        """Submit the requests that the limiter allows after the updates."""
         with self._clock.phase("sync"):
             self._request_more()
 
@@ -100,31 +100,31 @@ class ReplayStream:
 
     @property
     def stored(self) -> int:
-        """Transitions that can be learned from."""
+        """See `ReplayCollector.stored`."""
         return self._ingest.replay.stored
 
     def _enough(self) -> bool:
-        """Whether there is enough to learn from: after a checkpoint without the replay, as much as at the beginning."""
-        if self.stored < self._fewest and not self._ingest.replay.full:
+        """Whether there are enough transitions to sample. Resuming with an empty replay waits as a new run does."""
+        if self.stored < self._min_stored and not self._ingest.replay.full:
             return False
-        self._fewest = 1
+        self._min_stored = 1
         return self.stored > 0
 
     def _request_more(self) -> None:
-        """Give workers orders as far as the limiter allows, first to the one whose groups have played least.
+        """Submit as many requests as the limiter allows, first to the worker whose groups have the fewest rows.
 
-        Otherwise one that is quick would have them all, where learning is what takes long.
+        Otherwise, if learning is the bottleneck, the fastest worker would get all requests.
         """
         while free := [share for share in self._shares if self._requests[share.worker] < REQUESTS_PER_WORKER]:
-            share = min(free, key=self._played)
+            share = min(free, key=self._requested_rows)
             requested = self._ingest.tracker.steps + self._under_way() + share.groups * self._group_steps
-            # With too little to learn from, the learner cannot catch up, however far players are ahead.
+            # With too few transitions the learner cannot catch up, so the limiter would wait for ever.
             if self._enough() and not self._limiter.may_play(requested, self._samples()):
                 return
             self._submit(share)
 
-    def _played(self, share: Share) -> int:
-        """Rows that a worker's groups have, ordered ones included."""
+    def _requested_rows(self, share: Share) -> int:
+        """Row up to which each group of a worker will have collected after its pending requests."""
         return int(self._ingest.replay.head[share.first_group]) + self._requests[share.worker] * self._budget.rows
 
     def _submit(self, share: Share) -> None:
@@ -155,7 +155,7 @@ class ReplayStream:
             self._ended.append(self._ingest.advance(self._shares[worker].first_group, written.rows))
 
     def _replace(self, loss: WorkerLost) -> None:
-        """A new process for a worker that is lost: its envs begin new episodes, its orders are given again."""
+        """Replace a lost worker: its envs start new episodes, and its pending requests are submitted again."""
         columns = self._columns(self._shares[loss.worker])
         envs = list(range(columns.start, columns.stop))
         self._ingest.forget_episodes(envs)
@@ -163,8 +163,8 @@ class ReplayStream:
         worker, _ = self.restarts.replace(loss, DQNJob.reset, self._ingest.replay.head.tolist())
         self._pending = [reply for reply in self._pending if reply.worker != worker]
         self.restarts.note_new_episodes(worker, envs)
-        lost, self._requests[worker] = self._requests[worker], 0
-        for _ in range(lost):
+        pending, self._requests[worker] = self._requests[worker], 0
+        for _ in range(pending):
             self._submit(self._shares[worker])
 
     def _columns(self, share: Share) -> slice:
@@ -172,21 +172,21 @@ class ReplayStream:
         return slice(share.first_group * size, (share.first_group + share.groups) * size)
 
     def extras(self) -> dict[str, NDArray[Any]]:
-        """Empty: a replay keeps what learning needs."""
+        """Return no extras: the replay buffer does not store any."""
         return {}
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Where play is. Episodes under way are not kept."""
+        """See `Collector.state`. Unfinished episodes are not stored."""
         return {"episode": self._episode.copy(), **under("replay/", self._ingest.state())}
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[int]:
-        """Go on with each env's next episode; returns the envs, which are all."""
+        """See `Collector.load`: every env continues with its next episode, so this returns all envs."""
         self._episode[:] = state["episode"] + 1
         self._ingest.load(part(state, "replay/"))
-        for share in self._shares:  # other workers than then may have groups that were not equally far
+        for share in self._shares:  # the run that was saved may have had other shares, whose groups had different heads
             self._ingest.align(range(share.first_group, share.first_group + share.groups))
-        self._fewest = 1 if self.stored else self._limiter.starts
-        everyone = list(range(len(self._episode)))
-        self._ingest.forget_episodes(everyone)
+        self._min_stored = 1 if self.stored else self._limiter.starts
+        envs = list(range(len(self._episode)))
+        self._ingest.forget_episodes(envs)
         self.reset()
-        return everyone
+        return envs

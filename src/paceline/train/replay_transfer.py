@@ -1,10 +1,10 @@
-"""What travels between the driver and the nodes of a cluster, for DQN.
+"""The arrays that the driver and the nodes of a Ray cluster exchange, for DQN.
 
-    down   weights, and how much to explore
-    up     the rows that were written, into the driver's ring
+    down   weights, and epsilon of each env
+    up     new rows, from the ring buffer of a node to the replay buffer of the driver
 
-A node's ring holds what is under way and no more: the replay is the driver's. Last observations of truncated episodes
-are numbered anew there.
+The ring buffer of a node holds only rows that are being written. The driver stores the final observations of truncated
+episodes at its own indices, so these differ from the indices on the node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from paceline.runtime.protocol import Program, Share
 from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
 from paceline.train.dqn_job import DQNJob
 from paceline.train.rollout_transfer import (
-    BEGINNINGS,
+    EPISODE_CALLS,
     EPISODES,
     POOL,
     NodePlan,
@@ -40,7 +40,7 @@ from paceline.train.rollout_transfer import (
 
 
 class ReplayPlan(NodePlan[DQNJob], Protocol):
-    """What the transfer uses of the plan of an algorithm with a replay."""
+    """The methods of a plan that `ReplayTransfer` uses."""
 
     @property
     def shape(self) -> ReplayShape:
@@ -48,39 +48,39 @@ class ReplayPlan(NodePlan[DQNJob], Protocol):
 
     @property
     def streams(self) -> bool:
-        """Whether workers play while the learner learns."""
+        """Whether workers collect while the learner learns."""
 
     def on_node(self, held: GroupRange) -> ReplayPlan:
-        """The same plan for the groups of one node."""
+        """Return the same plan for the groups of one node."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTransfer:
-    """For a replay: see `Transfer`."""
+    """Transfer for algorithms with a replay buffer. See `Transfer`."""
 
     plan: ReplayPlan
-    """The driver's."""
+    """The plan of the driver."""
     weights: int
-    """Parameters."""
+    """Number of parameters."""
 
     def program(self, held: GroupRange) -> Program[DQNJob]:
         """See `Transfer.program`."""
         return self.plan.on_node(held)
 
     def fields(self, held: GroupRange, workers: int) -> list[Field]:
-        """What they need of an arena."""
+        """See `Transfer.fields`."""
         return self.plan.on_node(held).fields(self.weights, workers)
 
     def loads(self, command: str) -> tuple[str, ...]:
-        """By command."""
+        """See `Transfer.loads`."""
         return loads_of(self.plan.base, command)
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
-        """Players in turns get the weights of the command; others those of a version."""
+        """See `Transfer.token`: weights are sent once per version in the async schedule, otherwise with every call."""
         return token_of(load, arena, int(arena["version"][0]) if self.plan.streams else command)
 
     def down(self, load: str, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
-        """What acting needs, or where envs begin."""
+        """See `Transfer.down`."""
         if load == POOL:
             yield from snapshots_down(arena)
         elif load == EPISODES:
@@ -106,8 +106,8 @@ class ReplayTransfer:
     def up(
         self, call: ExecutedCall, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
     ) -> Iterator[NDArray[Any]]:
-        """What was written, or what the envs show."""
-        if call.command not in (*BEGINNINGS, "collect"):
+        """See `Transfer.up`: the new rows, or after a reset the first observations."""
+        if call.command not in (*EPISODE_CALLS, "collect"):
             return
         plan = self.plan if held is None else self.plan.on_node(held)
         mine, ring = range_of(pool), _Ring(arena, plan.shape)
@@ -126,22 +126,22 @@ class ReplayTransfer:
         yield from not_finite_up(arena, pool)
 
     def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
-        """Histories of these workers' envs only."""
+        """See `Transfer.trimmed`: keeps only the histories of these workers' envs."""
         return own_histories(args, pool, self.plan.shape.group_size) if command == "restore" else args
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
-        """What is replayed has no age."""
+        """See `Transfer.posted`: there is nothing to record, as replayed transitions have no lag."""
 
 
 class _Ring:
-    """The rows of a replay, at either end."""
+    """Lists rows of the ring buffer of one side: the replay buffer of the driver, or the rows on a node."""
 
     def __init__(self, arena: Arena, shape: ReplayShape) -> None:
         self._arena, self._shape = arena, shape
         self._arrays = {field.name.removeprefix(PREFIX): arena[field.name] for field in shape.fields()}
 
     def collected(self, group: int, start: int, count: int, *, driver: bool) -> Iterator[NDArray[Any]]:
-        """Rows `start` to `start + count` of a group, and what its envs show after each."""
+        """List rows `start` to `start + count - 1` of a group, with the observations after them."""
         yield from self.shown(group, start + 1, start + count + 1)
         reward_parts = [name for name in self._arrays if name.startswith("told/")]
         for name in ("action", "reward", "flags", "priority", *reward_parts):
@@ -149,7 +149,9 @@ class _Ring:
                 yield from self._rows(name, group, start, start + count)
         columns = self._shape.columns(group, 1)
         at = np.arange(start, start + count) % self._shape.rows
-        flags = self._arrays["flags"][at, columns]  # a copy, of what has arrived by now
+        flags = self._arrays["flags"][
+            at, columns
+        ]  # a copy; on the driver, the flags have arrived before this line runs
         t, column = np.nonzero(flags & FINAL)
         finals = [name for name in self._arrays if name.startswith(("final_obs", "final_mask"))]
         if not len(t):
@@ -164,29 +166,35 @@ class _Ring:
         entries = (counted[held] + np.arange(len(t))) % (self._shape.rows * self._shape.group_size)
         for name in finals:
             field = self._arrays[name]
-            room = np.empty((len(t), *field.shape[2:]), field.dtype)
-            yield room
-            field[held, entries] = room
+            received = np.empty((len(t), *field.shape[2:]), field.dtype)
+            yield received
+            field[held, entries] = received
         self._arrays["final_at"][at[t], column] = entries
         counted[held] += len(t)
 
     def shown(self, group: int, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """What the envs of a group show in rows `start` to `stop`."""
+        """List the observations of a group in rows `start` to `stop - 1`."""
         for name in self._arrays:
             if name in ("mask", "age") or name.startswith("obs/"):
                 yield from self._rows(name, group, start, stop)
 
     def cut(self, mine: GroupRange, heads: Sequence[int], restarted: Sequence[Sequence[int]] | None) -> None:
-        """Cut off the episodes of envs that begin new ones: those that strayed, or all."""
+        """Truncate the current episodes of envs that start new ones.
+
+        Args:
+            mine: The groups of the workers that executed the call.
+            heads: Next row of every group of the run.
+            restarted: Per worker, the envs that could not be restored; None for all envs.
+        """
         writer = ReplayWriter(self._arena, self._shape, *mine)
         size = self._shape.group_size
         first = mine.first_group * size
-        everyone = range(first, first + mine.groups * size)
-        for env in everyone if restarted is None else [env for envs in restarted for env in envs]:
+        all_envs = range(first, first + mine.groups * size)
+        for env in all_envs if restarted is None else [env for envs in restarted for env in envs]:
             writer.cut(heads[env // size], env - first)
 
     def _rows(self, name: str, group: int, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """Views of rows of a field: two where the ring goes on at its beginning."""
+        """List views of rows of a field: two views if the range wraps around the end of the ring buffer."""
         columns, rows = self._shape.columns(group, 1), self._shape.rows
         while start < stop:
             end = min(stop, start + rows - start % rows)

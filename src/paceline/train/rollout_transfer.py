@@ -1,8 +1,9 @@
-"""What travels between the driver and the nodes of a Ray cluster, for algorithms that learn from rollouts.
+"""The arrays that the driver and the nodes of a Ray cluster exchange, for algorithms that learn from rollouts.
 
-down   weights, observation statistics, opponents' odds      once per version, the same for all nodes
-       episode numbers, opponents' weights                   before envs start episodes on a node
-up     the slots of a node's groups, with as many last observations as there are
+down   weights, observation statistics, odds of opponents    once per version, the same for all nodes
+       weights of opponents                                  when the opponents change
+       episode numbers                                       before envs start or restore episodes on a node
+up     the slots of a node's groups, with the final observations of truncated episodes
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
 from paceline.train.worker_recipe import WorkerRecipe
 
 WEIGHTS, POOL, EPISODES = "weights", "pool", "episodes"
-"""The loads: what acting needs, the opponents of self-play, and the episode numbers."""
-BEGINNINGS = ("reset", "restore")
+"""Names of the loads: what acting needs, the opponents of self-play, and the episode numbers."""
+EPISODE_CALLS = ("reset", "restore")
 """Calls that start or restore episodes."""
-LEARNERS_OWN = ("samples", "order", "grads", "terms", "learning/")
-"""Fields, by the start of their name, that a node's arena has but never uses: no memory is reserved for them."""
+LEARNER_FIELDS = ("samples", "order", "grads", "terms", "learning/")
+"""Prefixes of fields that only the learner uses: a node's arena has them, but reserves no memory for them."""
 
 
 class NodePlan(Protocol[J_co]):
-    """What a transfer uses of a plan: the plan of a node's workers, and what its arena holds."""
+    """The methods of a plan that a transfer uses."""
 
     @property
     def base(self) -> WorkerRecipe:
-        """How a worker builds its envs and its policy."""
+        """See `Plan.base`."""
 
     def on_node(self, held: GroupRange) -> NodePlan[J_co]:
-        """The same plan for the groups of one node."""
+        """Return the same plan for the groups of one node."""
 
     def fields(self, weights: int, workers: int) -> list[Field]:
-        """The fields of the arena."""
+        """See `Plan.fields`."""
 
     def __call__(self, arena: Arena, share: Share) -> J_co:
         """Build a worker's job."""
@@ -51,14 +52,14 @@ class NodePlan(Protocol[J_co]):
 
 @dataclass(frozen=True, slots=True)
 class RolloutTransfer(Generic[J_co]):
-    """One rollout of all groups at a time, with a barrier at its end."""
+    """Transfer for synchronous rollouts. See `Transfer`."""
 
     plan: NodePlan[J_co]
-    """The driver's."""
+    """The plan of the driver."""
     weights: int
     """Number of parameters."""
     acting: str = ""
-    """Prefix of the fields that workers act with: not empty in a pipeline."""
+    """Prefix of the fields that workers act with: empty except in a pipeline."""
 
     def program(self, held: GroupRange) -> Program[J_co]:
         """See `Transfer.program`."""
@@ -67,14 +68,14 @@ class RolloutTransfer(Generic[J_co]):
     def fields(self, held: GroupRange, workers: int) -> list[Field]:
         """See `Transfer.fields`."""
         fields = self.plan.on_node(held).fields(self.weights, workers)
-        return [replace(one, sparse=one.sparse or one.name.startswith(LEARNERS_OWN)) for one in fields]
+        return [replace(one, sparse=one.sparse or one.name.startswith(LEARNER_FIELDS)) for one in fields]
 
     def loads(self, command: str) -> tuple[str, ...]:
         """See `Transfer.loads`."""
         return loads_of(self.plan.base, command)
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
-        """See `Transfer.token`: workers at a barrier get the weights that are newest at each command."""
+        """See `Transfer.token`: the weights are sent with every call, because the update before it has changed them."""
         return token_of(load, arena, command)
 
     def down(self, load: str, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
@@ -98,13 +99,13 @@ class RolloutTransfer(Generic[J_co]):
             arena["version"][:] = version
 
     def arrived(self, arena: Arena, version: int) -> None:
-        """On a node: weights of `version` are in the arena. Workers read them in place."""
+        """Called on a node when weights of `version` are in the arena. Does nothing: workers read them in place."""
 
     def up(
         self, call: ExecutedCall, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
     ) -> Iterator[NDArray[Any]]:
         """See `Transfer.up`."""
-        if call.command not in (*BEGINNINGS, "collect"):
+        if call.command not in (*EPISODE_CALLS, "collect"):
             return
         base, mine = (self.plan if held is None else self.plan.on_node(held)).base, range_of(pool)
         if call.command == "collect":
@@ -115,91 +116,91 @@ class RolloutTransfer(Generic[J_co]):
         yield from not_finite_up(arena, pool)
 
     def filled(self, arena: Arena, base: WorkerRecipe, call: ExecutedCall) -> Slots:  # noqa: ARG002 - there is one set of slots
-        """The slots that a command filled."""
+        """Return the slots that a call has filled."""
         return Slots(arena, base.shape)
 
     def shown(self, arena: Arena, base: WorkerRecipe, mine: GroupRange) -> Iterator[NDArray[Any]]:
-        """The first observations of episodes: the driver records them before a rollout begins."""
+        """List the first observations of episodes, which the driver records for recovery before a rollout starts."""
         obs, mask = Slots(arena, base.shape).shown()
         for leaf in (*obs.values(), *(() if mask is None else (mask,))):
             yield leaf[base.shape.columns(*mine)]
 
     def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
-        """See `Transfer.trimmed`: histories of these workers' envs only."""
+        """See `Transfer.trimmed`: keeps only the histories of these workers' envs."""
         return own_histories(args, pool, self.plan.base.shape.group_size) if command == "restore" else args
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
-        """See `Transfer.posted`: nothing to record."""
+        """See `Transfer.posted`: there is nothing to record."""
 
 
 class SlotTransfer(RolloutTransfer[J_co]):
-    """Slots that each worker fills on its own, with the newest weights that it has."""
+    """Transfer for asynchronous rollouts: each worker fills slots with the newest weights that its node has."""
 
     __slots__ = ()
 
-    def token(self, load: str, arena: Arena, command: int) -> Hashable:  # noqa: ARG002 - weights go by their version
+    def token(self, load: str, arena: Arena, command: int) -> Hashable:  # noqa: ARG002 - sent once per version
         """See `Transfer.token`: weights are sent once per version."""
         return token_of(load, arena, int(arena["version"][0]))
 
     def arrived(self, arena: Arena, version: int) -> None:
-        """On a node: workers make private copies from the snapshots."""
+        """Called on a node when weights of `version` are in the arena. Writes the snapshot that workers copy."""
         Snapshots(arena, self.plan.base.acting_names()).write(version)
 
     def filled(self, arena: Arena, base: WorkerRecipe, call: ExecutedCall) -> Slots:
-        """The set of slots that the command named."""
+        """Return the set of slots that the call named."""
         return Slots(arena, base.shape, f"{call.args[1]}/")
 
     def shown(self, arena: Arena, base: WorkerRecipe, mine: GroupRange) -> Iterator[NDArray[Any]]:  # noqa: ARG002
-        """Nothing: episodes under way are not kept."""
+        """List no observations: the driver does not record them, as envs are not restored."""
         return iter(())
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
-        """See `Transfer.posted`: a slot that is ordered now is not collected with older weights than the newest."""
+        """See `Transfer.posted`: a slot that is requested now is collected with the newest weights or later ones."""
         if command == "collect":
             arena["begun_version"][worker, args[1]] = arena["version"][0]
 
 
 def range_of(pool: Sequence[Share]) -> GroupRange:
-    """The groups of some workers, which are one range."""
+    """Return the range of groups of some workers. Their shares must be contiguous."""
     return GroupRange(pool[0].first_group, sum(share.groups for share in pool))
 
 
 def episodes_down(
     base: WorkerRecipe, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
 ) -> Iterator[NDArray[Any]]:
-    """Where envs begin: the driver's view of all of them; a node takes those of the workers that are told."""
+    """List the episode numbers and tags of all envs. A node copies those of the workers that the call is for."""
     if held is None:
         yield arena["episode"]
         yield from base.tags(arena).values()
         return
     envs, size = base.shape.n_envs, base.shape.group_size
-    mine = range_of(pool)
-    theirs = slice(mine.first_group * size, (mine.first_group + mine.groups) * size)
-    here = replace(base.shape, first_group=held.first_group, groups=held.groups).columns(*mine)
+    called = range_of(pool)
+    in_run = slice(called.first_group * size, (called.first_group + called.groups) * size)
+    on_node = replace(base.shape, first_group=held.first_group, groups=held.groups).columns(*called)
     episode = np.empty(envs, np.int64)
     yield episode
-    arena["episode"][here] = episode[theirs]
+    arena["episode"][on_node] = episode[in_run]
     for tag in base.tags(arena).values():
-        room = np.empty((envs, *tag.shape[1:]), tag.dtype)
-        yield room
-        tag[theirs] = room[theirs]
+        received = np.empty((envs, *tag.shape[1:]), tag.dtype)
+        yield received
+        tag[in_run] = received[in_run]
 
 
 def loads_of(base: WorkerRecipe, command: str) -> tuple[str, ...]:
-    """What a command needs to be told first."""
+    """Return the names of the loads that workers need before a call. See `Transfer.loads`."""
     acting = (WEIGHTS, POOL) if base.league is not None else (WEIGHTS,)
-    if command in BEGINNINGS:
+    if command in EPISODE_CALLS:
         return (EPISODES, *acting)
     return acting if command == "collect" else ()
 
 
 def token_of(load: str, arena: Arena, weights: int) -> Hashable:
-    """What a load is known by: told once, it need not be told again; None is always told.
+    """Return the token of a load. See `Transfer.token`.
 
     Args:
-        load: Which.
-        arena: The driver's.
-        weights: What weights are known by.
+        load: Name of the load.
+        arena: The arena of the driver.
+        weights: The token of the load `WEIGHTS`.
     """
     if load == WEIGHTS:
         return weights
@@ -207,41 +208,41 @@ def token_of(load: str, arena: Arena, weights: int) -> Hashable:
 
 
 def not_finite_up(arena: Arena, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
-    """What these workers note of numbers that are none."""
+    """List the counts of NaN and infinite values that these workers have found."""
     for share in pool:
         yield arena["heartbeat"][share.worker, NOT_FINITE : NOT_FINITE + 1]
 
 
 def episodes_up(base: WorkerRecipe, arena: Arena, mine: GroupRange) -> Iterator[NDArray[Any]]:
-    """Which episodes some groups are at.
+    """List the episode numbers and tags of some groups.
 
     Args:
-        base: The program at this end.
-        arena: The one at this end.
+        base: The recipe of this side.
+        arena: The arena of this side.
         mine: The groups.
     """
     yield arena["episode"][base.shape.columns(*mine)]
     size = base.shape.group_size
-    for tag in base.tags(arena).values():  # by the env's number in the whole run, at both ends
+    for tag in base.tags(arena).values():  # indexed by the env's number in the whole run, on both sides
         yield tag[mine.first_group * size : (mine.first_group + mine.groups) * size]
 
 
 def snapshots_down(arena: Arena) -> Iterator[NDArray[Any]]:
-    """The opponents of a league."""
+    """List the weights of the snapshots in a league, and the number of each snapshot."""
     pool = OpponentPool(arena)
     yield pool.weights
     yield pool.born
 
 
 def odds_down(arena: Arena) -> Iterator[NDArray[Any]]:
-    """How often each of them is to be met."""
+    """List the probability of each opponent, and the epsilon of snapshots."""
     pool = OpponentPool(arena)
     yield pool.odds
     yield pool.next_epsilon
 
 
 def own_histories(args: tuple[Any, ...], pool: Sequence[Share], group_size: int) -> tuple[Any, ...]:
-    """The arguments of `restore`, with the histories of these workers' envs and nothing in the place of others."""
+    """Return the arguments of `restore` with the histories of these workers' envs, and None for all other envs."""
     histories, *rest = args
     mine = range_of(pool)
     envs = range(mine.first_group * group_size, (mine.first_group + mine.groups) * group_size)

@@ -343,7 +343,7 @@ def test_games_of_others_are_trained_too() -> None:
         ({"env": "Pendulum-v1"}, "needs Discrete actions"),
         ({"buffer_size": "many"}, "number of transitions, or bytes"),
         ({"buffer_size": "900000GB"}, "of memory are free"),
-        ({"buffer_size": 150, "learning_starts": 150}, "less than n_steps=16 or learning_starts=150 ask for"),
+        ({"buffer_size": 150, "learning_starts": 150}, "less than n_steps=16 or learning_starts=150 require"),
         ({"buffer_size": 150, "learning_starts": 8, "n_steps": 32}, "less than n_steps=32"),
         ({"learning_steps_per_batch": 3, "samples_per_insert": 2}, "Give one of the two"),
         ({"schedule": "async", "learning_steps_per_batch": 3}, "no batches in async mode"),

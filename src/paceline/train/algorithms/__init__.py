@@ -1,4 +1,4 @@
-"""One file per algorithm: what it adds to its settings, as an `Algorithm` that `config/algorithms.py` names."""
+"""One file per algorithm. Each defines an `Algorithm`, which the table in `config/algorithms.py` names."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from paceline.train.plan import Algorithm
 
 
 def algorithm(name: str) -> Algorithm[Job]:
-    """The algorithm of that name in the table `ALGORITHMS`; imports its module.
+    """Import and return the algorithm with this name in the table `ALGORITHMS`.
 
     Raises:
-        ConfigError: The table's entry names no `Algorithm`.
+        ConfigError: The entry of the table does not name an `Algorithm`.
     """
     path = ALGORITHMS[name].algorithm
     module, _, attribute = path.partition(":")

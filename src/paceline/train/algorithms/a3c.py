@@ -1,7 +1,7 @@
 """A3C: every worker learns from its own slots and updates weights that all workers share, without a lock.
 
 worker: copy the weights -> fill a slot -> gradient at that copy -> update the shared weights
-driver: counts the updates, evaluates, keeps a copy of the weights for checkpoints
+driver: counts the updates, evaluates, copies the weights for checkpoints
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class A3CJob:
         collector: Acts with the copy.
         learner: Computes gradients at the copy, and updates the shared weights.
         live: The shared weights.
-        shared: Pairs of a shared array (weights, observation statistics) and the worker's copy of it.
-        sets: The sets of slots that are collected into.
+        shared: Pairs of a shared array (weights, observation statistics) and the copy of it that the worker acts with.
+        sets: The sets of slots, in shared memory.
         columns: The worker's columns in them.
-        learning: Where the learner reads a slot: the worker's own memory.
+        learning: Private memory to which a full slot is copied for the learner.
         progress: [1] fraction of the budget spent.
     """
 
@@ -80,8 +80,8 @@ class A3CJob:
     def collect(self, step: int, into: int) -> SlotReport:
         """Fill the worker's slot of set `into`, learn from it, and update the shared weights."""
         version = self._live.version
-        for now, copy in self._shared:
-            copy[...] = now
+        for array, copy in self._shared:
+            copy[...] = array
         times = self._collector.collect(step, into)
         began = perf_counter()
         copy_columns(self._sets[into], self._columns, into=self._learning, at=0)
@@ -92,7 +92,7 @@ class A3CJob:
             into=into,
             version=version,
             times=times._replace(learn_s=perf_counter() - began),
-            lag=self._live.version - version - 1,  # without its own change
+            lag=self._live.version - version - 1,  # without this worker's own update
             stats=stats,
         )
 
@@ -103,7 +103,7 @@ class A3CJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class A3CPlan:
-    """See `Plan`."""
+    """The plan of A3C. See `Plan`."""
 
     settings: A3CConfig
     sets: SlotSets
@@ -129,18 +129,18 @@ class A3CPlan:
         ]
 
     def weights(self, arena: Arena) -> Weights:
-        """The driver's copy of the shared weights, which also holds the initial ones."""
+        """See `Plan.weights`: the driver's copy of the shared weights, which starts as the initial weights."""
         return Weights(arena)
 
     def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """See `Plan.acting`: the driver's copy. Config refuses central inference, as workers act with their own."""
+        """See `Plan.acting`. Not used in a run: the config checks refuse central inference with A3C."""
         return in_place(arena)
 
     def local_gradient(self, arena: Arena) -> None:
-        """See `Plan.local_gradient`."""
+        """See `Plan.local_gradient`: None."""
 
-    def transfer(self, weights: int) -> Transfer[A3CJob]:  # noqa: ARG002 - there is none
-        """Raise ConfigError: see `Plan.transfer`."""
+    def transfer(self, weights: int) -> Transfer[A3CJob]:  # noqa: ARG002 - always raises
+        """See `Plan.transfer`: always raises."""
         raise ConfigError("runtime=ray: workers of a3c share their weights in place, on one machine. Use impala.")
 
     def stats(self) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ class A3CPlan:
         return {}
 
     def optimiser(self, arena: Arena) -> Optimiser:
-        """An optimiser of the shared weights, whose state all workers share too."""
+        """Return an optimiser of the shared weights, with its state in shared memory too."""
         vector, moments = torch.from_numpy(arena["live"]), torch.from_numpy(arena["moments"])
         if self.settings.optimizer == "rmsprop":
             return FlatRMSProp(vector, square=moments[1])

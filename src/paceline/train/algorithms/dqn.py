@@ -1,7 +1,7 @@
 """DQN: workers fill a shared replay buffer, the driver learns action values from samples of it.
 
-schedule batch:  all groups play -> the driver makes the updates that are due -> all groups play ...
-schedule async:  workers play and the driver learns at the same time, within the limits of `pacing.Limiter`
+schedule batch: all groups collect -> the driver makes the updates that are due -> all groups collect ...
+schedule async: workers collect and the driver learns at the same time, within the limits of `pacing.Limiter`
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ from paceline.train.rollout_plan import in_place
 from paceline.train.worker_recipe import WorkerRecipe
 
 MAX_MEMORY_SHARE = 0.9
-"""Share of the free memory that a replay may be large enough to take."""
+"""Largest fraction of the free memory that a replay buffer may take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DQNPlan:
-    """See `Plan`."""
+    """The plan of DQN. See `Plan`."""
 
     base: WorkerRecipe
     settings: DQNConfig
@@ -83,43 +83,43 @@ class DQNPlan:
 
     @property
     def streams(self) -> bool:
-        """Whether workers play while the learner learns."""
+        """Whether workers collect while the learner learns."""
         return self.settings.schedule == "async"
 
     def weights(self, arena: Arena) -> Weights:
-        """The newest weights."""
+        """See `Plan.weights`."""
         return Weights(arena, Snapshots(arena, ["weights"]) if self.streams else None)
 
     @property
     def margin(self) -> int:
-        """Rows beyond the heads that may be being written while the learner reads."""
+        """Number of rows after the heads that workers may be writing while the learner reads."""
         return self.requested_rows if self.streams else 0
 
     @property
     def requested_rows(self) -> int:
-        """Rows that are being written at most, where episodes are not counted."""
+        """Largest number of rows per group that workers write for pending requests (not with budgets of episodes)."""
         return REQUESTS_PER_WORKER * self.settings.order_steps
 
     @property
-    def longest(self) -> int:
-        """The most rows of a batch: an episode that never ends must not fill the ring over what it began with."""
+    def max_batch_rows(self) -> int:
+        """Largest number of rows in a batch, so that an episode without end cannot overwrite its own first rows."""
         return max(1, (self.shape.rows - self.settings.multi_step - self.shape.frame_stack) // 2)
 
     def replay(self, arena: Arena) -> Replay:
-        """The replay buffer."""
+        """Return the replay buffer in the arena."""
         settings = self.settings
         return Replay(arena, self.shape, gamma=settings.gamma, multi_step=settings.multi_step, margin=self.margin)
 
     def local_gradient(self, arena: Arena) -> None:
-        """See `Plan.local_gradient`."""
+        """See `Plan.local_gradient`: None."""
 
     def transfer(self, weights: int) -> ReplayTransfer:
         """See `Plan.transfer`."""
         return ReplayTransfer(self, weights)
 
     def on_node(self, held: GroupRange) -> DQNPlan:
-        """The same plan for a node of a cluster, whose ring holds only the rows that are being written."""
-        rows = min(self.shape.rows, (self.longest if self.settings.plays_episodes else self.requested_rows) + 2)
+        """Return the plan for a node of a cluster, whose ring buffer holds only the rows that are being written."""
+        rows = min(self.shape.rows, (self.max_batch_rows if self.settings.plays_episodes else self.requested_rows) + 2)
         slots = replace(self.base.shape, first_group=held.first_group, groups=held.groups)
         ring = replace(self.shape, rows=rows, first_group=held.first_group, groups=held.groups)
         return replace(self, base=replace(self.base, shape=slots), shape=ring)
@@ -133,7 +133,7 @@ class DQNPlan:
         return self.settings.identity()
 
     def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """See `Plan.acting`: the weights in place, or in the async schedule a private copy."""
+        """See `Plan.acting`: the published weights, or in the async schedule a private copy."""
         if not self.streams:
             return in_place(arena)
         snapshots = Snapshots(arena, ["weights"])
@@ -145,10 +145,10 @@ class DQNPlan:
         arrays, renew = self.acting(arena)
         policy = self.base.policy.build(self.shape.spec)
         bind(policy, torch.from_numpy(arrays("weights")))
-        # Groups that play episodes need a number of rows that is their own; otherwise one forward serves them all.
+        # With budgets of episodes, each group has its own number of rows. Otherwise one forward pass serves all groups.
         central = self.base.central
         if central is not None:
-            lanes = [replace(share, first_group=one.first_group, groups=one.groups) for one in central.lanes(share)]
+            lanes = [replace(share, first_group=lane.first_group, groups=lane.groups) for lane in central.lanes(share)]
         elif self.settings.plays_episodes:
             lanes = [replace(share, first_group=share.first_group + g, groups=1) for g in range(share.groups)]
         else:
@@ -232,7 +232,7 @@ class DQNPlan:
         )
         budget = CollectBudget(rows=settings.order_steps)
         if settings.plays_episodes:
-            budget = CollectBudget(rows=self.longest, episodes=settings.episodes_per_batch)
+            budget = CollectBudget(rows=self.max_batch_rows, episodes=settings.episodes_per_batch)
         return ReplayBatches(
             parts.runtime,
             ReplayIngest(replay, sampler, parts.tracker, history, save_replay=settings.save_replay),
@@ -250,7 +250,7 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> DQNPlan:  
         raise TypeError(f"dqn: expected DQNConfig, got {type(settings).__name__}")
     if spec.action.kind != "categorical":
         raise ConfigError(
-            f"dqn: learns the value of each action, and so needs Discrete actions ({spec.action_space}). Use ppo."
+            f"dqn: needs Discrete actions, because it learns a value of each action ({spec.action_space}). Use ppo."
         )
     shape = ReplayShape(
         spec=spec,
@@ -272,9 +272,9 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> DQNPlan:  
     rows = shape.rows - plan.margin - shape.frame_stack - settings.multi_step
     if rows < settings.order_steps or rows * shape.n_envs < settings.learning_starts:
         raise ConfigError(
-            f"buffer_size={settings.buffer_size}: of its {shape.rows} rows of {shape.n_envs} envs, {max(0, rows)} can "
-            f"be learned from at a time, which is less than n_steps={settings.order_steps} or learning_starts="
-            f"{settings.learning_starts} ask for. Raise --buffer-size."
+            f"buffer_size={settings.buffer_size}: {max(0, rows)} of its {shape.rows} rows of {shape.n_envs} envs can "
+            f"be sampled at a time, less than n_steps={settings.order_steps} or learning_starts="
+            f"{settings.learning_starts} require. Raise --buffer-size."
         )
     return plan
 
@@ -287,7 +287,7 @@ def _judge(
     *,
     dueling: bool,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The values of these actions, and of the best ones."""
+    """Return the Q-values of these actions and of the greedy actions, for initial priorities."""
     q = q_values(params, value, dueling=dueling)
     return q[np.arange(len(q)), action], legal_only(q, mask).max(1)
 

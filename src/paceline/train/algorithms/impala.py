@@ -1,7 +1,7 @@
-"""IMPALA and APPO: workers never wait; the learner takes the slots that are filled first and corrects for their age.
+"""IMPALA and APPO: workers collect without waiting; the learner takes full slots and corrects for their lag by V-trace.
 
-    worker: copy the newest weights -> fill a slot -> copy -> fill the next ...
-    driver: slots that are full -> batch -> V-trace -> update -> snapshot of the weights
+    worker: copy the newest weights -> fill a slot -> copy the newest weights -> fill the next slot ...
+    driver: full slots -> batch -> V-trace -> update -> snapshot of the weights
 
 APPO differs from IMPALA in its loss alone: PPO's clipped surrogate (`ImpalaConfig.proximal`).
 """
@@ -37,14 +37,14 @@ from paceline.train.worker_recipe import WorkerRecipe
 
 
 class AsyncJob:
-    """Fills the slots that it is told to fill, with the newest weights at the start of every slot, or of some.
+    """Fills the requested slots, and copies the newest weights before every slot, or before every n-th one.
 
     Args:
         collector: Acts with `private`.
         snapshots: The newest weights.
-        private: The worker's own copy of them.
-        begun: [sets] the version that each set is being collected with, for the learner to read.
-        sync_every: Slots collected with one copy.
+        private: The worker's own copy of the weights.
+        begun: [sets] version of the weights with which each set is being filled, for the driver to read.
+        sync_every: Number of slots that are filled with one copy.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class AsyncJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImpalaPlan:
-    """See `Plan`."""
+    """The plan of IMPALA and APPO. See `Plan`."""
 
     settings: ImpalaConfig
     sets: SlotSets
@@ -107,7 +107,7 @@ class ImpalaPlan:
         ]
 
     def snapshots(self, arena: Arena) -> Snapshots:
-        """Two buffers of all that acting needs: the learner writes one while workers copy the other."""
+        """Return two buffers of what acting needs: the learner writes one while workers copy the other."""
         return Snapshots(arena, self.base.acting_names())
 
     def weights(self, arena: Arena) -> Weights:
@@ -115,16 +115,16 @@ class ImpalaPlan:
         return Weights(arena, self.snapshots(arena))
 
     def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """See `Plan.acting`: a private copy, and what copies the newest snapshot into it."""
+        """See `Plan.acting`: a private copy, and a function that copies the newest snapshot into it."""
         snapshots = self.snapshots(arena)
         private, parts = snapshots.private()
         return parts.__getitem__, partial(snapshots.copy, private)
 
     def local_gradient(self, arena: Arena) -> None:
-        """See `Plan.local_gradient`."""
+        """See `Plan.local_gradient`: None."""
 
     def on_node(self, held: GroupRange) -> ImpalaPlan:
-        """The same plan for a node of a cluster, which collects and does not learn."""
+        """Return the plan for a node of a cluster, which collects and does not learn."""
         shape = replace(self.base.shape, first_group=held.first_group, groups=held.groups)
         sets = replace(self.sets, base=replace(self.base, shape=shape), batch_groups=1)
         return replace(self, sets=sets, shards=1)
@@ -143,7 +143,7 @@ class ImpalaPlan:
 
     def __call__(self, arena: Arena, share: Share) -> AsyncJob:
         """Build the envs and the policy of one worker. Runs inside the worker."""
-        # With central inference the driver acts; the values of last observations come from this copy all the same.
+        # Even with central inference, the worker computes the values of final observations with this copy.
         snapshots = self.snapshots(arena)
         private, parts = snapshots.private()
         return AsyncJob(

@@ -1,7 +1,7 @@
 """PPO: synchronous rollouts; the workers also compute the gradients of each minibatch.
 
     rollout: workers collect, each its own columns           driver waits
-    update:  workers compute shards of minibatch gradients   driver adds them up, steps Adam, computes shards itself
+    update:  workers compute shards of minibatch gradients   driver computes shards, adds them up, steps Adam
 
 With `pipeline`, workers collect the next rollout while the driver learns from a copy of the last one.
 """
@@ -35,12 +35,12 @@ from paceline.train.rollout_transfer import RolloutTransfer
 from paceline.train.worker_recipe import WorkerRecipe
 
 LEARNING, ACTING = "learning/", "acting/"
-"""Pipeline: prefixes of the rollout that is learned from and of the weights that workers act with, both copies."""
+"""Prefixes, in a pipeline, of the copy of the rollout for the learner and of the copy of the weights for acting."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PPOPlan(RolloutPlan):
-    """See `Plan`."""
+    """The plan of PPO. See `Plan`."""
 
     settings: PPOConfig
     shards: int
@@ -73,11 +73,11 @@ class PPOPlan(RolloutPlan):
         return (partial(_prefixed, arena, ACTING) if self.settings.pipeline else arrays), update
 
     def slots(self, arena: Arena) -> Slots:
-        """Where the learner reads a rollout."""
+        """Return the slots in which the learner reads a rollout."""
         return Slots(arena, self.base.shape, LEARNING if self.settings.pipeline else "")
 
     def gradient(self, arena: Arena) -> ShardedGradient:
-        """Computes shards of a minibatch of the rollout, into shared memory."""
+        """Return what computes shards of a minibatch's gradient into shared memory."""
         return gradient_of(self.base, self.settings, arena, self.slots(arena))
 
     def local_gradient(self, arena: Arena) -> ShardedGradient | None:
@@ -90,7 +90,7 @@ class PPOPlan(RolloutPlan):
         return RolloutJob(collector, self.gradient(arena) if share.helps else None)
 
     def on_node(self, held: GroupRange) -> PPOPlan:
-        """The same plan for a node of a cluster, which collects and does not learn."""
+        """Return the plan for a node of a cluster, which collects and does not learn."""
         plan = super().on_node(held)
         return PPOPlan(base=plan.base, settings=replace(self.settings, pipeline=False), shards=1)
 
@@ -107,7 +107,7 @@ class PPOPlan(RolloutPlan):
         settings, arena, pipeline = self.settings, parts.arena, self.settings.pipeline
 
         def freeze() -> None:
-            """Copy what acting needs: the learner changes the originals while workers collect."""
+            """Copy weights and observation statistics: the learner changes the originals while workers collect."""
             for name in self.base.acting_names():
                 arena[ACTING + name][...] = arena[name]
             if parts.league is not None:
@@ -130,7 +130,7 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> PPOPlan:  
 
 
 def ppo_plan(plan: object) -> PPOPlan | None:
-    """The plan, if it is PPO's: for measurements of the gradients that its workers compute."""
+    """Return the plan if it is that of PPO, else None: for benchmarks of the gradients that workers compute."""
     return plan if isinstance(plan, PPOPlan) else None
 
 

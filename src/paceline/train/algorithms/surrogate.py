@@ -23,17 +23,17 @@ from paceline.train.worker_recipe import WorkerRecipe
 
 
 def shard_fields(rows: int, shards: int, weights: int) -> list[Field]:
-    """The arena fields of a batch of `rows` prepared samples, and of the gradients of a minibatch's shards."""
+    """Return the arena fields for `rows` prepared samples and for the gradients of a minibatch's shards."""
     return list(ShardShape(rows, shards, weights, len(TERMS)).fields())
 
 
 def gradient_of(recipe: WorkerRecipe, settings: SurrogateSettings, arena: Arena, slots: Slots) -> ShardedGradient:
-    """The gradient at the published weights, of rows of `slots`, written to shared memory."""
+    """Return what computes shards of a gradient from rows of `slots`, at the published weights, into shared memory."""
     return ShardedGradient(surrogate_gradient(recipe, settings, arena.__getitem__), slots, Shards(arena))
 
 
 def surrogate_gradient(recipe: WorkerRecipe, settings: SurrogateSettings, arrays: ArraysByName) -> PPOGradient:
-    """The gradient of a network of its own, whose weights and observation statistics are in `arrays`."""
+    """Build a new network with the weights and observation statistics in `arrays`, and return its gradient function."""
     spec = recipe.shape.spec
     policy = recipe.policy.build(spec)
     bind(policy, torch.from_numpy(arrays("weights")), frozen=False)
@@ -44,14 +44,14 @@ def surrogate_gradient(recipe: WorkerRecipe, settings: SurrogateSettings, arrays
 def gradients_for(
     parts: DriverParts[J], recipe: WorkerRecipe, settings: SurrogateSettings, slots: Slots, work: Callable[[int], None]
 ) -> Gradients:
-    """What computes the gradients of a minibatch: shards on the CPU, or all of it on the learner's device.
+    """Return what computes the gradient of a minibatch: in shards on the CPU, or as a whole on the learner's device.
 
     Args:
-        parts: What the driver has built.
-        recipe: The network and the observations.
+        parts: The objects that the driver has built.
+        recipe: Recipe of the network and its inputs.
         settings: Hyper-parameters.
         slots: The batch.
-        work: Computes that many shards, on the workers or in this process.
+        work: Computes a number of shards, on the workers or in this process.
     """
     shards, device = Shards(parts.arena), parts.vector.device
     if device.type == "cpu":
@@ -64,7 +64,7 @@ def gradients_for(
 def surrogate_learner(
     parts: DriverParts[J], settings: SurrogateSettings, gradients: Gradients, targets: Targets
 ) -> PPOLearner:
-    """The learner in the driver."""
+    """Build the learner in the driver."""
     return PPOLearner(
         parts.vector,
         parts.weights,
