@@ -1,101 +1,22 @@
-"""Batches of what is ready first, and what becomes of slots that are too old: with workers that do as the test says."""
+"""Batches of the slots that are full first, and slots that are too old: with scripted workers, and in whole runs."""
 
 from __future__ import annotations
 
-from collections import deque
+import csv
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.train.async_runs import ALGOS, SMALL, config
+from tests.unit.train.scripted_workers import SIZE, STEPS, Stage
 
-from paceline.collect.times import CollectTimes
-from paceline.errors import WorkerDied
-from paceline.measure.clock import Clock
-from paceline.measure.episodes import EpisodeTracker
-from paceline.memory.slot_shape import SlotShape
-from paceline.memory.slots import Slots
-from paceline.runtime.protocol import Reply, shares
+from paceline import A3C, APPO, IMPALA
+from paceline.config.train_config import TrainConfig
 from paceline.spec import EnvSpec
-from paceline.train.async_rollouts import AsyncRollouts
-from paceline.train.slot_scheduler import SlotReport, SlotScheduler
-
-STEPS, SIZE = 4, 2
-
-
-class Puppets:
-    """A runtime whose workers fill a slot when the test lets them."""
-
-    def __init__(self, workers: int, begun: Any, fill: Any) -> None:
-        self.num_workers, self._begun, self._fill = workers, begun, fill
-        self.requests: list[deque[tuple[int, int]]] = [deque() for _ in range(workers)]
-        self._replies: list[deque[Reply[Any]]] = [deque() for _ in range(workers)]
-        self.script: deque[Any] = deque()
-        self.respawned: list[int] = []
-
-    def submit(self, worker: int, call: Any, *args: int) -> Reply[Any]:
-        reply: Reply[Any] = Reply(worker, call.__name__)
-        if reply.name == "reset":
-            reply.put(None)
-        else:
-            step, into = args
-            self.requests[worker].append((step, into))
-            self._replies[worker].append(reply)
-        return reply
-
-    def begin(self, worker: int, version: int) -> None:
-        """The worker begins its next slot."""
-        self._begun[worker, self.requests[worker][0][1]] = version
-
-    def done(self, worker: int, version: int) -> None:
-        """The worker has filled its next slot."""
-        _, into = self.requests[worker].popleft()
-        self._fill(worker, into)
-        collected = SlotReport(into=into, version=version, times=CollectTimes(1.0, 1.0, 2.0))
-        self._replies[worker].popleft().put(collected)
-
-    def wait(self, replies: list[Reply[Any]], *, all: bool, timeout_s: float) -> list[Reply[Any]]:  # noqa: A002
-        if self.script:
-            self.script.popleft()()
-        found = [reply for reply in replies if reply.done]
-        assert found, "waits for ever"
-        return found
-
-    def respawn(self, worker: int, call: Any) -> None:
-        self.respawned.append(worker)
-        self.requests[worker].clear()
-        self._replies[worker].clear()
-
-
-class Stage:
-    def __init__(self, spec: EnvSpec, workers: int = 2, groups: int = 2, sets: int = 2, **settings: Any) -> None:
-        shape = SlotShape(spec, STEPS, groups, SIZE)
-        self.sets = [_slots(shape) for _ in range(sets)]
-        owned = shares(groups, workers)
-        room = SlotShape(spec, STEPS, max(s.groups for s in owned) * settings["batch_slots"], SIZE)
-        self.begun = np.zeros((workers, sets), np.int64)
-        self.episode = np.zeros(groups * SIZE, np.int64)
-        self.tracker = EpisodeTracker(groups * SIZE)
-        self.workers = Puppets(workers, self.begun, self._fill)
-        runtime: Any = self.workers
-        self.scheduler = SlotScheduler(runtime, self.sets, owned, self.begun, self.episode, self.tracker, lambda: None)
-        self.rollouts = AsyncRollouts(self.scheduler, _slots(room), Clock(), **settings)
-        self.rollouts.reset()
-        self._owned, self._filled = owned, 0
-
-    def _fill(self, worker: int, into: int) -> None:
-        """Rewards tell which slot it is."""
-        self._filled += 1
-        share, slots = self._owned[worker], self.sets[into]
-        mine = slice(share.first_group * SIZE, (share.first_group + share.groups) * SIZE)
-        slots.array("reward")[:, mine] = self._filled
-        slots.array("valid")[:, mine] = True
-
-    def check(self) -> None:
-        assert self.rollouts.learned_steps + self.rollouts.dropped_steps == self.tracker.steps
-
-
-def _slots(shape: SlotShape) -> Slots:
-    return Slots({field.name: np.zeros(field.shape, field.dtype) for field in shape.fields()}, shape)
+from paceline.train import checkpoint
+from paceline.train.run import train
 
 
 @pytest.fixture
@@ -105,20 +26,7 @@ def spec() -> EnvSpec:
     return EnvSpec.of(gym.spaces.Box(-1, 1, (3,), np.float32), gym.spaces.Discrete(2))
 
 
-def test_every_worker_has_all_its_slots_ordered_and_steps_go_on(spec: EnvSpec) -> None:
-    stage = Stage(spec, batch_slots=2, max_lag=9)
-    assert [list(requests) for requests in stage.workers.requests] == [[(0, 0), (STEPS, 1)]] * 2
-    stage.workers.done(0, 0)
-    stage.workers.done(0, 0)
-    batch = stage.rollouts.next(0)
-    assert batch.reward[0].tolist() == [1, 1, 2, 2]
-    assert not stage.workers.requests[0], "slots are ordered anew after they were learned from"
-    stage.rollouts.release()
-    assert list(stage.workers.requests[0]) == [(2 * STEPS, 0), (3 * STEPS, 1)]
-    stage.check()
-
-
-def test_first_ready_is_first_learned_and_a_slow_worker_delays_nobody(spec: EnvSpec) -> None:
+def test_full_slots_are_learned_first_and_a_slow_worker_delays_no_batch(spec: EnvSpec) -> None:
     stage = Stage(spec, batch_slots=1, max_lag=9, on_lag="drop")
     stage.workers.begin(1, 0)  # and is never done
     for version in range(5):
@@ -147,7 +55,7 @@ def test_stalling_waits_for_the_slot_that_would_become_too_old(spec: EnvSpec) ->
 
 
 @pytest.mark.parametrize("on_lag", ["stall", "drop"])
-def test_what_is_too_old_all_the_same_is_left_out_counted_and_ordered_anew(spec: EnvSpec, on_lag: Any) -> None:
+def test_slots_that_are_too_old_are_dropped_counted_and_requested_again(spec: EnvSpec, on_lag: Any) -> None:
     stage = Stage(spec, batch_slots=1, max_lag=2, on_lag=on_lag)
     stage.workers.done(1, 0)
     stage.workers.done(0, 5)
@@ -158,7 +66,7 @@ def test_what_is_too_old_all_the_same_is_left_out_counted_and_ordered_anew(spec:
     stage.check()
 
 
-def test_masked_slots_take_their_place_and_count_for_nothing(spec: EnvSpec) -> None:
+def test_masked_slots_are_in_the_batch_as_invalid_steps(spec: EnvSpec) -> None:
     stage = Stage(spec, batch_slots=2, max_lag=2, on_lag="mask")
     stage.workers.done(1, 0)
     stage.workers.done(0, 5)
@@ -168,7 +76,7 @@ def test_masked_slots_take_their_place_and_count_for_nothing(spec: EnvSpec) -> N
     stage.check()
 
 
-def test_a_batch_of_masked_slots_alone_is_never_made(spec: EnvSpec) -> None:
+def test_a_batch_never_consists_of_masked_slots_only(spec: EnvSpec) -> None:
     stage = Stage(spec, batch_slots=1, max_lag=2, on_lag="mask")
     stage.workers.done(1, 0)
     stage.workers.script.append(lambda: stage.workers.done(0, 5))
@@ -176,7 +84,7 @@ def test_a_batch_of_masked_slots_alone_is_never_made(spec: EnvSpec) -> None:
     stage.check()
 
 
-def test_workers_with_fewer_groups_leave_the_room_that_is_left_invalid(spec: EnvSpec) -> None:
+def test_slots_of_workers_with_fewer_groups_leave_the_rest_of_the_batch_invalid(spec: EnvSpec) -> None:
     stage = Stage(spec, workers=2, groups=3, batch_slots=2, max_lag=9)
     stage.workers.done(1, 0)
     stage.workers.done(0, 0)
@@ -185,32 +93,107 @@ def test_workers_with_fewer_groups_leave_the_room_that_is_left_invalid(spec: Env
     stage.check()
 
 
-def test_a_dead_worker_is_replaced_and_its_orders_are_given_again(spec: EnvSpec) -> None:
-    stage = Stage(spec, batch_slots=1, max_lag=9)
-
-    def die() -> None:
-        raise WorkerDied("worker 1 ended.", 1)
-
-    stage.workers.begin(1, 0)
-    stage.workers.script.append(die)
-    stage.workers.script.append(lambda: stage.workers.done(1, 0))
-    assert stage.rollouts.next(0).version == 0
-    assert stage.workers.respawned == [1]
-    assert [into for _, into in stage.workers.requests[1]] == [1]
-    assert stage.episode.tolist() == [0, 0, 1, 1], "its envs begin new episodes"
-    assert stage.rollouts.restarts.count == 1
-    assert stage.rollouts.restarts.notes() == [
-        ("worker 1 ended. It is replaced; training continues.", ""),
-        ("worker 1: envs 2-3 began new episodes.", ""),
-    ]
-    assert stage.rollouts.restarts.notes() == []
-    stage.check()
-
-
-def test_times_and_episodes_are_of_all_slots_since_the_last_batch(spec: EnvSpec) -> None:
+def test_times_and_episodes_cover_all_slots_since_the_last_batch(spec: EnvSpec) -> None:
     stage = Stage(spec, batch_slots=2, max_lag=9)
     stage.workers.done(0, 0)
     stage.workers.done(0, 0)
     stage.rollouts.next(0)
     assert [times.total_s for times in stage.rollouts.last.times] == [4.0, 0.0]
     assert len(stage.rollouts.last.finished) == 0
+
+
+@pytest.mark.parametrize("algo", ALGOS)
+def test_a_run_folder_has_the_files_of_a_ppo_run_and_the_lag(algo: str, tmp_path: Path) -> None:
+    summary = train(config(algo, output_dir=tmp_path / "run", save_freq=320, eval_freq=320))
+    assert summary.steps >= 640
+    assert summary.final_eval is not None
+    assert checkpoint.steps(tmp_path / "run" / "checkpoints")
+    assert (tmp_path / "run" / "best_model").is_dir()
+    kept = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert set(kept["lag"]) == {"mean", "p50", "p90", "p99", "max"}
+    assert sum(kept["lag_counts"].values()) > 0
+    assert kept["algo"] == algo
+    with (tmp_path / "run" / "progress.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == summary.iterations
+    assert all(np.isfinite(float(row["train/loss"])) for row in rows)
+
+
+@pytest.mark.parametrize("algo", ALGOS)
+def test_without_workers_a_seed_determines_the_weights(algo: str) -> None:
+    once, again = (train(config(algo, num_workers=0, n_eval_episodes=0)) for _ in range(2))
+    assert once.weights_sha256 == again.weights_sha256
+    assert once.weights_sha256 != train(config(algo, num_workers=0, n_eval_episodes=0, seed=5)).weights_sha256
+
+
+@pytest.mark.parametrize("algo", ALGOS)
+def test_a_resumed_run_continues_with_counters_weights_and_optimiser(algo: str, tmp_path: Path) -> None:
+    first = train(config(algo, output_dir=tmp_path / "run"))
+    resumed = TrainConfig.from_run(tmp_path / "run", resume=True, total_timesteps=1280)
+    last = train(resumed)
+    assert (last.algo, last.steps >= 1280, last.episodes >= first.episodes) == (algo, True, True)
+    assert last.iterations > first.iterations
+    newest = checkpoint.load(checkpoint.find(tmp_path / "run", resumable=True)).arrays
+    assert any(key.startswith("learner/optimiser/") and value.any() for key, value in newest.items())
+
+
+@pytest.mark.parametrize("agent", [IMPALA, A3C])
+def test_a_loaded_agent_continues_from_its_weights(agent: Any, tmp_path: Path) -> None:
+    settings = {key: value for key, value in SMALL.items() if key not in ("env", "total_timesteps")}
+    still = {**settings, "learning_rate": 1e-30}
+    with agent("CartPole-v1", **still) as one:
+        one.learn(total_timesteps=64)
+        one.save(tmp_path / "model")
+    saved = checkpoint.load(tmp_path / "model").arrays["learner/weights"]
+    with agent.load(tmp_path / "model", **{**still, "seed": 99}) as other:
+        other.learn(total_timesteps=640)
+        other.save(tmp_path / "later")
+    np.testing.assert_allclose(checkpoint.load(tmp_path / "later").arrays["learner/weights"], saved, atol=1e-20)
+
+
+@pytest.mark.parametrize("agent", [IMPALA, APPO, A3C])
+def test_agents_learn_predict_save_load_and_call_callbacks(agent: Any, tmp_path: Path) -> None:
+    seen = []
+
+    class Watch:
+        def on_rollout(self, moment: Any) -> None:
+            seen.append("rollout")
+
+        def on_update(self, moment: Any) -> bool:
+            seen.append("update")
+            assert moment.train["n_updates"] > 0
+            return len(seen) < 6
+
+    settings = {key: value for key, value in SMALL.items() if key not in ("env", "total_timesteps")}
+    with agent("CartPole-v1", **settings) as one:
+        one.learn(total_timesteps=100_000, callbacks=[Watch()])
+        action = one.predict(np.zeros(4, np.float32))
+        one.save(tmp_path / "model")
+    assert seen == ["rollout", "update"] * 3
+    assert one.summary.stop_reason.endswith("Watch")
+    assert agent.load(tmp_path / "model").predict(np.zeros(4, np.float32)) == action
+
+
+@pytest.mark.parametrize("algo", ALGOS)
+@pytest.mark.parametrize("workers", [0, 3])
+def test_every_kind_of_env_and_policy_can_be_trained(algo: str, workers: int) -> None:
+    small = {"n_envs": 6, "group_size": 1, "num_workers": workers, "n_eval_episodes": 0, "total_timesteps": 200}
+    envs: dict[str, dict[str, Any]] = {
+        "tests.games:Drift": {"normalize_obs": True},
+        "tests.games:Cards": {},
+        "tests.games:Dots": {"policy": "nature_cnn", "n_steps": 4, "total_timesteps": 48},
+    }
+    for env, more in envs.items():
+        summary = train(config(algo, **{**small, "env": env, **more}))
+        assert summary.steps >= small["total_timesteps"] or "Dots" in env
+        assert summary.dropped_steps < summary.steps
+
+
+@pytest.mark.parametrize("on_lag", ["stall", "drop", "mask"])
+@pytest.mark.parametrize("max_lag", [1, 3])
+def test_the_measured_lag_never_exceeds_its_bound(on_lag: str, max_lag: int) -> None:
+    summary = train(
+        config("impala", n_steps=4, total_timesteps=3000, max_lag=max_lag, on_lag=on_lag, slots_per_worker=4,
+               batch_slots=1, n_eval_episodes=0)
+    )  # fmt: skip
+    assert summary.lag["max"] <= max_lag

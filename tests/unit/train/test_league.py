@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from tests.inside import inside
 
+from paceline import PPO
+from paceline.config.algorithms import ALGORITHMS
+from paceline.config.train_config import TrainConfig
+from paceline.domains.games.env import GameEnv
 from paceline.domains.games.players import Minimax, RandomPlayer
 from paceline.domains.games.tic_tac_toe import TicTacToe
+from paceline.integrations.pettingzoo import PettingZooGame, aec_env
 from paceline.memory.opponent_pool import EMPTY, LOSS, WIN
 from paceline.train.league import RECENT, League, LeagueRecipe, Sampling
+from paceline.train.run import Run
 
 PARAMETERS = 4
 
@@ -117,3 +126,69 @@ def test_its_state_is_all_there_is() -> None:
         one.league.update(0.2)
     assert bed.league.stats() == other.league.stats()
     np.testing.assert_array_equal(bed.pool.odds, other.pool.odds)
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_self_play_works_for_every_algorithm(algo: str) -> None:
+    settings: dict[str, Any] = {
+        "algo": algo, "env": "paceline/ConnectFour-v0", "opponents": {"random": 0.3, "self": 0.7}, "snapshot_every": 20,
+        "n_envs": 8, "group_size": 4, "num_workers": 2, "total_timesteps": 1500, "n_eval_episodes": 0, "quiet": True,
+        "n_steps": 16,
+    }  # fmt: skip
+    with Run(TrainConfig.from_flat(**settings)) as run:
+        summary = run.go()
+        stats = inside(run).learner._league.stats()
+    assert summary.finished
+    assert stats["snapshots"] >= 3
+    assert 0 <= stats["win_rate_self"] <= 1
+
+
+class Powered(gym.Wrapper[Any, Any, Any, Any]):
+    """Has something that is called an engine, as many envs do."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        env.unwrapped.engine = "V8"  # type: ignore[attr-defined]
+
+
+class Tripled(gym.RewardWrapper[Any, Any]):
+    """Changes what a game pays."""
+
+    def reward(self, reward: Any) -> float:
+        return 3.0 * float(reward)
+
+
+@pytest.mark.parametrize(
+    ("env", "paid", "met"),
+    [
+        (lambda: Powered(gym.make("CartPole-v1")), None, None),
+        (lambda: Tripled(GameEnv("tic_tac_toe")), 3.0, None),
+        (lambda: GameEnv("tic_tac_toe", opponent="minimax"), 1.0, ("minimax", "random")),
+        ("paceline/TicTacToe-v0", 1.0, ("random",)),
+    ],
+)
+def test_only_unwrapped_games_have_a_league(env: Any, paid: float | None, met: tuple[str, ...] | None) -> None:
+    settings = {"algo": "ppo", "env": env, "n_envs": 4, "n_steps": 64, "num_workers": 0, "total_timesteps": 256}
+    with Run(TrainConfig.from_flat(**settings, quiet=True, n_eval_episodes=0)) as run:
+        league = run.training.plan.base.league
+        assert (None if league is None else league.names) == met
+        run.go()
+        returns = np.abs(inside(run).rollouts.last.finished.returns)
+    if paid is not None:
+        assert set(returns.tolist()) <= {0.0, paid}
+
+
+def test_a_pettingzoo_game_is_trained() -> None:
+    """A game is whatever has the protocol: here PettingZoo's, which is stepped board by board."""
+    game = partial(PettingZooGame, partial(aec_env, "paceline/TicTacToe-v0"))
+    own = {"n_envs": 4, "group_size": 2, "n_steps": 8, "n_eval_episodes": 2, "opponents": {"random": 0.5, "self": 0.5}}
+    with PPO(partial(GameEnv, game), num_workers=2, snapshot_every=5, **own) as agent:
+        agent.learn(200)
+        assert agent.summary is not None
+        parallel = agent.summary
+    with PPO(partial(GameEnv, game), num_workers=0, snapshot_every=5, **own) as agent:
+        agent.learn(200)
+        assert agent.summary is not None
+        assert agent.summary.weights_sha256 == parallel.weights_sha256
+    assert parallel.episodes > 20
+    assert parallel.final_eval is not None

@@ -10,17 +10,17 @@ from paceline.config.dqn_settings import DQNConfig
 from paceline.train.pacing import BatchPace, Limiter
 
 
-def test_by_default_one_update_for_each_episode_of_a_batch() -> None:
+def test_by_default_there_is_one_update_per_episode_of_a_batch() -> None:
     pace = BatchPace(DQNConfig(learning_starts=100), groups=6)
     assert [pace.updates(stored, 50) for stored in (50, 99, 100, 150)] == [0, 0, 24, 24]
 
 
-def test_a_number_of_updates_may_be_given() -> None:
+def test_the_number_of_updates_per_batch_can_be_set() -> None:
     pace = BatchPace(DQNConfig(learning_starts=1, learning_steps_per_batch=7), groups=6)
     assert pace.updates(50, 50) == 7
 
 
-def test_samples_per_insert_count_and_what_is_left_over_is_not_lost() -> None:
+def test_a_fraction_of_an_update_is_carried_over() -> None:
     pace = BatchPace(DQNConfig(learning_starts=1, samples_per_insert=4, batch_size=64), groups=6)
     # 30 steps ask for 120 samples, which are 1.875 updates.
     updates = [pace.updates(30 * (i + 1), 30) for i in range(8)]
@@ -36,7 +36,7 @@ def test_samples_per_insert_count_and_what_is_left_over_is_not_lost() -> None:
     starts=st.integers(1, 5000),
     seed=st.integers(0, 1000),
 )
-def test_the_limiter_holds_the_ratio_and_never_keeps_both_waiting(
+def test_the_limiter_keeps_the_ratio_and_is_no_deadlock(
     spi: float, batch: int, order: int, workers: int, starts: int, seed: int
 ) -> None:
     config = DQNConfig(
@@ -62,7 +62,7 @@ def test_the_limiter_holds_the_ratio_and_never_keeps_both_waiting(
     assert samples >= 0
 
 
-def test_the_room_is_enough_for_what_is_under_way() -> None:
+def test_the_limit_allows_for_all_steps_under_way() -> None:
     config = DQNConfig(schedule="async", samples_per_insert=8, batch_size=64, learning_starts=100, spi_tolerance=0.1)
     assert Limiter(config, under_way=1000).max_ahead == 8000
     assert Limiter(config, under_way=1).max_ahead == pytest.approx(80)

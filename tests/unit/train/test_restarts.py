@@ -88,20 +88,20 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
-def test_a_new_worker_does_its_first_command() -> None:
+def test_a_new_worker_executes_its_first_call() -> None:
     restarts = grave()
     assert restarts.replace(WorkerDied("gone.", 1), restore, [3]) == (1, [3])
     assert restarts.count == 1
 
 
-def test_one_that_dies_while_it_starts_is_replaced_too() -> None:
+def test_a_worker_that_dies_at_start_is_replaced_again() -> None:
     restarts = grave(deaths=2)
     assert restarts.replace(WorkerDied("gone.", 1), reset)[0] == 1
     assert restarts.count == 3
     assert len(restarts.notes()) == 3
 
 
-def test_too_many_deaths_in_a_row_are_the_end_and_work_in_between_forgives_them() -> None:
+def test_too_many_deaths_in_a_row_raise_and_completed_calls_reset_the_count() -> None:
     restarts = grave()
     for _ in range(3 * MAX_IN_A_ROW):
         restarts.replace(WorkerDied("gone.", 0), reset)
@@ -122,7 +122,7 @@ def finish(recovery: Recovery, losses: int, most: int = 3) -> tuple[Restarts[Any
 
 
 @pytest.mark.parametrize("causes", [["", "", ""], ["hung, at env 6", "", "hung, at env 6"], ["7", "7", "-11"]])
-def test_envs_are_put_back(causes: list[str]) -> None:
+def test_envs_of_a_new_worker_are_restored(causes: list[str]) -> None:
     runtime = Grave(losses=3)
     runtime.causes = causes
     envs = Somewhere(runtime)
@@ -132,7 +132,7 @@ def test_envs_are_put_back(causes: list[str]) -> None:
     assert runtime.submitted[2:] == [(1, "collect", (8,))] * 3, "each new worker executes the call again"
 
 
-def test_what_is_lost_in_one_way_again_and_again_begins_anew_in_the_end(waits: list[float]) -> None:
+def test_repeated_losses_with_one_cause_end_in_new_episodes(waits: list[float]) -> None:
     runtime = Grave(losses=3)
     runtime.causes = ["-11, at env 6"] * 3
     envs = Somewhere(runtime)
@@ -144,14 +144,14 @@ def test_what_is_lost_in_one_way_again_and_again_begins_anew_in_the_end(waits: l
     assert ("worker 1: envs 4-7 began new episodes.", "") in restarts.notes()
 
 
-def test_by_restart_nothing_is_put_back_and_by_fail_nothing_is_replaced() -> None:
+def test_recovery_restart_resets_envs_and_recovery_fail_replaces_no_worker() -> None:
     restarts, runtime, envs = finish("restart", losses=1)
     assert (runtime.commands, envs.new_episodes, restarts.restarted) == (["reset"], [4, 5, 6, 7], 4)
     with pytest.raises(WorkerDied, match=r"gone.\nIt is not replaced: recovery is `fail`"):
         finish("fail", losses=1)
 
 
-def test_waits_grow_and_the_end_has_the_counts(waits: list[float]) -> None:
+def test_pauses_double_and_the_final_error_has_the_counts(waits: list[float]) -> None:
     runtime: Any = Grave()
     restarts: Restarts[Any] = Restarts(runtime, "exact", 9)
     for _ in range(9):
