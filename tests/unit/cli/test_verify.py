@@ -63,7 +63,7 @@ def test_a_lost_manifest_or_another_format_is_damage(tmp_path: Path, capsys: pyt
 
 def test_nothing_to_check_and_typos_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(tmp_path)]) == 1
-    assert "holds no checkpoint" in capsys.readouterr().err
+    assert "contains no checkpoint" in capsys.readouterr().err
     assert main(["verify", str(tmp_path), "--quit"]) == 2
     assert "Did you mean '--quiet'?" in capsys.readouterr().err
 
