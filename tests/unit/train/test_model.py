@@ -10,6 +10,7 @@ import pytest
 from tests.games import Drift
 
 from paceline import PPO
+from paceline.config.names import REMOVED
 from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError
 from paceline.train import model
@@ -83,8 +84,8 @@ def test_saved_settings_are_those_of_all_sections_without_the_settings_of_the_ru
 
 
 def test_settings_that_no_longer_exist_are_left_out() -> None:
-    assert model.REMOVED
-    sections = {"run": dict.fromkeys(model.REMOVED, 1)}
+    assert REMOVED
+    sections = {"run": dict.fromkeys(REMOVED, 1)}
     assert model.saved_settings(snapshot(config=sections)) == {}
 
 

@@ -11,7 +11,7 @@ import torch
 from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
 from paceline.memory.slot_shape import SlotShape
-from paceline.train import workers
+from paceline.train import layout as layouts
 from paceline.train.layout import Layout
 from paceline.train.recipes import env_recipe, policy_recipe
 from paceline.train.worker_recipe import WorkerRecipe
@@ -68,7 +68,7 @@ def test_a_given_worker_count_is_kept_and_nothing_is_measured(monkeypatch: pytes
     def measured(*_: Any, **__: Any) -> Layout:
         raise AssertionError("measured")
 
-    monkeypatch.setattr(workers.layouts, "choose", measured)
+    monkeypatch.setattr(layouts, "choose", measured)
     it = config(num_workers=3, env_threads=5, start_method="spawn", learner_threads=2)
     layout = layout_for(it, recipe_of(it), 100)
     assert (layout.num_workers, layout.runtime, layout.env_threads, layout.nodes) == (3, "process", 5, 1)
@@ -94,7 +94,7 @@ def test_auto_measures_with_the_number_of_rollouts_that_the_budget_allows(
     budget: dict[str, Any], rollouts: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, Any] = {}
-    monkeypatch.setattr(workers.layouts, "choose", lambda recipe, weights, **rest: seen.update(rest, weights=weights))
+    monkeypatch.setattr(layouts, "choose", lambda recipe, weights, **rest: seen.update(rest, weights=weights))
     budget = budget or {"total_episodes": 10}
     it = config(num_workers="auto", n_steps=20, env_timeout_s=7.0, start_timeout_s=8.0, **budget)
     layout_for(it, recipe_of(it), 123)
