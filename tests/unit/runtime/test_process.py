@@ -17,7 +17,7 @@ from tests.jobs import DIE, GROUPS, STUCK, OneFails, Recorder, fields
 
 from paceline.errors import WorkerDied, WorkerError
 from paceline.memory.shared import Arena
-from paceline.memory.worker_status import CLAIM
+from paceline.memory.worker_status import BEAT, CLAIM, SPAN
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import run_all
 from paceline.system import threads
@@ -226,3 +226,14 @@ def test_a_runtime_that_is_forgotten_is_closed() -> None:
     del runtime
     process.wait(10)
     arena.close()
+
+
+def test_a_replaced_worker_starts_with_an_empty_status_line() -> None:
+    with running("fork") as it:
+        line = it.arena["heartbeat"][1]
+        os.kill(it.runtime.pids()[1], signal.SIGKILL)
+        with pytest.raises(WorkerDied):
+            run_all(it.runtime, Recorder.echo)
+        line[[BEAT, CLAIM, SPAN]] = 99
+        it.runtime.respawn(1, Recorder.echo)
+        assert line[[BEAT, CLAIM, SPAN]].tolist() == [0, 0, 0], "no heartbeat, no claimed item and no running env yet"

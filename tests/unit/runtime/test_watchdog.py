@@ -17,8 +17,10 @@ from paceline.runtime import watchdog
 def test_a_hang_is_interrupted_with_an_error_that_names_it(caplog: pytest.LogCaptureFixture) -> None:
     before, threads = signal.getsignal(signal.SIGUSR2), threading.active_count()
     with (
-        pytest.raises(EnvHung, match=r"^somebody: no sign of life in `doing` for .* \(limit 0.3 s\).* Try another\."),
-        watchdog.watched("doing", (0.3, 60.0), who="somebody", remedy="Try another."),
+        pytest.raises(
+            EnvHung, match=r"^the evaluation: no sign of life in `doing` for .* \(limit 0.3 s\).* Try another\."
+        ),
+        watchdog.watched("doing", (0.3, 60.0), who="the evaluation", remedy="Try another."),
     ):
         time.sleep(3600.0)
     assert "time.sleep(3600.0)" in caplog.text, "the stack"
@@ -43,7 +45,7 @@ def test_a_process_that_was_stopped_is_not_taken_for_hung(monkeypatch: pytest.Mo
         return real() + jump_s
 
     monkeypatch.setattr(watchdog, "perf_counter", clock)
-    with watchdog.watched("doing", (2.0, 2.0), who="somebody"):
+    with watchdog.watched("doing", (2.0, 2.0), who="the evaluation"):
         while looks < 2:
             time.sleep(0.01)
         jump_s, seen = 3600.0, looks
