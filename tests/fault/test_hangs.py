@@ -103,7 +103,7 @@ def test_a_slow_start_is_a_notice_and_each_env_has_its_own_time(caplog: pytest.L
 
 
 def test_slow_first_reset_is_reported(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.runtime.worker_handle.NOTICE_S", 0.2)
+    monkeypatch.setattr("paceline.runtime.worker_handle.WARN_AFTER_S", 0.2)
     kwargs = {"mode": "slow_reset", "env_index": 2, "hang_s": 1.5}
     with caplog.at_level(logging.WARNING, "paceline"):
         summary = go(config("parallel", env_kwargs=kwargs, start_timeout_s=30.0, total_timesteps=128))
