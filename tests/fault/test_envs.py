@@ -174,7 +174,7 @@ def test_an_env_function_that_cannot_travel_is_named_before_any_worker_starts(
             return Counter()
 
         text = failure(ConfigError, config(make))
-    assert "program.env.source captured 'connection' (socket): cannot be sent to workers" in text
+    assert "env.source captured 'connection' (socket): cannot be sent to workers" in text
     assert "--num-workers 0" in text
     assert not started
 
