@@ -94,3 +94,44 @@ def test_resume_says_where_from() -> None:
 @pytest.mark.parametrize("other", [{"overwrite": True}, {"init_from": "runs/x"}])
 def test_resume_contradicts_what_throws_a_run_away(other: dict[str, Any]) -> None:
     assert refused(resume="runs/a", **other).startswith(f"resume with {next(iter(other))}: ")
+
+
+RAY: dict[str, Any] = {"env": "CartPole-v1", "runtime": "ray"}
+CLUSTER: dict[str, Any] = {**RAY, "ray_address": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"env": "CartPole-v1", "nodes": 2}, "nodes: needs a Ray cluster (runtime=local). Add --runtime ray."),
+        ({"env": "CartPole-v1", "ray_address": "auto"}, "ray_address: needs a Ray cluster"),
+        ({**CLUSTER, "num_workers": 4}, "num_workers=4: with runtime=ray the number of workers is set per node"),
+        ({**CLUSTER, "num_workers": 0}, "num_workers=0: with runtime=ray the number of workers is set per node"),
+        ({**CLUSTER, "pin_cores": "0"}, "pin_cores: unsupported with runtime=ray"),
+        ({**RAY, "nodes": 2}, "nodes=2: without --ray-address a local Ray cluster of one node is started"),
+        ({**CLUSTER, "nodes": 0}, "nodes=0: must be at least 1"),
+        ({**CLUSTER, "workers_per_node": -1}, "workers_per_node=-1: must be at least 1"),
+        ({**RAY, "ray_address": "ray://head:10001"}, "must be auto or HOST:PORT"),
+        ({**RAY, "ray_address": "head"}, "must be auto or HOST:PORT"),
+        ({**CLUSTER, "algo": "a3c"}, "runtime=ray: workers of a3c change shared weights in place"),
+        (
+            {**CLUSTER, "nodes": 4, "workers_per_node": 4, "n_envs": 32},
+            "nodes*workers_per_node = 4*4 = 16: a worker owns whole groups, and n_envs=32 in groups of 4 makes 8. "
+            "Use --group-size 2",
+        ),
+        ({**CLUSTER, "num_envs_per_worker": 4}, "Use --nodes N --workers-per-node W, or --n-envs for the total"),
+        ({**CLUSTER, "on_node_loss": "stop"}, "on_node_loss"),
+        ({"env": "CartPole-v1", "runtime": "raye"}, "runtime"),
+    ],
+)
+def test_settings_that_do_not_fit_a_ray_cluster_are_refused(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        TrainConfig.from_flat(**settings)
+    assert text in str(raised.value)
+
+
+def test_workers_of_all_nodes_share_the_envs() -> None:
+    config = TrainConfig.from_flat(**CLUSTER, nodes=2, workers_per_node=4, num_envs_per_worker=8)
+    assert config.n_envs == 64
+    for address in ("auto", "10.0.0.1:6379", "head.cluster.local:6379", "[fd00::1]:6379"):
+        assert TrainConfig.from_flat(**RAY, ray_address=address).parallel.ray_address == address

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from paceline.cli import main
 from paceline.errors import ConfigError, MissingExtra
 from paceline.runtime.ray import connection
 from paceline.runtime.ray.connection import LOOPBACK, connect, require_ray
@@ -87,3 +90,16 @@ def test_an_address_where_something_listens_is_joined() -> None:
 def test_a_cluster_that_cannot_be_joined_is_an_error_with_advice(error: Exception) -> None:
     with pytest.raises(ConfigError, match=rf"ray_address='auto': .*{error}.*ray start --head"):
         connect(StandIn(error), "auto", 1)
+
+
+def test_without_the_extra_the_command_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        "paceline.runtime.ray.connection.find_spec", lambda name: None if name == "ray" else found(name)
+    )
+    code = main(["train", "ppo", "--env", "CartPole-v1", "--runtime", "ray", "--output-dir", str(tmp_path / "run")])
+    assert code == 2
+    assert "--runtime ray needs an extra: pip install 'paceline[ray]'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
