@@ -164,10 +164,10 @@ def broadcast(size: int, rounds: int) -> dict[str, list[float]]:
 
     `first` has the measurements until the object store was filled once, which take longer because memory is fresh.
     """
-    freight = Broadcast(size)
-    arena = Arena.create(freight.fields(GroupRange(0, NODES), NODES))
+    transfer = Broadcast(size)
+    arena = Arena.create(transfer.fields(GroupRange(0, NODES), NODES))
     room = RayCluster(address="auto", nodes=NODES, workers_per_node=1, groups=NODES)
-    runtime = RayRuntime(freight, arena, NODES, room)
+    runtime = RayRuntime(transfer, arena, NODES, room)
     found: dict[str, list[float]] = {"read": [], "first": [], "answer": []}
     fresh = STORE_BYTES // (4 * size) + 1
     settle()

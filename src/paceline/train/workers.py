@@ -12,7 +12,8 @@ from paceline.algos.ppo_gradient import ShardedGradient
 from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
 from paceline.inference.central import Central
-from paceline.inference.server import InlineAsker, chunks_of, serve
+from paceline.inference.chunks import chunks_of
+from paceline.inference.server import InlineAsker, serve
 from paceline.memory.shared import Arena
 from paceline.runtime.forkserver import StartMethod, default_start_method
 from paceline.runtime.inference_requests import InferenceRequests

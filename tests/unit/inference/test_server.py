@@ -15,7 +15,8 @@ from tests.jobs import Recorder
 
 from paceline.collect.inference_client import LaneShare, Mailbox, mailbox_fields
 from paceline.errors import WorkerDied
-from paceline.inference.server import Chunk, InferenceServer, InlineAsker, ServedRuntime
+from paceline.inference.chunks import Chunk
+from paceline.inference.server import InferenceServer, InlineAsker, ServedRuntime
 from paceline.memory.shared import Arena
 from paceline.memory.worker_status import heartbeat_field
 from paceline.runtime.inference_requests import ANSWERED, ASKED, InferenceRequests, inference_request_fields

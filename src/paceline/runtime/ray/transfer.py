@@ -119,7 +119,7 @@ def unpack(buffer: NDArray[np.uint8], views: Views) -> None:
     else:
         if at == len(buffer):
             return
-    raise ValueError(f"freight: {len(buffer)} bytes {DISAGREE}")
+    raise ValueError(f"transfer: {len(buffer)} bytes {DISAGREE}")
 
 
 def unload(parts: Sequence[NDArray[Any]], views: Views) -> None:
@@ -136,7 +136,7 @@ def unload(parts: Sequence[NDArray[Any]], views: Views) -> None:
     else:
         if not left:
             return
-    raise ValueError(f"freight: arrays of {sum(part.nbytes for part in parts)} bytes {DISAGREE}")
+    raise ValueError(f"transfer: arrays of {sum(part.nbytes for part in parts)} bytes {DISAGREE}")
 
 
 def _piece(buffer: NDArray[np.uint8], at: int, like: NDArray[Any]) -> NDArray[Any]:

@@ -24,7 +24,7 @@ def test_unpack_restores_what_pack_stored_also_for_views_of_variable_size() -> N
     unpack(parcel, views(here))
     assert here["rows"].tolist() == [[0, 1, 2, 0], [0, 5, 6, 0], [0, 9, 10, 0]]
     for wrong in (parcel[:-1], np.append(parcel, parcel[:1])):
-        with pytest.raises(ValueError, match="freight"):
+        with pytest.raises(ValueError, match="transfer"):
             unpack(wrong, views(here))
 
 
@@ -33,5 +33,5 @@ def test_unload_copies_arrays_and_refuses_other_shapes_or_numbers() -> None:
     unload(there, iter(here))
     assert [array.tolist() for array in here] == [[3], [0, 1, 2, 3]]
     for wrong in (there[:1], [*there, there[0]], [there[0], np.array([1.0])]):
-        with pytest.raises(ValueError, match="freight"):
+        with pytest.raises(ValueError, match="transfer"):
             unload(wrong, iter(here))
