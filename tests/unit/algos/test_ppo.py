@@ -4,148 +4,24 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
-from torch import Tensor, nn
+from tests.unit.algos.learners import SHAPE, B, D, Make, Rig, T, batch, make, vector
+from torch import Tensor
 
 from paceline.algos.bad_updates import MAX_BAD_UPDATES
-from paceline.algos.device_gradients import DeviceGradients
 from paceline.algos.ppo import PPOLearner
-from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, ShardedUpdate
-from paceline.algos.targets import GAETargets
-from paceline.batch import Finals, Trajectory
-from paceline.config.ppo_settings import PPOConfig
+from paceline.batch import Trajectory
 from paceline.errors import LearnerError
-from paceline.measure.clock import Clock
-from paceline.memory.shards import SAMPLE, Shards, ShardShape
-from paceline.memory.shared import Arena
-from paceline.memory.slot_shape import SlotShape
+from paceline.memory.shards import SAMPLE
 from paceline.memory.slots import Slots
-from paceline.memory.weights import Weights
-from paceline.nets.flat import FlatParameters, bind, size_of
-from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
-from paceline.nets.policy import build_policy
 from paceline.ops.adam import FlatAdam
-from paceline.ops.distributions import head_for
-from paceline.ops.surrogate import TERMS
-from paceline.spec import PLAIN, EnvSpec
+from paceline.spec import PLAIN
 
-T, B, D = 6, 4, 3
-SPEC = EnvSpec.of(spaces.Box(-np.inf, np.inf, (D,), np.float32), spaces.Discrete(2))
-SHAPE = SlotShape(SPEC, T, B, 1)
-
-
-class Rig(PPOLearner):
-    """A learner with everything around it, fed with batches that were made by hand."""
-
-    arena: Arena
-    policy: nn.Module
-    pieces: list[list[int]]
-    """The rows of every minibatch so far."""
-    norms: list[float]
-    """And how long its gradient was."""
-
-    def update(self, batch: Trajectory, progress: float) -> dict[str, float]:
-        self.arena[f"obs/{PLAIN}"][...] = batch.obs[PLAIN].numpy()
-        self.arena["action"][...] = batch.action.numpy()
-        return super().update(batch, progress)
-
-
-Make = Callable[..., Rig]
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    arenas = []
-
-    def learner(
-        *,
-        obs_norm: bool = False,
-        reward_norm: bool = False,
-        seed: int = 1,
-        workers: int = 1,
-        on_device: bool = False,
-        **settings: Any,
-    ) -> Rig:
-        config = PPOConfig(**{"n_steps": T, "batch_size": 12, "n_epochs": 2, "grad_shards": 2, **settings})
-        policy = build_policy("mlp", SPEC, hidden_sizes=(16, 16), activation="tanh", seed=seed)
-        size = size_of(policy)
-        shape = ShardShape(T * B, config.grad_shards or 1, size, len(TERMS))
-        arena = Arena.create([*SHAPE.fields(), *shape.fields(), *Weights.fields(size)])
-        arenas.append(arena)
-        weights, shards = Weights(arena), Shards(arena)
-        FlatParameters(policy, weights.vector)
-        normaliser = ObsNormaliser(SPEC) if obs_norm else None
-        parts = []
-        for _ in range(workers):
-            copy_of_policy = build_policy("mlp", SPEC, hidden_sizes=(16, 16), activation="tanh", seed=seed)
-            bind(copy_of_policy, weights.vector, frozen=False)
-            gradient = PPOGradient(copy_of_policy, head_for(SPEC.action), SPEC, config, normaliser)
-            parts.append(ShardedGradient(gradient, Slots(arena, SHAPE), shards))
-
-        def work(count: int) -> None:
-            assert count == config.grad_shards
-            start, stop = shards.minibatch[:2]
-            rig.pieces.append(shards.order[start:stop].tolist())
-            for shard in reversed(range(count)):  # in whatever order, by whomever
-                parts[(shard + 1) % workers](shard)
-            rig.norms.append(float(shards.grads.sum(0).norm()))
-
-        gradients: Gradients = ShardedUpdate(work, shards)
-        if on_device:  # what a GPU does, on the CPU
-            whole = PPOGradient(policy, head_for(SPEC.action), SPEC, config, normaliser)
-            gradients = DeviceGradients(whole, Slots(arena, SHAPE), shards, torch.device("cpu"))
-        rig = Rig(
-            weights.vector,
-            weights,
-            gradients,
-            shards,
-            GAETargets(config.gamma, config.gae_lambda),
-            FlatAdam(weights.vector),
-            config,
-            seed=seed,
-            clock=Clock(),
-            obs_norm=normaliser,
-            reward_norm=RewardNormaliser(B, gamma=0.99) if reward_norm else None,
-        )
-        rig.arena, rig.policy, rig.pieces, rig.norms = arena, policy, [], []
-        return rig
-
-    yield learner
-    for arena in arenas:
-        arena.close()
-
-
-def batch(seed: int = 0, **replaced: Any) -> Trajectory:
-    """Random steps; episodes of env 1 terminate in row 2, those of env 2 are truncated in rows 1 and 4."""
-    rng = np.random.default_rng(seed)
-
-    def floats(*shape: int) -> Tensor:
-        return torch.from_numpy(rng.normal(size=shape).astype(np.float32))
-
-    terminated, truncated = torch.zeros(T, B, dtype=torch.bool), torch.zeros(T, B, dtype=torch.bool)
-    terminated[2, 1] = truncated[1, 2] = truncated[4, 2] = True
-    fields: dict[str, Any] = {
-        "obs": {PLAIN: floats(T + 1, B, D)},
-        "mask": None,
-        "action": torch.from_numpy(rng.integers(0, 2, (T, B))),
-        "reward": floats(T, B),
-        "terminated": terminated,
-        "truncated": truncated,
-        "valid": torch.ones(T, B, dtype=torch.bool),
-        "log_prob": torch.full((T, B), float(np.log(0.5))),
-        "value": floats(T + 1, B),
-        "finals": Finals(
-            t=torch.tensor([1, 4]), env=torch.tensor([2, 2]), obs={PLAIN: floats(2, D)}, value=torch.tensor([7.0, -8.0])
-        ),
-        "version": 0,
-    }
-    return Trajectory(**{**fields, **replaced})
+__all__ = ["make"]  # a fixture
 
 
 def advantage_by_definition(b: Trajectory, gamma: float, lam: float) -> np.ndarray:
@@ -174,10 +50,6 @@ def prepared(learner: PPOLearner, b: Trajectory, name: str) -> np.ndarray:
 
 def advantages(learner: PPOLearner, b: Trajectory) -> np.ndarray:
     return prepared(learner, b, "advantage")
-
-
-def vector(learner: PPOLearner) -> bytes:
-    return learner._weights.vector.numpy().tobytes()
 
 
 def test_advantages_are_those_of_the_definition_env_by_env(make: Make) -> None:
@@ -246,37 +118,6 @@ def test_minibatches_are_every_step_once_in_an_order_of_seed_version_and_epoch(m
     for other in (second, orders(twice, batch())[0], orders(make(seed=2), batch())[0]):
         assert sorted(other) == list(range(T * B))
         assert other != first
-
-
-@pytest.mark.parametrize("workers", [2, 3, 5])
-def test_gradient_bits_do_not_depend_on_which_worker_computes_a_shard(workers: int, make: Make) -> None:
-    settings: dict[str, Any] = {"grad_shards": 3, "obs_norm": True}
-    alone, shared = make(**settings), make(workers=workers, **settings)
-    for version in range(3):
-        assert alone.update(batch(version=version), 0.0) == shared.update(batch(version=version), 0.0)
-    assert vector(alone) == vector(shared)
-
-
-def test_shards_add_up_to_the_whole_minibatch(make: Make) -> None:
-    for shards in (2, 3, 5, 12):
-        whole, cut = make(grad_shards=1, n_epochs=1, batch_size=24), make(grad_shards=shards, n_epochs=1, batch_size=24)
-        expected, got = whole.update(batch(), 0.0), cut.update(batch(), 0.0)
-        torch.testing.assert_close(cut._shards.grads.sum(0), whole._shards.grads[0], rtol=1e-4, atol=1e-6)
-        assert got == pytest.approx(expected, rel=1e-4, abs=1e-6)
-
-
-def test_a_device_computes_what_one_shard_computes(make: Make) -> None:
-    workers, device = make(grad_shards=1, obs_norm=True), make(grad_shards=1, obs_norm=True, on_device=True)
-    for version in range(3):
-        b = batch(seed=version, version=version)
-        assert workers.update(b, 0.0) == device.update(b, 0.0)
-    assert vector(workers) == vector(device)
-
-
-def test_a_minibatch_may_have_fewer_rows_than_shards(make: Make) -> None:
-    learner = make(grad_shards=8, batch_size=4)
-    assert np.isfinite(learner.update(batch(), 0.0)["loss"])
-    assert learner.n_updates == 12
 
 
 @pytest.mark.parametrize(("batch_size", "per_epoch"), [(6, 4), (12, 2), (24, 1), (1000, 1)])

@@ -51,8 +51,7 @@ def test_the_parts_have_the_sizes_of_the_config() -> None:
         assert training.arena["reward"].shape == (8, 4)
         assert (training.layout.groups, training.layout.group_size, training.layout.num_workers) == (2, 2, 0)
         assert len(training.weights.vector) == size_of(policy_recipe(config()).build(training.spec))
-        assert training.obs_norm is None
-        assert training.reward_norm is None
+        assert (training.obs_norm, training.reward_norm) == (None, None)
 
 
 def test_normalisers_are_built_if_the_config_asks_for_them() -> None:
