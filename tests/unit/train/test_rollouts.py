@@ -1,0 +1,93 @@
+"""The collector of synchronous rollouts: steps, episodes, the pipeline, checkpoints, and phases of the clock."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paceline.collect.times import CollectTimes
+from paceline.config.train_config import TrainConfig
+from paceline.measure.clock import Clock
+from paceline.train.build import build
+from paceline.train.rollouts import Rollouts, add_collect_times
+from paceline.train.training import Training
+
+STEPS, ENVS = 6, 4
+
+
+def training(**settings: Any) -> Training:
+    small: dict[str, Any] = {
+        "env": "tests.games:Counter",
+        "n_envs": ENVS,
+        "n_steps": STEPS,
+        "num_workers": 0,
+        "quiet": True,
+    }
+    return build(TrainConfig.from_flat(**{**small, **settings}))
+
+
+def collector(of: Training) -> Rollouts:
+    assert isinstance(of.rollouts, Rollouts)
+    return of.rollouts
+
+
+def arrays(batch: Any) -> list[bytes]:
+    return [np.asarray(part).tobytes() for part in (batch.obs["obs"], batch.action, batch.reward, batch.terminated)]
+
+
+def test_a_rollout_has_the_version_of_its_weights_and_counts_steps_and_episodes() -> None:
+    with closing(training()) as it:
+        rollouts = collector(it)
+        rollouts.reset()
+        assert rollouts.next(7).version == 7
+        rollouts.release()
+        assert (rollouts.step, it.tracker.steps) == (STEPS, STEPS * ENVS)
+        assert len(rollouts.last.finished) == ENVS, "episodes of Counter have 5 steps"
+        rollouts.next(8)
+        assert rollouts.step == 2 * STEPS
+
+
+def test_a_pipeline_returns_the_rollout_before_and_collects_the_next_one() -> None:
+    with closing(training(pipeline=True)) as it:
+        rollouts = collector(it)
+        rollouts.reset()
+        first = rollouts.next(0)
+        kept = arrays(first)
+        rollouts.release()
+        assert rollouts.step == 2 * STEPS, "the next rollout is complete after release"
+        assert rollouts.next(1).version == 0, "it was collected before the update"
+        rollouts.release()
+        assert rollouts.next(2).version == 1
+        assert kept != arrays(first), "batches are views of one copy"
+        rollouts.release()
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_a_loaded_collector_continues_with_the_same_rollouts(pipeline: bool) -> None:
+    settings = {"pipeline": pipeline, "env": "CartPole-v1"}  # envs of Counter cannot be replayed
+    with closing(training(**settings)) as one, closing(training(**settings)) as other:
+        rollouts, resumed = collector(one), collector(other)
+        rollouts.reset()
+        rollouts.next(0)
+        rollouts.release()
+        assert resumed.load(rollouts.state()) == []
+        assert resumed.step == rollouts.step
+        for version in (1, 2):
+            expected, found = rollouts.next(version), resumed.next(version)
+            assert expected.version == found.version
+            assert arrays(expected) == arrays(found)
+            rollouts.release()
+            resumed.release()
+
+
+def test_the_wait_for_workers_is_divided_into_phases() -> None:
+    clock = Clock()
+    add_collect_times(clock, [CollectTimes(2.0, 1.0, 3.0), CollectTimes(4.0, 1.0, 5.0)], wall_s=6.0)
+    before = clock.snapshot().seconds
+    assert (before["env"], before["inference"], before["wait"]) == pytest.approx((3.0, 1.0, 2.0))
+    add_collect_times(clock, [CollectTimes(3.0, 1.0, 4.0)], wall_s=2.0)  # half of it while the driver learned
+    after = clock.snapshot().seconds
+    assert (after["env"] - 3.0, after["inference"] - 1.0, after["wait"] - 2.0) == pytest.approx((1.5, 0.5, 0.0))
