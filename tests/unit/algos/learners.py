@@ -37,14 +37,14 @@ SHAPE = SlotShape(SPEC, T, B, 1)
 
 
 class Rig(PPOLearner):
-    """A learner with everything around it, fed with batches that were made by hand."""
+    """A learner with its memory, whose `update` takes batches that a test has made."""
 
     arena: Arena
     policy: nn.Module
     pieces: list[list[int]]
     """The rows of every minibatch so far."""
     norms: list[float]
-    """And how long its gradient was."""
+    """Gradient norm of every minibatch so far."""
 
     def update(self, batch: Trajectory, progress: float) -> dict[str, float]:
         self.arena[f"obs/{PLAIN}"][...] = batch.obs[PLAIN].numpy()
@@ -88,7 +88,7 @@ def make() -> Iterator[Make]:
             assert count == config.grad_shards
             start, stop = shards.minibatch[:2]
             rig.pieces.append(shards.order[start:stop].tolist())
-            for shard in reversed(range(count)):  # in whatever order, by whomever
+            for shard in reversed(range(count)):  # in any order, by any worker
                 parts[(shard + 1) % workers](shard)
             rig.norms.append(float(shards.grads.sum(0).norm()))
 

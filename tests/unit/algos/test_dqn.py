@@ -88,9 +88,9 @@ def make() -> Iterator[Make]:
         FlatParameters(policy, weights.vector)
         target, target_vector = copy.deepcopy(policy), weights.vector.clone()
         bind(target, target_vector)
-        rig: Rig
+        data = transitions()
         replay: Any = SimpleNamespace(
-            gather=lambda _: rig.data, stored=40, head=np.array([5, 5]), shape=SimpleNamespace(group_size=4)
+            gather=lambda _: data, stored=40, head=np.array([5, 5]), shape=SimpleNamespace(group_size=4)
         )
         sampler = Sampler(weight)
         rig = Rig(
@@ -105,7 +105,7 @@ def make() -> Iterator[Make]:
             seed=1,
             clock=Clock(),
         )
-        rig.arena, rig.policy, rig.target_policy, rig.sampler, rig.data = arena, policy, target, sampler, transitions()
+        rig.arena, rig.policy, rig.target_policy, rig.sampler, rig.data = arena, policy, target, sampler, data
         return rig
 
     yield learner

@@ -59,7 +59,7 @@ def test_advantages_are_those_of_the_definition_env_by_env(make: Make) -> None:
     np.testing.assert_allclose(prepared(learner, b, "returns"), expected + b.value[:-1].numpy(), atol=1e-5)
 
 
-def test_what_happens_in_one_env_stays_in_its_column(make: Make) -> None:
+def test_advantages_of_an_env_do_not_depend_on_other_envs(make: Make) -> None:
     learner, b = make(), batch()
     before = advantages(learner, b)
     reward = b.reward.clone()
@@ -69,7 +69,7 @@ def test_what_happens_in_one_env_stays_in_its_column(make: Make) -> None:
     assert (after[:, 3] > before[:, 3] + 50).all()
 
 
-def test_nothing_leaks_over_the_end_of_an_episode(make: Make) -> None:
+def test_advantages_do_not_depend_on_later_episodes(make: Make) -> None:
     learner, b = make(), batch()
     before = advantages(learner, b)
     reward, value = b.reward.clone(), b.value.clone()
@@ -91,7 +91,7 @@ def test_truncation_bootstraps_from_the_last_real_observation_and_termination_fr
     assert got[2, 1] == pytest.approx(float(b.reward[2, 1] - b.value[2, 1]), abs=1e-5)
 
 
-def test_a_row_keeps_what_belongs_together(make: Make) -> None:
+def test_observation_action_and_targets_of_a_step_share_a_row(make: Make) -> None:
     learner, b = make(), batch()
     learner.update(b, 0.0)
     rows = Slots(learner.arena, SHAPE).samples()
@@ -102,7 +102,7 @@ def test_a_row_keeps_what_belongs_together(make: Make) -> None:
         assert learner._shards.samples[row, SAMPLE.index("log_prob")] == b.log_prob[t, env]
 
 
-def test_minibatches_are_every_step_once_in_an_order_of_seed_version_and_epoch(make: Make) -> None:
+def test_minibatches_have_every_step_once_ordered_by_seed_version_and_epoch(make: Make) -> None:
     def orders(learner: Rig, b: Trajectory) -> list[list[int]]:
         learner.pieces.clear()
         learner.update(b, 0.0)
@@ -156,7 +156,7 @@ def test_invalid_rows_change_nothing(make: Make) -> None:
     assert sorted(first) == np.flatnonzero(clean.valid.numpy()).tolist()
 
 
-def test_a_batch_without_a_valid_row_teaches_nothing(make: Make) -> None:
+def test_a_batch_without_valid_rows_changes_no_weights(make: Make) -> None:
     for settings in ({}, {"batch_size": None}, {"target_kl": 0.1}):
         learner = make(obs_norm=True, reward_norm=True, **settings)
         before = next(iter(learner.policy.state_dict().values())).clone()
@@ -176,7 +176,7 @@ def test_explained_variance_is_that_of_the_valid_rows(make: Make) -> None:
     assert learner.update(b, 0.0)["explained_variance"] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_policy_that_moved_far_enough_ends_the_epochs(make: Make) -> None:
+def test_target_kl_ends_the_epochs(make: Make) -> None:
     settings: dict[str, Any] = {"n_epochs": 5, "learning_rate": 0.05}
     free, bound, loose = make(**settings), make(target_kl=1e-4, **settings), make(target_kl=1e4, **settings)
     for learner in (free, bound, loose):
@@ -213,7 +213,7 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted(make: Make) -> Non
 
 
 @pytest.mark.parametrize("number", [float("inf"), 3e38])
-def test_numbers_beyond_all_bounds_are_no_warning_of_numpys(make: Make, number: float) -> None:
+def test_huge_rewards_cause_no_numpy_warning(make: Make, number: float) -> None:
     learner = make(batch_size=24, n_epochs=1, normalize_advantage=True)
     reward = batch().reward
     reward[3, 3:5] = number
@@ -293,7 +293,7 @@ def test_gradient_norm_is_clipped(make: Make, monkeypatch: pytest.MonkeyPatch) -
     assert taken == pytest.approx(free.norms, rel=1e-4)
 
 
-def test_rewards_and_observations_are_normalised_by_what_was_known_while_acting(make: Make) -> None:
+def test_normalisers_are_constant_while_learning_from_a_batch(make: Make) -> None:
     learner = make(obs_norm=True, reward_norm=True, gamma=0.9, gae_lambda=0.8)
     assert learner._reward_norm is not None
     assert learner._obs_norm is not None

@@ -52,7 +52,7 @@ def batch(policy: torch.nn.Module, *, older_by: float = 0.0) -> Trajectory:
 
 
 @pytest.mark.parametrize("config", [ImpalaConfig(vtrace_lambda=0.9), APPOConfig(vtrace_lambda=0.9)])
-def test_without_lag_the_values_aimed_at_are_those_of_gae(config: ImpalaConfig, policy: torch.nn.Module) -> None:
+def test_without_lag_vtrace_targets_equal_gae_returns(config: ImpalaConfig, policy: torch.nn.Module) -> None:
     data = batch(policy)
     head = head_for(SPEC.action)
     by_vtrace = vtrace_targets(config, policy, head, SPEC, None)(data, data.reward)
@@ -62,7 +62,7 @@ def test_without_lag_the_values_aimed_at_are_those_of_gae(config: ImpalaConfig, 
     torch.testing.assert_close(by_vtrace.value, data.value[:-1], rtol=1e-4, atol=1e-5)
 
 
-def test_impala_weighs_the_advantage_and_appo_leaves_that_to_its_ratio(policy: torch.nn.Module) -> None:
+def test_impala_puts_the_importance_weight_in_the_advantage_appo_in_the_ratio(policy: torch.nn.Module) -> None:
     data, head = batch(policy, older_by=0.5), head_for(SPEC.action)  # pi / mu is exp(-0.5) everywhere
     impala = vtrace_targets(ImpalaConfig(), policy, head, SPEC, None)(data, data.reward)
     appo = vtrace_targets(APPOConfig(), policy, head, SPEC, None)(data, data.reward)

@@ -1,4 +1,4 @@
-"""The Python face: learn, predict, evaluate, save, load."""
+"""The classes of the Python API: learn, predict, evaluate, save, load."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def weights(agent: PPO) -> bytes:
     return agent._current().weights.numpy().tobytes()
 
 
-def test_an_untrained_agent_can_be_asked_and_starts_nothing() -> None:
+def test_an_untrained_agent_predicts_and_starts_no_process() -> None:
     agent = PPO("CartPole-v1", **SMALL)
     assert agent.predict(OBS) in (0, 1)
     assert agent.summary is None
@@ -52,10 +52,10 @@ def test_learning_changes_the_weights_and_a_second_learn_continues() -> None:
         assert agent.summary.iterations == 3
         assert weights(agent) not in (before, middle)
         once.learn(192)
-        assert weights(once) == weights(agent), "two calls are as one: episodes and optimiser go on"
+        assert weights(once) == weights(agent), "two calls learn as one does: episodes and optimiser continue"
 
 
-def test_budgets_of_episodes_and_time_are_further_ones() -> None:
+def test_budgets_of_learn_count_from_the_call() -> None:
     with PPO("CartPole-v1", **SMALL) as agent:
         agent.learn(total_episodes=5)
         assert agent.summary is not None
@@ -69,7 +69,7 @@ def test_budgets_of_episodes_and_time_are_further_ones() -> None:
         assert agent.summary.wall_s > 0.05
 
 
-def test_a_model_is_what_was_saved(tmp_path: Path) -> None:
+def test_a_loaded_model_equals_the_saved_one(tmp_path: Path) -> None:
     with PPO("CartPole-v1", **SMALL) as agent:
         agent.learn(64)
         agent.save(tmp_path / "cartpole")
@@ -84,7 +84,7 @@ def test_a_model_is_what_was_saved(tmp_path: Path) -> None:
     assert weights(loaded) != weights(agent)
 
 
-def test_statistics_of_observations_travel_with_the_model(tmp_path: Path) -> None:
+def test_a_saved_model_contains_observation_statistics(tmp_path: Path) -> None:
     with PPO(Drift, **SMALL, normalize_obs=True) as agent:
         agent.learn(64)
         obs = np.array([55.0, 45.0, 50.0])
@@ -112,7 +112,7 @@ def test_settings_may_change_when_loading_but_not_the_network(tmp_path: Path) ->
         PPO.load(tmp_path / "nowhere")
 
 
-def test_a_run_folder_is_a_model_too(tmp_path: Path) -> None:
+def test_an_agent_loads_from_a_run_folder(tmp_path: Path) -> None:
     with PPO("CartPole-v1", **{**SMALL, "n_eval_episodes": 1}, output_dir=tmp_path / "run", save_freq=64) as agent:
         agent.learn(128)
     loaded = PPO.load(tmp_path / "run")
@@ -122,7 +122,7 @@ def test_a_run_folder_is_a_model_too(tmp_path: Path) -> None:
     assert best.predict(OBS) in (0, 1)
 
 
-def test_warm_start_takes_weights_and_nothing_else(tmp_path: Path) -> None:
+def test_init_from_loads_weights_and_no_counters(tmp_path: Path) -> None:
     with PPO("CartPole-v1", **SMALL, output_dir=tmp_path / "run") as agent:
         agent.learn(64)
     with PPO("CartPole-v1", **{**SMALL, "n_envs": 8, "seed": 9}, init_from=tmp_path / "run") as warm:
@@ -152,7 +152,7 @@ def test_a_closed_agent_predicts_and_may_learn_again() -> None:
     assert agent.summary.steps == 64, "a new run from the weights it had"
 
 
-def test_an_env_that_fails_when_asked_again_does_not_keep_workers_alive() -> None:
+def test_close_makes_no_env_and_so_ends_workers_of_a_failing_env() -> None:
     """Closing keeps the weights without making an env for it."""
     made = []
 
@@ -173,7 +173,7 @@ def test_an_env_that_fails_when_asked_again_does_not_keep_workers_alive() -> Non
     assert len(run.training.arena._arrays) == 0, "workers ended and memory freed"
 
 
-def test_evaluation_is_repeatable_and_of_the_asked_length() -> None:
+def test_evaluation_plays_the_same_episodes_in_every_call() -> None:
     agent = PPO("CartPole-v1", **SMALL)
     result = agent.evaluate(3)
     assert len(result.returns) == 3
@@ -181,7 +181,7 @@ def test_evaluation_is_repeatable_and_of_the_asked_length() -> None:
     assert agent.evaluate(3, deterministic=False).returns != result.returns
 
 
-def test_bad_settings_are_refused_at_once() -> None:
+def test_invalid_settings_raise_before_training() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'n_envs'"):
         PPO("CartPole-v1", n_env=3)
     with pytest.raises(ConfigError, match="not registered"):

@@ -39,7 +39,7 @@ def test_each_budget_ends_the_run_when_it_is_spent(
     assert late.progress() == 1.0
 
 
-def test_the_nearest_to_its_end_counts() -> None:
+def test_progress_is_that_of_the_budget_nearest_to_its_end() -> None:
     both = budget(steps=100, seconds=50.0, total_timesteps=1000, duration_s=100.0)
     assert both.progress() == 0.5
     assert not both.spent()
@@ -48,7 +48,7 @@ def test_the_nearest_to_its_end_counts() -> None:
     assert done.stop_reason == "duration"
 
 
-def test_a_request_ends_it_and_the_first_reason_stays() -> None:
+def test_a_request_ends_the_run_and_the_first_reason_stays() -> None:
     free = budget(steps=10**9)
     assert not free.spent()
     assert free.progress() == 0.0

@@ -1,3 +1,5 @@
+"""Callbacks: order of the hooks, stopping a run, errors, and the built-in callbacks."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,7 +15,7 @@ from paceline.measure.record import EvaluationRow
 from paceline.train.callbacks import HOOKS, Callbacks, Moment, StopAtMeans, StopAtScore
 
 STEPS = 16 * 8
-"""Of one rollout of `small`."""
+"""Steps of one rollout of `small`."""
 
 
 def moment(**changes: Any) -> Moment:
@@ -29,7 +31,7 @@ def small(**settings: Any) -> PPO:
 
 
 class Diary:
-    """Notes every call; returns what it was told to."""
+    """Records every call; returns or raises the given answer."""
 
     def __init__(self, **answers: Any) -> None:
         self.seen: list[tuple[str, Moment]] = []
@@ -62,7 +64,7 @@ class Diary:
         return [hook for hook, _ in self.seen]
 
 
-def test_every_hook_is_called_in_order_with_what_is_true_then(tmp_path: Path) -> None:
+def test_hooks_are_called_in_order_with_the_present_state(tmp_path: Path) -> None:
     diary = Diary()
     with small(output_dir=tmp_path / "run", eval_freq=2 * STEPS, save_freq=2 * STEPS) as agent:
         agent.learn(3 * STEPS, callbacks=[diary])
@@ -91,7 +93,7 @@ def test_every_hook_is_called_in_order_with_what_is_true_then(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("hook", ["on_rollout", "on_update", "on_evaluation", "on_checkpoint"])
-def test_false_stops_the_run_in_good_order(tmp_path: Path, hook: str) -> None:
+def test_returning_false_stops_the_run_after_evaluation_and_checkpoint(tmp_path: Path, hook: str) -> None:
     diary = Diary(**{hook: False})
     with small(output_dir=tmp_path / "run", eval_freq=STEPS, save_freq=STEPS) as agent:
         agent.learn(100 * STEPS, callbacks=[Diary(), diary])
@@ -102,13 +104,13 @@ def test_false_stops_the_run_in_good_order(tmp_path: Path, hook: str) -> None:
         assert summary.steps == STEPS
         assert diary.hooks == list(HOOKS)
         assert diary.seen[-1][1].stop_reason == "callback Diary"
-        agent.learn(STEPS)  # it goes on when asked
+        agent.learn(STEPS)  # the agent can continue
         assert agent.summary is not None
         assert agent.summary.stop_reason == "total_timesteps"
 
 
 @pytest.mark.parametrize("answer", [None, True, 0, "no"])
-def test_nothing_but_false_stops_it(answer: Any) -> None:
+def test_only_false_stops_the_run(answer: Any) -> None:
     class Watcher:
         def on_update(self, moment: Moment) -> Any:
             return answer
@@ -116,7 +118,7 @@ def test_nothing_but_false_stops_it(answer: Any) -> None:
     assert Callbacks([Watcher()])("on_update", moment()) is None
 
 
-def test_all_are_called_and_the_first_to_stop_is_named() -> None:
+def test_all_callbacks_are_called_and_the_first_that_stops_is_named() -> None:
     class Stopper:
         def on_update(self, moment: Moment) -> bool:
             return False
@@ -137,7 +139,7 @@ def test_an_exception_ends_the_run_and_names_the_callback(tmp_path: Path, hook: 
     assert f"callback Diary.{hook}: raised" in (tmp_path / "run" / "train.log").read_text()
 
 
-def test_any_subset_will_do_and_nobody_else_is_asked() -> None:
+def test_a_callback_may_have_a_subset_of_the_hooks() -> None:
     class OnlyStop:
         def on_stop(self, moment: Moment) -> None:
             pass
@@ -167,7 +169,7 @@ class NoMethod:
         (lambda moment: None, "has none of the methods"),
     ],
 )
-def test_what_could_never_be_called_is_refused_before_anything_starts(callback: object, said: str) -> None:
+def test_invalid_callbacks_raise_before_workers_start(callback: object, said: str) -> None:
     agent = small()
     with pytest.raises(ConfigError) as caught:
         agent.learn(STEPS, callbacks=[callback])
@@ -175,7 +177,7 @@ def test_what_could_never_be_called_is_refused_before_anything_starts(callback: 
     assert agent._run is None
 
 
-def test_score_by_episodes_waits_for_a_hundred_of_them() -> None:
+def test_stop_at_score_by_episodes_needs_a_hundred_episodes() -> None:
     stop = StopAtScore(5.0)
     assert stop.on_update(moment(mean_return=5.0)) is False
     assert stop.on_update(moment(mean_return=4.99)) is True
@@ -184,14 +186,14 @@ def test_score_by_episodes_waits_for_a_hundred_of_them() -> None:
     assert stop.on_evaluation(moment(evaluation=EvaluationRow(50.0, 1.0))) is None
 
 
-def test_score_by_evaluation_looks_at_nothing_else() -> None:
+def test_stop_at_score_by_evaluation_ignores_episodes() -> None:
     stop = StopAtScore(5.0, by="evaluation")
     assert stop.on_evaluation(moment(evaluation=EvaluationRow(5.0, 1.0))) is False
     assert stop.on_evaluation(moment(evaluation=EvaluationRow(4.9, 1.0))) is True
     assert stop.on_update(moment(mean_return=50.0)) is None
 
 
-def test_bad_scores_are_refused() -> None:
+def test_invalid_scores_raise() -> None:
     with pytest.raises(ConfigError, match="finite"):
         StopAtScore(float("nan"))
     with pytest.raises(ConfigError, match="by="):
@@ -203,7 +205,7 @@ def test_bad_scores_are_refused() -> None:
 
 
 @pytest.mark.parametrize("eval_freq", [0, STEPS])
-def test_the_setting_stops_a_run(eval_freq: int) -> None:
+def test_the_setting_stop_at_score_stops_a_run(eval_freq: int) -> None:
     with small(stop_at_score=5, eval_freq=eval_freq) as agent:
         agent.learn(50_000)
         assert agent.summary is not None
@@ -212,14 +214,14 @@ def test_the_setting_stops_a_run(eval_freq: int) -> None:
         assert (agent.summary.episodes >= 100) == (eval_freq == 0)
 
 
-def test_means_of_what_a_shaper_tells_stop_a_run() -> None:
+def test_stop_at_means_needs_all_goals_and_a_hundred_episodes() -> None:
     stop = StopAtMeans({"compliance": 0.9, "fixes": 1.0})
     assert stop.on_update(moment(reward_parts={"compliance": 0.9, "fixes": 1.0})) is False
     assert stop.on_update(moment(reward_parts={"compliance": 0.9, "fixes": 0.5})) is True
     assert stop.on_update(moment(reward_parts={"compliance": 1.0, "fixes": 1.0}, episodes=99)) is None
 
 
-def test_means_that_nobody_tells_are_refused() -> None:
+def test_stop_at_an_unknown_measure_raises() -> None:
     with (
         pytest.raises(ConfigError, match="no reward shaper reports 'compliance'"),
         small(stop_at="compliance=.9") as agent,

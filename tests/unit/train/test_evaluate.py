@@ -1,4 +1,4 @@
-"""Evaluation: always the same episodes, not those of training, and an end to each of them."""
+"""Evaluation: the same episodes in every call, none of training, and a limit to their length."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def evaluator(source: Any, *, seed: int = 3, **options: Any) -> Evaluator:
     return Evaluator(recipe, predictor(recipe.probe()), seed=seed, timeouts_s=(60.0, 60.0), **options)
 
 
-def test_episodes_are_the_same_every_time_and_none_of_training() -> None:
+def test_evaluations_play_the_same_episodes_and_none_of_training() -> None:
     it = evaluator(Noting)
     SEEDS.clear()
     it.evaluate(4)
@@ -68,7 +68,7 @@ def test_returns_and_lengths_are_those_of_the_episodes() -> None:
     assert result.mean_reward == pytest.approx(np.mean(result.returns))
 
 
-def test_an_env_that_never_ends_is_cut() -> None:
+def test_an_episode_that_never_ends_is_cut_off() -> None:
     it = evaluator(lambda: Counter(length=0), max_steps=17)
     result = it.evaluate(2)
     it.close()

@@ -1,4 +1,4 @@
-"""Snapshots, odds and ratings."""
+"""Self-play in the driver: snapshots, odds of opponents, and ratings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from paceline.train.run import Run
 PARAMETERS = 4
 
 
-class Bed:
+class Rig:
+    """A league with the memory and the counters around it."""
+
     def __init__(self, *, sampling: Sampling = "uniform", offered: int = 2, self_share: float = 0.5) -> None:
         self.recipe = LeagueRecipe(
             engine=TicTacToe, names=("random", "minimax"), players=(RandomPlayer, Minimax), shares=(0.3, 0.2),
@@ -48,84 +50,84 @@ class Bed:
 
 
 def test_before_the_first_snapshot_self_means_random() -> None:
-    bed = Bed()
-    np.testing.assert_allclose(bed.pool.odds, [0.8, 0.2, 0, 0, 0])
-    assert (bed.pool.born == EMPTY).all()
+    rig = Rig()
+    np.testing.assert_allclose(rig.pool.odds, [0.8, 0.2, 0, 0, 0])
+    assert (rig.pool.born == EMPTY).all()
 
 
 def test_a_snapshot_is_taken_when_it_is_due_and_replaces_the_oldest() -> None:
-    bed = Bed()
-    bed.tracker.episodes = 9
-    bed.league.update(0.8)
-    assert bed.league.stats()["snapshots"] == 0
-    assert bed.pool.next_epsilon[0] == pytest.approx(0.4)
-    bed.snapshots(5)
-    assert bed.pool.born.tolist() == [3, 4, 2]
-    assert bed.pool.weights[:, 0].tolist() == [4.0, 5.0, 3.0]
+    rig = Rig()
+    rig.tracker.episodes = 9
+    rig.league.update(0.8)
+    assert rig.league.stats()["snapshots"] == 0
+    assert rig.pool.next_epsilon[0] == pytest.approx(0.4)
+    rig.snapshots(5)
+    assert rig.pool.born.tolist() == [3, 4, 2]
+    assert rig.pool.weights[:, 0].tolist() == [4.0, 5.0, 3.0]
     # Only the newest two are offered.
-    np.testing.assert_allclose(bed.pool.odds, [0.3, 0.2, 0.25, 0.25, 0.0])
+    np.testing.assert_allclose(rig.pool.odds, [0.3, 0.2, 0.25, 0.25, 0.0])
 
 
-def test_recent_ones_may_be_met_more_often() -> None:
-    bed = Bed(sampling="recent", offered=3)
-    bed.snapshots(3)
+def test_sampling_recent_prefers_newer_snapshots() -> None:
+    rig = Rig(sampling="recent", offered=3)
+    rig.snapshots(3)
     newest = 0.5 / (1 + RECENT + RECENT**2)
-    np.testing.assert_allclose(bed.pool.odds[2:], [newest * RECENT**2, newest * RECENT, newest])
+    np.testing.assert_allclose(rig.pool.odds[2:], [newest * RECENT**2, newest * RECENT, newest])
 
 
-def test_so_may_those_that_beat_the_agent() -> None:
-    bed = Bed(sampling="hardest", offered=3)
-    bed.snapshots(3)
-    bed.pool.results[0, 2, WIN] += 50
-    bed.pool.results[1, 3, LOSS] += 50
-    bed.league.update(0.0)
-    easy, hard, unknown = bed.pool.odds[2:]
+def test_sampling_hardest_prefers_snapshots_that_beat_the_learner() -> None:
+    rig = Rig(sampling="hardest", offered=3)
+    rig.snapshots(3)
+    rig.pool.results[0, 2, WIN] += 50
+    rig.pool.results[1, 3, LOSS] += 50
+    rig.league.update(0.0)
+    easy, hard, unknown = rig.pool.odds[2:]
     assert hard > unknown > easy > 0
-    assert bed.pool.odds.sum() == pytest.approx(1.0)
+    assert rig.pool.odds.sum() == pytest.approx(1.0)
 
 
-def test_ratings_follow_results_and_do_not_grow_for_ever() -> None:
-    bed = Bed(self_share=0.0)
+def test_ratings_follow_results_and_stay_bounded() -> None:
+    rig = Rig(self_share=0.0)
     for _ in range(400):
-        bed.pool.results[0, 0] += [1, 0, 9]  # nine of ten against random
-        bed.pool.results[0, 1, LOSS] += 5
-        bed.league.update(0.0)
-    stats = bed.league.stats()
+        rig.pool.results[0, 0] += [1, 0, 9]  # nine of ten against random
+        rig.pool.results[0, 1, LOSS] += 5
+        rig.league.update(0.0)
+    stats = rig.league.stats()
     assert stats["win_rate_random"] == pytest.approx(0.9, abs=0.01)
     assert stats["win_rate_minimax"] == 0.0
     # Nine of ten is 382 points.
     assert stats["elo"] == pytest.approx(1000 + 382, abs=2)
 
 
-def test_a_snapshot_has_the_rating_of_its_birth_and_is_measured_against() -> None:
-    bed = Bed(offered=3)
+def test_a_snapshot_keeps_the_rating_it_was_stored_with() -> None:
+    rig = Rig(offered=3)
     for _ in range(300):
-        bed.pool.results[0, 0] += [1, 0, 9]
-        bed.league.update(0.0)
-    bed.snapshots(1)
-    born = bed.league._elos[2]
+        rig.pool.results[0, 0] += [1, 0, 9]
+        rig.league.update(0.0)
+    rig.snapshots(1)
+    born = rig.league._elos[2]
     assert born == pytest.approx(1382, abs=5)
     for _ in range(300):
-        bed.pool.results[0, 0] += [1, 0, 9]
-        bed.pool.results[1, 2] += [20, 0, 80]  # four of five against itself as it was: 241 points more
-        bed.league.update(0.0)
-    assert bed.league._elos[2] == born
+        rig.pool.results[0, 0] += [1, 0, 9]
+        rig.pool.results[1, 2] += [20, 0, 80]  # four of five against itself as it was: 241 points more
+        rig.league.update(0.0)
+    assert rig.league._elos[2] == born
     # Still one in ten is lost to random: the truth lies in between, nearer to where there were more games.
-    assert born + 120 < bed.league.elo < born + 241
+    assert born + 120 < rig.league.elo < born + 241
 
 
-def test_its_state_is_all_there_is() -> None:
-    bed, other = Bed(sampling="hardest"), Bed(sampling="hardest")
-    bed.snapshots(4)
-    bed.pool.results[2, 3, WIN] += 4
-    bed.league.update(0.3)
-    other.league.load({key: value.copy() for key, value in bed.league.state().items()})
-    other.tracker.episodes = bed.tracker.episodes
-    for one in (bed, other):
+def test_a_loaded_league_continues_like_the_original() -> None:
+    rig, other = Rig(sampling="hardest"), Rig(sampling="hardest")
+    rig.snapshots(4)
+    rig.pool.results[2, 3, WIN] += 4
+    rig.league.update(0.3)
+    other.league.load({key: value.copy() for key, value in rig.league.state().items()})
+    other.tracker.episodes = rig.tracker.episodes
+    for one in (rig, other):
         one.pool.results[1, 2, LOSS] += 3
         one.league.update(0.2)
-    assert bed.league.stats() == other.league.stats()
-    np.testing.assert_array_equal(bed.pool.odds, other.pool.odds)
+    assert rig.league.stats() == other.league.stats()
+    np.testing.assert_array_equal(rig.pool.odds, other.pool.odds)
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)

@@ -1,3 +1,5 @@
+"""`paceline eval`: episodes of a saved policy, and videos of them."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -37,7 +39,7 @@ def test_stochastic_samples_actions(tmp_path: Path) -> None:
     assert play(path, episodes=20, deterministic=False).result == result
 
 
-def test_a_run_stands_for_its_newest_checkpoint_and_its_best_model_for_itself(tmp_path: Path) -> None:
+def test_a_run_folder_plays_its_newest_checkpoint(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with PPO("tests.screens:Screen", **SMALL, output_dir=run, save_freq=64) as agent:
         agent.learn(128)
@@ -65,7 +67,7 @@ def test_video_shows_every_step_of_every_episode(tmp_path: Path) -> None:
         ({"env": "tests.screens:Unseen"}, "cannot be made with render_mode='rgb_array'"),
     ],
 )
-def test_an_env_that_cannot_be_drawn(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
+def test_a_video_of_an_env_that_cannot_be_rendered_raises(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
     path = saved(tmp_path / "model", **settings)
     with pytest.raises(ConfigError) as caught:
         play(path, episodes=1, video=tmp_path / "x.gif")
@@ -75,7 +77,7 @@ def test_an_env_that_cannot_be_drawn(tmp_path: Path, settings: dict[str, Any], s
     assert play(path, episodes=1).result.lengths == (10,)
 
 
-def test_what_cannot_be_played_is_named(tmp_path: Path) -> None:
+def test_missing_and_unloadable_models_raise(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such folder"):
         play(tmp_path / "nowhere", episodes=1)
     with pytest.raises(ConfigError, match=r"the env was a Python object"):
