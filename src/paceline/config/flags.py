@@ -137,18 +137,25 @@ def _config(algo: str, path: str | None, flat: Mapping[str, Any]) -> TrainConfig
         return TrainConfig.from_yaml(path, algo=algo, **flat)
     if flat.get("resume") and (folder := _resumed(flat)) is not None:
         return TrainConfig.from_run(folder, algo=algo, **flat)
+    if "env" not in flat and (missing := _resume_path(flat)) is not None:
+        raise ConfigError(f"resume {str(missing)!r}: no run there ({CONFIG} is missing). Give a run or a checkpoint.")
     return TrainConfig.from_flat(algo=algo, **flat)
 
 
 def _resumed(flat: Mapping[str, Any]) -> Path | None:
     """The folder of the run to resume, if the flags name a run folder or a checkpoint inside one."""
-    resume = coerce(flat["resume"], get_type_hints(RunConfig)["resume"], "resume")
-    named = flat.get("output_dir") if resume is True else resume
-    if not named:
+    path = _resume_path(flat)
+    if path is None:
         return None
-    path = Path(named)
     folders = (path, *path.parents[:2])  # the run, its checkpoints, or one of them
     return next((folder for folder in folders if (folder / CONFIG).is_file()), None)
+
+
+def _resume_path(flat: Mapping[str, Any]) -> Path | None:
+    """The path that the flags ask to resume from, which may not exist; None without --resume."""
+    resume = coerce(flat.get("resume", False), get_type_hints(RunConfig)["resume"], "resume")
+    named = flat.get("output_dir") if resume is True else resume
+    return Path(named) if named else None
 
 
 def field_help(cls: type[Any]) -> dict[str, str]:

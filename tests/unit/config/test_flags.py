@@ -183,3 +183,9 @@ def test_settings_beneath_hold_where_nothing_else_says_them(tmp_path: Path) -> N
     assert (config.env_name, config.n_envs) == ("CartPole-v1", 8)
     assert (config.training.n_epochs, config.training.gamma) == (2, 0.5)
     assert given.config().training.gamma == 0.99
+
+
+@pytest.mark.parametrize("argv", [("--resume", "{}/none"), ("--resume", "--output-dir", "{}/none")])
+def test_resuming_what_is_not_there_names_the_path(argv: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^resume '.*/none': no run there \(config.yaml is missing\)"):
+        parse([word.format(tmp_path) for word in argv], prog="p", description="d", extra=NoOptions)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tests.unit.insight.runs.run_folders import read_progress
 from tests.unit.measure.test_tracking import FakeRun, runs
 
 from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError, ConfigError, EnvError, MissingExtra
-from paceline.insight.runs.results import read_progress
 from paceline.measure.folder import OWN_NAMES, TRACKING_ID
 from paceline.measure.record import TAGS
 from paceline.train import checkpoint

@@ -50,9 +50,3 @@ IS_FIX: NDArray[np.bool_] = (ACTION_KIND == REMOVE) | (ACTION_KIND == RESTORE)
 
 for _table in (HOST_TYPE, ACTION_KIND, ACTION_HOST, IS_FIX):
     _table.flags.writeable = False
-
-
-def action_name(action: int) -> str:
-    """The name of an action, such as `Restore Op_Server0`."""
-    kind, host = KINDS[ACTION_KIND[action]], int(ACTION_HOST[action])
-    return kind if host < 0 else f"{kind} {HOSTS[host]}"

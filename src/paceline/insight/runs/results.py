@@ -111,17 +111,6 @@ def read_run(folder: str | Path) -> RunResult:
     return summary
 
 
-def read_progress(folder: str | Path) -> list[dict[str, float]]:
-    """Read progress.csv as one dict per row, by column name; empty cells are left out.
-
-    Raises:
-        ConfigError: The file is missing or damaged; names file and line.
-    """
-    columns = read_columns(Path(folder) / PROGRESS, PROGRESS_HEADER)
-    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    return [{k: v for k, v in zip(columns, row, strict=True) if not math.isnan(v)} for row in rows]
-
-
 def _from_summary(file: Path, shared: Mapping[str, Any]) -> RunResult:
     try:
         content = json.loads(read_text(file))

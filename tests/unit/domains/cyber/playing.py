@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.domains.cyber.actions import HOSTS, KINDS
+from paceline.domains.cyber.actions import ACTION_HOST, ACTION_KIND, HOSTS, KINDS
 from paceline.domains.cyber.network import Network
 from paceline.domains.cyber.scenario import Scenario
 from paceline.domains.cyber.tables import EXPLOIT, PING, REST, SCAN
@@ -20,6 +20,12 @@ def begun(n: int, seed: int = 0, **settings: Any) -> Network:
     network.seed(rows, rows.astype(np.uint64) + np.uint64(seed))
     network.begin(rows)
     return network
+
+
+def action_name(action: int) -> str:
+    """The name of an action, such as `Restore Op_Server0`."""
+    kind, host = KINDS[ACTION_KIND[action]], int(ACTION_HOST[action])
+    return kind if host < 0 else f"{kind} {HOSTS[host]}"
 
 
 def number(name: str) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.domains.cyber.playing import action_name
 
-from paceline.domains.cyber.actions import ACTION_HOST, ACTIONS, HOST_TYPE, HOSTS, IS_FIX, TYPES, action_name
+from paceline.domains.cyber.actions import ACTION_HOST, ACTIONS, HOST_TYPE, HOSTS, IS_FIX, TYPES
 
 
 @pytest.mark.parametrize(

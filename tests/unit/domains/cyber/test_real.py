@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.unit.domains.cyber.playing import action_name
 
-from paceline.domains.cyber.actions import ACTION_HOST, HOSTS, action_name
+from paceline.domains.cyber.actions import ACTION_HOST, HOSTS
 from paceline.domains.cyber.attackers import _TARGETS, Bline, Ints
 from paceline.domains.cyber.network import Network
 from paceline.domains.cyber.scenario import RedAgent, RuleSet, Scenario

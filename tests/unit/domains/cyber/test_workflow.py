@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.unit.domains.cyber.playing import action_name
 
-from paceline.domains.cyber.actions import ACTIONS, HOSTS, TYPES, action_name
+from paceline.domains.cyber.actions import ACTIONS, HOSTS, TYPES
 from paceline.domains.cyber.workflow import (
     WORKFLOWS,
     Alignment,

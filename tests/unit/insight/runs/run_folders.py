@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 import yaml
 
+from paceline.insight.runs.columns import read_columns
 from paceline.insight.runs.results import RunResult, read_run
 from paceline.insight.runs.sides import Side, make_sides
 from paceline.measure.episodes import Episodes
-from paceline.measure.folder import RunFolder
-from paceline.measure.record import EvaluationRow, Iteration, RunRecord, Summary
+from paceline.measure.folder import PROGRESS, RunFolder
+from paceline.measure.record import PROGRESS_HEADER, EvaluationRow, Iteration, RunRecord, Summary
 
 SUMMARY = Summary(
     algo="ppo",
@@ -95,6 +97,13 @@ def complete(path: Path, *, iterations: int = 30, returns: Callable[[int], float
 
 def read_all(*paths: Path) -> list[RunResult]:
     return [read_run(path) for path in paths]
+
+
+def read_progress(folder: Path) -> list[dict[str, float]]:
+    """The rows of progress.csv by column; empty cells are left out."""
+    columns = read_columns(folder / PROGRESS, PROGRESS_HEADER)
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [{k: v for k, v in zip(columns, row, strict=True) if not math.isnan(v)} for row in rows]
 
 
 def sides(*runs: RunResult | list[RunResult]) -> tuple[Side, ...]:

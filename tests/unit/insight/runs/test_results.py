@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.unit.insight.runs.run_folders import complete, recorded, summarised
+from tests.unit.insight.runs.run_folders import complete, read_progress, recorded, summarised
 
 from paceline.errors import ConfigError
-from paceline.insight.runs.results import RENAMED, read_progress, read_run
+from paceline.insight.runs.results import RENAMED, read_run
 
 STORED = Path(__file__).parents[3] / "golden" / "stored" / "checkpoints"
 """Run folders of an earlier version."""
