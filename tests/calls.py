@@ -1,4 +1,4 @@
-"""Counting calls: what code costs, on any machine the same."""
+"""Counts function calls: a measure of the cost of code that does not depend on the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def calls_of(do: Callable[[], Any]) -> int:
-    """How many functions are called in doing something, those in C among them."""
+    """Number of function calls during `do()`, including calls of C functions."""
     count = 0
 
     def note(_frame: FrameType, event: str, _arg: Any) -> None:

@@ -1,6 +1,6 @@
-"""What every test gets: one thread per pool, a check that it leaves nothing behind, and its turn to be alone.
+"""Fixtures and settings for all tests: one thread per pool, a check for leaked processes and shared memory, and locks.
 
-Under pytest-xdist all of this is per process: each has a fork server, a token and so children of its own.
+Under pytest-xdist each process has its own fork server, its own token and its own children.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A shell that starts this in the background has these ignored, and so would be what tests start and interrupt.
+# A shell ignores these signals in background jobs, and the processes that tests start and interrupt would inherit that.
 for _number in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
-# No test has imported numpy or torch yet: two pools on one core would fight each other.
+# Set before any test imports numpy or torch: several thread pools on the same cores slow each other down.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
@@ -34,9 +34,10 @@ _set_preload = multiprocessing.set_forkserver_preload
 
 
 def _preload_all(modules: Sequence[str]) -> None:
-    """One fork server serves the whole session, with what the first to start it asked for: have it be all.
+    """Always preload all modules into the fork server, which the whole session shares.
 
-    Without, after a test that asks for less, every worker of every later test would load torch for itself.
+    The first test that starts it decides what it preloads. If that were too little, every worker of every later test
+    would import torch itself.
     """
     _set_preload(list(dict.fromkeys([*PRELOAD, *modules])))
 
@@ -48,21 +49,21 @@ settings.register_profile("paceline", deadline=None, max_examples=50, suppress_h
 settings.load_profile("paceline")
 
 TOKEN = f"PACELINE_TEST_RUN={uuid.uuid4().hex}"
-"""In the environment of everything this session starts, so that orphans are still known as ours."""
+"""An environment variable that all processes started by this session inherit, to recognise orphans."""
 os.environ.__setitem__(*TOKEN.split("="))
-os.environ["SPT_NOENV"] = "1"  # a process title must not overwrite the environment we look at
+os.environ["SPT_NOENV"] = "1"  # keeps setproctitle from overwriting the environment that holds the token
 
 GRACE_S = 3.0
 SHM = Path("/dev/shm")
 LASTING = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
-"""Servers that multiprocessing starts once and keeps, by design, until this process ends."""
+"""Servers that multiprocessing starts once and keeps until this process ends."""
 
 HERE = Path(__file__)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """While a test marked `alone` runs, the other processes of pytest-xdist wait; outside of its time limit."""
+    """Run a test marked `alone` while the other pytest-xdist processes wait. Waiting does not count as test time."""
     if not hasattr(item.config, "workerinput"):
         return (yield)
     with _turn(alone=item.get_closest_marker("alone") is not None):
@@ -71,26 +72,26 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @contextmanager
 def _turn(*, alone: bool) -> Iterator[None]:
-    """Locks end with their process, and two files that are there anyway leave nothing to clean up."""
+    """Hold a file lock, shared or exclusive. Locks end with their process, and the locked files exist anyway."""
     with HERE.open() as door, HERE.with_name("jobs.py").open() as room:
-        fcntl.flock(door, fcntl.LOCK_EX)  # whoever waits here for the others to leave keeps out those who come later
+        fcntl.flock(door, fcntl.LOCK_EX)  # a process that waits for the others to finish keeps new ones from starting
         fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(door, fcntl.LOCK_UN)
         try:
             yield
         finally:
-            fcntl.flock(room, fcntl.LOCK_UN)  # not by closing: a forked child may have the file, too
+            fcntl.flock(room, fcntl.LOCK_UN)  # closing is not enough: a forked child may hold the file open
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """Fail a test that leaves a process or a /dev/shm entry behind, and clear the processes away."""
+    """Fail a test that leaves a process or a /dev/shm entry behind, and kill the processes."""
     pids = set(psutil.pids())
     shm = _shm_entries()
     yield
     deadline = time.perf_counter() + GRACE_S
     while True:
-        multiprocessing.active_children()  # reaps those that ended
+        multiprocessing.active_children()  # reaps ended children
         processes = _our_processes(set(psutil.pids()) - pids)
         entries = _ownerless(_shm_entries() - shm)
         if not processes and not entries:
@@ -108,7 +109,7 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def _our_processes(pids: set[int]) -> list[psutil.Process]:
-    """Those of `pids` that descend from this process, or once did; zombies and lasting servers left out."""
+    """The `pids` that descend from this process (orphans included), without zombies and the `LASTING` servers."""
     found = []
     me = os.getpid()
     for pid in pids:
@@ -118,7 +119,7 @@ def _our_processes(pids: set[int]) -> list[psutil.Process]:
                 continue
             ancestors = [parent.pid for parent in process.parents()]
             ours = me in ancestors or _has_token(pid)
-            # A worker forked by the fork server has the server's command line, but another parent.
+            # A worker forked by the fork server has the command line of the server, but another parent.
             lasting = process.ppid() == me and any(name in " ".join(process.cmdline()) for name in LASTING)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
@@ -149,7 +150,7 @@ def _shm_entries() -> set[str]:
 
 
 def _ownerless(entries: set[str]) -> set[str]:
-    """Those of `entries` that no other living program uses: tests run beside other programs."""
+    """The `entries` of /dev/shm that no process of another program has open."""
     if not entries:
         return entries
     for process in psutil.process_iter():

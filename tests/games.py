@@ -13,7 +13,7 @@ Info = dict[str, Any]
 
 
 class Counter(gym.Env[Any, Any]):
-    """Shows (tag of its seed, resets so far, steps so far); the reward names the step and the action it was paid for.
+    """Observes (tag of its seed, resets so far, steps so far); the reward encodes the step and the action.
 
     Args:
         length: Steps of an episode; 0 never ends one.
@@ -48,7 +48,7 @@ class Counter(gym.Env[Any, Any]):
 
 
 class Bandit(gym.Env[Any, Any]):
-    """Shows which of `arms` arms pays 1; the others pay nothing. One step an episode: the best mean return is 1."""
+    """A contextual bandit: the observation shows which arm pays 1. One step per episode; the best mean return is 1."""
 
     def __init__(self, arms: int = 3) -> None:
         self.observation_space = spaces.Discrete(arms)
@@ -65,7 +65,10 @@ class Bandit(gym.Env[Any, Any]):
 
 
 class Corridor(gym.Env[Any, Any]):
-    """Five steps to the right lead out, for 1; every step costs 0.1. Cut after 30 steps. The best return is 0.5."""
+    """A corridor with its exit (reward 1) five steps to the right. A step costs 0.1. Truncated after 30 steps.
+
+    The best return is 0.5.
+    """
 
     BEST = 0.5
 
@@ -92,7 +95,7 @@ class Corridor(gym.Env[Any, Any]):
 
 
 class Coin(gym.Env[Any, Any]):
-    """Ten tosses a game, each worth 0 or 1 whatever is done: nothing can be learned, the mean return is 5."""
+    """Ten coin tosses per episode with a reward of 0 or 1 each, independent of actions: the mean return is 5."""
 
     def __init__(self) -> None:
         self.observation_space = spaces.Box(0.0, 1.0, (2,), np.float32)
@@ -136,7 +139,7 @@ class Drift(gym.Env[Any, Any]):
 
 
 class Dots(gym.Env[Any, Any]):
-    """A bright square at one of two places in a 36x36 picture; the reward is for naming it."""
+    """A bright square at one of two places in a 36x36 image; the reward is 1 for the right place."""
 
     def __init__(self) -> None:
         self.observation_space = spaces.Box(0, 255, (36, 36, 1), np.uint8)
@@ -161,7 +164,7 @@ class Dots(gym.Env[Any, Any]):
 
 
 class Cards(gym.Env[Any, Any]):
-    """Dict observations and an action mask: of five cards only those still in the hand may be played."""
+    """Dict observations and an action mask: of five cards, only those that have not been played are legal."""
 
     def __init__(self) -> None:
         self.observation_space = spaces.Dict(
@@ -195,7 +198,7 @@ class Cards(gym.Env[Any, Any]):
 
 
 class Constant(gym.Env[Any, Any]):
-    """Pays 1 a step and looks the same always; episodes of ten steps are truncated, or terminate."""
+    """Reward 1 per step and a constant observation; episodes of ten steps are truncated, or terminate."""
 
     def __init__(self, terminates: bool = False) -> None:
         self.observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
@@ -214,7 +217,7 @@ class Constant(gym.Env[Any, Any]):
 
 
 class Stubborn(gym.Env[Any, Any]):
-    """Ignores the seed of `reset`: its own generator lives as long as it does, so its episodes cannot be replayed."""
+    """Ignores the seed of `reset`, because its generator is created once, so its episodes cannot be replayed."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = spaces.Discrete(2)

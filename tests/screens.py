@@ -1,4 +1,4 @@
-"""Envs that can be watched, importable as `tests.screens:Name`."""
+"""Envs that can be rendered, importable as `tests.screens:Name`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Info = dict[str, Any]
 
 
 class Screen(gym.Env[Any, Any]):
-    """Ten steps an episode, drawn by itself as a bar that grows; the reward is the action.
+    """Ten steps per episode, rendered as a growing bar; the reward is the action.
 
     Args:
-        render_mode: Draws only for `rgb_array`.
-        broken: Raises when it is drawn.
+        render_mode: Renders only for `rgb_array`.
+        broken: Whether `render` raises.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012 (gymnasium's own way)
@@ -46,7 +46,7 @@ class Screen(gym.Env[Any, Any]):
 
 
 class Unseen(Screen):
-    """Knows nothing of render modes."""
+    """An env without the argument `render_mode`."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A small simulator with a true state beside its observation, single and as a vector env, and shapers for it."""
+"""A small simulator with a true state that observations do not show, as single and vector env, and shapers for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXTRAS = {
 
 
 class Simulator(gym.Env[Any, Any]):
-    """A hidden walk: its place and age are the true state, the observation shows the place's sign only."""
+    """A random walk. Position and age are the true state; the observation is only the sign of the position."""
 
     observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
     action_space = spaces.Discrete(3)
@@ -48,7 +48,7 @@ class Simulator(gym.Env[Any, Any]):
 
     def true_state(self) -> NDArray[np.int16]:
         self._truth[:] = self._place, self._age
-        return self._truth  # always the same array, as a simulator's own may be
+        return self._truth  # always the same array object, as a simulator might do
 
     def age(self) -> int:
         return self._age
@@ -58,7 +58,7 @@ class Simulator(gym.Env[Any, Any]):
 
 
 class VectorSimulator(VectorEnv[Any, Any, Any]):
-    """The same, n at once, with every way of resetting."""
+    """n walks as a vector env, with all autoreset modes."""
 
     extras = EXTRAS
 
@@ -111,7 +111,7 @@ class VectorSimulator(VectorEnv[Any, Any, Any]):
 
 
 class Travelled:
-    """Pays for distance that the true state covers, more so late in an episode, and counts it."""
+    """Rewards the distance covered in the true state, more so late in an episode, and counts it."""
 
     parts = ("distance", "patience")
     measures = ("travelled",)

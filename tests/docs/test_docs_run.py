@@ -1,9 +1,9 @@
-"""What README.md and docs/ show works: Python runs, commands are understood and run, links lead somewhere.
+"""Runs the Python blocks and commands of README.md and docs/, and checks their links.
 
-Budgets are cut first, so that this takes seconds; `make TARGET` stands for the commands that it would run, and
-`--device mps` for the CPU. A block can say more in its fence line or its first line:
+Budgets are reduced first, so that this takes seconds. `make TARGET` is replaced by the commands of the target, and
+`--device mps` by the CPU. The fence line or the first line of a block can have a mark:
 
-    ```python no-test     shown only; the same for bash, whose commands are then only read
+    ```python no-test     the block is not run; commands of a bash block are only parsed
     # corridor.py         the block is a file of that name, for the blocks and commands of its page
 """
 
@@ -39,16 +39,16 @@ LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 ASSIGNMENT = re.compile(r"\w+=\S*")
 
 SHRINK = 256
-"""By how much budgets of steps are divided: 100,000 becomes 390, and twice as much stays twice as much."""
+"""Divisor of budgets in steps: 100,000 becomes 390. Ratios between budgets of a page are kept."""
 SMALL = {"--n-steps": "8", "--n-eval-episodes": "1"}
-"""What every `train` and `train-many` that is run has instead of its own. Its batch size is then one full batch."""
+"""Flags that replace those of every `train` and `train-many` command. The batch size then is one full batch."""
 SHORT_BENCH = {"--rounds": "1", "--window-s": "0.05", "--n-steps": "8"}
 COUNTED = ("--total-episodes", "--num-episodes", "--eval-freq", "--save-freq")
-"""Flags of `train` whose numbers are cut like the budget."""
+"""Flags of `train` whose numbers are reduced like the budget."""
 PREFIXES = ("taskset",)
 """Programs that run the command after their own `-c VALUE`."""
 OUTSIDE = ("cat", "grep", "htop", "kill", "pip", "pstree", "python", "ulimit", "wandb")
-"""Programs that pages may show without our running them: they install, look, or belong to somebody else."""
+"""Programs that pages may show and that are not run here: installers, viewers and other tools."""
 RUN_ALL = """
 import os, runpy, sys
 for path in sys.argv[1:]:
@@ -56,7 +56,7 @@ for path in sys.argv[1:]:
     os.chdir(os.path.dirname(path))
     runpy.run_path(path, run_name="__main__")
 """
-"""All in one process, since most of the time goes into importing torch; each block has a namespace of its own."""
+"""Runs all files in one process, because importing torch takes most of the time. Each has its own namespace."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Block:
 
     @property
     def file_name(self) -> str | None:
-        """The file that the block says it is."""
+        """The file name in the first line of the block."""
         found = FILE_NAME.match(self.code)
         return found[1] if found else None
 
@@ -91,7 +91,7 @@ def _write_files(page: Path, folder: Path) -> None:
 
 
 def _commands(shell: str) -> Iterator[list[str]]:
-    """The words of each command of a bash block; those of a make target in its place."""
+    """The words of each command of a bash block. A make target is replaced by its commands."""
     for line in shell.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         while words and ASSIGNMENT.fullmatch(words[0]):
@@ -106,7 +106,7 @@ def _commands(shell: str) -> Iterator[list[str]]:
 
 @functools.cache
 def _made(words: tuple[str, ...]) -> tuple[list[str], ...]:
-    """What `make` would run, as far as it is a command of ours."""
+    """The `paceline` commands that `make` would run."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
     order = ["make", "-n", "--no-print-directory", "-o", ".venv/.installed", *words]
     done = subprocess.run(order, cwd=ROOT, env=plain, capture_output=True, text=True, check=True, timeout=20)
@@ -127,7 +127,7 @@ def _short_code(code: str) -> str:
 
 
 def _short(words: list[str]) -> list[str]:
-    """A command with its budget cut to a few iterations."""
+    """A command with its budget reduced to a few iterations."""
     command, *rest = words
     if command in ("bench", "tune"):
         return [command, *_replaced(rest, SHORT_BENCH)]
@@ -137,12 +137,12 @@ def _short(words: list[str]) -> list[str]:
     steps = given.get("--total-timesteps", "2e5" if "--resume" in rest else "1e5")
     cut = {flag: _fewer(given[flag]) for flag in COUNTED if flag in given}
     device = {"--device": "cpu"} if "--device" in given else {}
-    # A budget of time stays: whichever budget is spent first ends the run.
+    # A time budget is kept: the budget that is spent first ends the run.
     return [command, *_replaced(rest, {**SMALL, **cut, **device, "--total-timesteps": _fewer(steps)}), "--quiet"]
 
 
 def _replaced(words: list[str], flags: dict[str, str]) -> list[str]:
-    """The words with these flags set, whatever they were set to before."""
+    """The words with these flags set, replacing earlier values."""
     kept = [
         word for before, word in zip(["", *words], words, strict=False) if word not in flags and before not in flags
     ]
@@ -181,7 +181,7 @@ def test_commands_are_understood(page: Path, tmp_path: Path, monkeypatch: pytest
             assert command in COMMANDS
             if command == "train":
                 assert rest[0] in ALGORITHMS
-                if "--resume" not in rest:  # reads the run that an earlier command wrote
+                if "--resume" not in rest:  # parsing --resume needs the run of an earlier command
                     parse(rest[1:], prog="", description="", algo=rest[0], extra=NoOptions)
             elif command in ("bench", "tune"):
                 parse(rest, prog="", description="", extra=BenchOptions if command == "bench" else TuneOptions)
@@ -193,11 +193,11 @@ def test_commands_are_understood(page: Path, tmp_path: Path, monkeypatch: pytest
 def test_commands_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """In order, because some go on with what an earlier one wrote. The self-test itself is tested elsewhere."""
+    """Run commands in the order of the page, because some use files of earlier ones. `paceline check` is replaced."""
     _prepare(page, tmp_path, monkeypatch)
     monkeypatch.setattr("paceline.insight.selftest.parts", lambda *_: [])
     monkeypatch.setattr("paceline.train.layout.CALIBRATION_S", 0.05)
-    monkeypatch.setitem(sys.modules, "wandb", MagicMock())  # what it is told is tested elsewhere
+    monkeypatch.setitem(sys.modules, "wandb", MagicMock())  # the calls of wandb have their own tests
     for block in _blocks(page):
         if block.language != "bash" or not block.tested:
             continue
@@ -212,7 +212,7 @@ def test_commands_run(
 
 
 def _prepare(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder like a checkout, with the files of a page."""
+    """Make a folder like a checkout, with the files of a page."""
     _write_files(page, folder)
     (folder / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(folder)
@@ -220,7 +220,7 @@ def _prepare(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _scalars(folder: Path) -> list[str]:
-    """What TensorBoard's own reader finds in a log folder, or in those of the runs in it."""
+    """Tags that TensorBoard's reader finds in a log folder, or in the log folders of the runs in it."""
     logs = {path.parent for path in folder.rglob("events.out.tfevents.*")}
     return [tag for path in logs for tag in EventAccumulator(str(path)).Reload().Tags()["scalars"]]
 
@@ -239,7 +239,7 @@ def test_make_targets_exist() -> None:
 
 
 def _leads(path: Path) -> bool:
-    """Whether a reader finds something there; git keeps no empty folder."""
+    """Whether the link has a target in a checkout; git does not store empty folders."""
     return path.is_file() or any(found.is_file() and found.suffix != ".pyc" for found in path.rglob("*"))
 
 

@@ -1,4 +1,4 @@
-"""What pages say in tables and lists is what the code has."""
+"""Compares tables and lists of the documentation with the code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCS = ROOT / "docs"
 
 
 def _first_cells(page: Path) -> list[str]:
-    """What stands in backquotes in the first column of a page's tables."""
+    """The texts in backquotes in the first column of a page's tables."""
     return re.findall(r"^\| `([^`]+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
 
 

@@ -13,7 +13,7 @@ from paceline.errors import ConfigError
 from paceline.insight.windows import PHASES
 
 
-def test_it_reports_all_three_in_one_run(
+def test_it_reports_limit_sequential_and_parallel(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "140")
@@ -30,7 +30,7 @@ def test_it_reports_all_three_in_one_run(
     assert result["speedup"] == pytest.approx(float(np.median(ratios)))
     assert set(result["phases"]) == set(PHASES)
     assert sum(result["phases"].values()) == pytest.approx(1.0)
-    # Of two rounds nothing is concluded, but all settings have had their windows.
+    # Two rounds are too few for a recommendation, but every setting has been timed.
     learner = result["learner"]
     assert learner["current"] == {"grad_shards": 1, "learner_threads": 1}
     assert len(learner["settings"]) > 1
@@ -45,6 +45,6 @@ def test_it_reports_all_three_in_one_run(
     ("words", "message"),
     [("--num-workers 0", "needs at least 1 worker"), ("--rounds 0", "rounds=0"), ("--window-s -1", "window_s=-1")],
 )
-def test_what_makes_no_sense_is_refused(words: str, message: str) -> None:
+def test_invalid_options_are_refused(words: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         command.run(["--env", "CartPole-v1", *words.split()])

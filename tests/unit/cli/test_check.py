@@ -8,7 +8,7 @@ from paceline.cli import check as command
 from paceline.insight import selftest
 
 
-def test_it_ends_with_a_word_that_can_be_searched_for(
+def test_success_is_reported_on_the_last_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selftest, "parts", lambda *_: iter([("one", lambda: "fine")]))

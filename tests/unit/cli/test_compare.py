@@ -16,7 +16,7 @@ FILES = ["comparison.html", "comparison.png", "comparison_report.txt"]
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files go to the current folder unless told otherwise."""
+    """By default, files are written into the current folder."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 
@@ -59,7 +59,7 @@ def test_a_folder_that_cannot_be_written_is_named(seq: str, par: str, capsys: py
 def test_named_runs_are_the_same_as_listed_ones(
     seq: str, par: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paceline.cli.compare.draw_png", lambda *_: b"")  # drawing takes longest, and is not the point
+    monkeypatch.setattr("paceline.cli.compare.draw_png", lambda *_: b"")  # slow, and not tested here
     run([seq, par])
     listed = capsys.readouterr().out
     run(["--parallel", par, "--sequential", seq])

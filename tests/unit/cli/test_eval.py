@@ -15,7 +15,7 @@ def model(tmp_path: Path) -> str:
     return str(tmp_path / "model")
 
 
-def test_says_what_the_episodes_brought(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_it_prints_return_and_length(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     video = tmp_path / "x.gif"
     assert cli.main(["eval", model, "--episodes", "3", "--seed", "4", "--stochastic", "--video", str(video)]) == 0
     said = capsys.readouterr().out
@@ -48,7 +48,7 @@ def test_agents_of_every_algorithm_can_be_played(
         (["--video", "x.avi"], 2, "must end with .gif or .mp4"),
     ],
 )
-def test_bad_words_exit_with_2(
+def test_bad_arguments_exit_with_2(
     model: str, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["eval", model, *words]) == code

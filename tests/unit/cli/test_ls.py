@@ -55,6 +55,6 @@ def test_ages() -> None:
 
 
 @pytest.mark.parametrize("words", [["ls"], ["plot"], ["--help"]])
-def test_needs_no_torch(words: list[str], tmp_path: Path) -> None:
+def test_torch_is_not_imported(words: list[str], tmp_path: Path) -> None:
     code = f"import sys; from paceline import cli; cli.main({words!r}); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=60, check=False).returncode == 0

@@ -14,7 +14,7 @@ from paceline.errors import ConfigError, EnvError, nearest
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[list[str]], int]], None]:
-    """Puts a function in the place of `paceline probe`."""
+    """Register a function as the command `paceline probe`."""
 
     def install(run: Callable[[list[str]], int]) -> None:
         module = types.ModuleType("paceline_probe")
@@ -86,7 +86,7 @@ def test_debug_shows_the_traceback(
         cli.main(["probe"])
 
 
-def test_threads_are_limited_unless_the_user_says_otherwise(
+def test_threads_default_to_one_unless_the_user_sets_them(
     command: Callable[[Callable[[list[str]], int]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, str] = {}
@@ -98,7 +98,7 @@ def test_threads_are_limited_unless_the_user_says_otherwise(
 
 
 def test_help_loads_nothing_heavy() -> None:
-    """So it is quick: nobody waits for torch to read a list of commands."""
+    """`paceline --help` is fast, because it imports neither torch nor numpy."""
     code = (
         "import sys; from paceline.cli import main; main(['--help']);"
         "sys.exit(', '.join({'torch', 'numpy', 'gymnasium', 'tyro', 'rich', 'matplotlib'} & sys.modules.keys()) or 0)"
@@ -113,9 +113,9 @@ def test_python_dash_m_is_the_same_command() -> None:
     assert done.stderr.startswith("error: tarin: ")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     reader, writer = os.pipe()
-    os.close(reader)  # what `| head -0` leaves
+    os.close(reader)  # a pipe without a reader, as with `| head -0`
     done = subprocess.run(
         [sys.executable, "-m", "paceline", "train", "ppo", "--help"],
         stdout=writer,

@@ -16,7 +16,7 @@ def test_one_run_is_drawn_into_its_folder(tmp_path: Path, capsys: pytest.Capture
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_several_are_drawn_here_or_where_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_runs_are_drawn_into_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [str(complete(tmp_path / name, returns=float)) for name in ("a", "b")]
     monkeypatch.chdir(tmp_path)
     assert cli.main(["plot", *runs]) == 0
@@ -37,7 +37,7 @@ def test_several_are_drawn_here_or_where_told(tmp_path: Path, monkeypatch: pytes
         (["empty"], "neither summary.json nor progress.csv"),
     ],
 )
-def test_bad_words_exit_with_2(
+def test_bad_arguments_exit_with_2(
     words: list[str],
     said: str,
     tmp_path: Path,

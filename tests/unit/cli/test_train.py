@@ -12,7 +12,7 @@ from paceline.config.train_config import TrainConfig
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A stand-in for the training itself: keeps what it was called with."""
+    """Replaces the training and records its arguments."""
     seen: dict[str, Any] = {"stop_reason": "total_timesteps"}
 
     def train(config: TrainConfig, *, argv: list[str] | None = None) -> types.SimpleNamespace:
@@ -27,7 +27,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return seen
 
 
-def test_train_hands_over_the_config_and_the_command(calls: dict[str, Any]) -> None:
+def test_train_receives_the_config_and_the_command_line(calls: dict[str, Any]) -> None:
     argv = ["train", "ppo", "--env", "CartPole-v1", "--n-envs", "16", "--total-timesteps", "1e5"]
     assert cli.main(argv) == 0
     assert calls["config"] == TrainConfig.from_flat(env="CartPole-v1", n_envs=16, total_timesteps=100_000)

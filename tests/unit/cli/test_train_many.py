@@ -33,12 +33,12 @@ if seed == 13:
     sys.exit("error: seed 13 brings bad luck.")
 summarised(folder, seed=seed, final_eval=EvaluationRow(100.0 + seed, 1.0))
 """
-"""In the place of a training: writes the folder of a finished run, or fails."""
+"""Program that replaces a training: writes the folder of a finished run, or fails for seed 13."""
 
 
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Has the command start stand-ins; returns a folder for its runs."""
+    """Makes the command start `STAND_IN` instead of trainings; returns a folder for its runs."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setattr("paceline.insight.many.launched", lambda command, _: [sys.executable, "-c", STAND_IN, *command])
@@ -50,12 +50,14 @@ def run(folder: Path, *words: str) -> int:
 
 
 def asked(folder: Path, seed: int) -> list[str]:
-    """The words that a seed's child was started with, from the algorithm on."""
+    """The arguments of a seed's child, from the algorithm on."""
     words = shlex.split((folder / "logs" / f"seed_{seed}.txt").read_text().splitlines()[0])
     return words[words.index("train") + 1 :]
 
 
-def test_a_run_for_each_seed_and_a_table_over_them(stand_ins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_seed_is_run_and_the_table_has_statistics_over_them(
+    stand_ins: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(stand_ins, "--seeds", "0..1,5", "--n-envs", "16", "--hidden_sizes", "8", "8", "--at_once", "2") == 0
     for seed in (0, 1, 5):
         assert asked(stand_ins, seed) == [
@@ -83,7 +85,7 @@ def test_a_run_for_each_seed_and_a_table_over_them(stand_ins: Path, capsys: pyte
     assert len(list(csv.DictReader((stand_ins / "seeds.csv").read_text().splitlines()))) == 3
 
 
-def test_a_seed_that_fails_is_shown_in_its_own_words_and_the_others_finish(
+def test_the_log_of_a_failed_seed_is_shown_and_the_others_finish(
     stand_ins: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(stand_ins, "--seeds", "12..14") == 1
@@ -95,7 +97,7 @@ def test_a_seed_that_fails_is_shown_in_its_own_words_and_the_others_finish(
     assert "seed 12: failed" not in said.err
 
 
-def test_devices_are_dealt_out(stand_ins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_are_assigned_in_turn(stand_ins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paceline.cli.train_many.allowed_cores", lambda: [0, 1, 2, 3])
     assert run(stand_ins, "--seeds", "0..3", "--devices", "cuda:0, cuda:1", "--at-once", "4") == 0
     assert [asked(stand_ins, seed)[-1] for seed in range(4)] == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
@@ -116,7 +118,9 @@ def test_one_per_core_or_device_unless_told(
     assert seen == [slots]
 
 
-def test_resume_goes_on_with_those_that_have_begun(stand_ins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_resumes_existing_runs_and_starts_the_others(
+    stand_ins: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(stand_ins, "--seeds", "0,1") == 0
     assert run(stand_ins, "--seeds", "1,2") == 2
     assert f"output_dir {str(stand_ins / 'seed_1')!r}: holds a run already." in capsys.readouterr().err
@@ -152,7 +156,7 @@ def test_resume_goes_on_with_those_that_have_begun(stand_ins: Path, capsys: pyte
         (["@", "--output-dir", "/dev/null/x"], "output_dir '/dev/null/x': must be writable"),
     ],
 )
-def test_bad_words_exit_with_2_and_start_nothing(
+def test_bad_arguments_exit_with_2_and_start_nothing(
     words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -162,7 +166,7 @@ def test_bad_words_exit_with_2_and_start_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_help_tells_our_flags_and_where_the_others_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_own_flags_and_refers_to_train(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train-many", "--help"]) == 0
     shown = capsys.readouterr().out
     with pytest.raises(SystemExit) as left:
@@ -173,7 +177,7 @@ def test_help_tells_our_flags_and_where_the_others_are(capsys: pytest.CaptureFix
         assert part in shown
 
 
-def test_a_live_line_for_each_seed(tmp_path: Path) -> None:
+def test_the_live_table_has_a_row_per_seed(tmp_path: Path) -> None:
     states: list[SeedState] = ["running", "finished", "failed", "waiting"]
     jobs = [
         SeedRun(seed=seed, folder=tmp_path, log=tmp_path / f"{seed}.txt", command=(), state=state)
@@ -208,7 +212,7 @@ def wait_until(true: Callable[[], object], process: subprocess.Popen[str]) -> No
 
 
 def test_ctrl_c_stops_real_runs_at_a_safe_point(tmp_path: Path) -> None:
-    """The terminal's signal reaches the command's own process group alone; the runs hear of it once, through it."""
+    """A terminal signals only the process group of the command, which forwards the signal to the runs once."""
     flags = "--env CartPole-v1 --n-envs 4 --n-steps 8 --n-epochs 1 --num-workers 0 --n-eval-episodes 0 --save-freq 0"
     process = subprocess.Popen(
         [sys.executable, "-m", "paceline", "train-many", "ppo", *flags.split(), "--seeds", "0..2", "--at-once", "2",

@@ -13,7 +13,7 @@ from paceline.errors import ConfigError
 SMALL = ["--env", "CartPole-v1", "--n-envs", "8", "--n-steps", "16", "--n-epochs", "1", "--num-workers", "0"]
 
 
-def test_it_measures_and_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_speeds_and_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "out" / "tune.json"
     assert command.run([*SMALL, "--rounds", "1", "--window-s", "0.01", "--json", str(file)]) == 0
     result = json.loads(file.read_text())
@@ -36,6 +36,6 @@ def test_it_measures_and_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("--window-s -1", "window_s=-1"),
     ],
 )
-def test_what_makes_no_sense_is_refused(words: str, message: str) -> None:
+def test_invalid_options_are_refused(words: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         command.run([*SMALL, *words.split()])

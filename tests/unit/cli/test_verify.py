@@ -42,7 +42,7 @@ def test_a_damaged_checkpoint_exits_with_1_and_offers_the_previous_one(
         ({"value": float("nan")}, "weights are NaN or infinite"),
     ],
 )
-def test_what_a_hash_cannot_tell(
+def test_weights_of_wrong_shape_or_nan_are_damaged(
     how: dict[str, float], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = snapshot(tmp_path / "one", **how)  # type: ignore[arg-type]
@@ -50,7 +50,9 @@ def test_what_a_hash_cannot_tell(
     assert said in capsys.readouterr().out
 
 
-def test_a_lost_manifest_or_another_format_is_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_manifest_or_another_format_counts_as_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = snapshot(tmp_path / "one")
     manifest = json.loads((path / checkpoint.MANIFEST).read_text())
     (path / checkpoint.MANIFEST).write_text(json.dumps({**manifest, "format": 99}))
@@ -61,7 +63,7 @@ def test_a_lost_manifest_or_another_format_is_damage(tmp_path: Path, capsys: pyt
     assert "not a checkpoint (no manifest.json)" in capsys.readouterr().out
 
 
-def test_nothing_to_check_and_typos_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_folders_and_typos_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(tmp_path)]) == 1
     assert "contains no checkpoint" in capsys.readouterr().err
     assert main(["verify", str(tmp_path), "--quit"]) == 2

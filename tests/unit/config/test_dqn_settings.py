@@ -91,7 +91,7 @@ def test_a_capacity_that_is_no_number_is_refused(size: str) -> None:
         ({"n_steps": 4, "learning_steps_per_batch": 10}, False, 4, None),
     ],
 )
-def test_what_a_batch_is_and_how_often_a_step_is_sampled(
+def test_batches_in_episodes_or_steps_and_the_replay_ratio(
     settings: dict[str, Any], in_episodes: bool, steps: int, spi: float | None
 ) -> None:
     config = DQNConfig(**settings)

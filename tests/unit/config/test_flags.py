@@ -24,7 +24,7 @@ def test_no_flags_but_the_env_gives_the_defaults() -> None:
     assert read(*ENV) == TrainConfig.from_flat(env="CartPole-v1")
 
 
-def test_the_command_of_the_design_page(tmp_path: Path) -> None:
+def test_a_command_with_many_flags(tmp_path: Path) -> None:
     path = tmp_path / "ppo_parallel.yaml"
     path.write_text("env: {env: CartPole-v1}\ntraining: {learning_rate: 1e-3, n_steps: 64}", encoding="utf-8")
     line = f"--config {path} --duration 1.0 --output-dir runs/parallel_1h --num-workers 4 --num-envs-per-worker 8"
@@ -43,7 +43,7 @@ def test_an_omitted_flag_never_overrides_the_file(tmp_path: Path) -> None:
     path.write_text(changed.to_yaml(), encoding="utf-8")
     assert read("--config", str(path)) == changed
     assert read("--config", str(path), "--gamma", "0.6") == changed.merge(gamma=0.6)
-    # A flag that says the default out loud does win.
+    # A flag that is given with its default value overrides the file.
     assert read("--config", str(path), "--normalize-advantage").training.normalize_advantage is True
     assert read("--config", str(path), "--clip-range-vf", "none").training.clip_range_vf is None  # type: ignore[attr-defined]
 
@@ -173,7 +173,7 @@ def test_a_command_may_have_flags_of_its_own() -> None:
         parse([*ENV, "--windws", "3"], prog="p", description="d", extra=Own)
 
 
-def test_settings_beneath_hold_where_nothing_else_says_them(tmp_path: Path) -> None:
+def test_defaults_of_a_command_give_way_to_flags_and_files(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("env: {env: CartPole-v1}\ntraining: {n_epochs: 2}\n")
     words = ["--config", str(path), "--num-envs", "8"]

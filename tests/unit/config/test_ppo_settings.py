@@ -41,7 +41,7 @@ def test_a_value_out_of_range_is_named_with_its_value(name: str, value: Any) -> 
     assert str(raised.value).startswith(f"{name}={value!r}: must be ")
 
 
-def test_the_edges_of_the_ranges_are_legal() -> None:
+def test_the_bounds_of_the_ranges_are_legal() -> None:
     config = PPOConfig(n_steps=1, gamma=1.0, gae_lambda=0.0, ent_coef=0.0, vf_coef=0.0, clip_range_vf=None)
     assert config.gamma == 1.0
 

@@ -84,7 +84,7 @@ def test_a_bare_duration_is_hours_in_python_as_on_the_command_line() -> None:
     assert flat(duration=1.0).run.budget_s == flat(duration="1h").run.budget_s == 3600.0
 
 
-def test_resume_says_where_from() -> None:
+def test_resume_needs_a_run() -> None:
     assert flat(resume="runs/a").run.resume_from == Path("runs/a")
     assert flat(resume=True, output_dir="runs/b").run.resume_from == Path("runs/b")
     assert flat().run.resume_from is None
@@ -92,7 +92,7 @@ def test_resume_says_where_from() -> None:
 
 
 @pytest.mark.parametrize("other", [{"overwrite": True}, {"init_from": "runs/x"}])
-def test_resume_contradicts_what_throws_a_run_away(other: dict[str, Any]) -> None:
+def test_resume_with_overwrite_or_init_from_is_refused(other: dict[str, Any]) -> None:
     assert refused(resume="runs/a", **other).startswith(f"resume with {next(iter(other))}: ")
 
 

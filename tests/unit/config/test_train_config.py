@@ -238,7 +238,7 @@ def test_flags_win_over_yaml_and_omitted_ones_leave_it_alone(tmp_path: Path) -> 
     assert (config.training.batch_size, config.training.learning_rate, config.n_envs) == (800, 3e-4, 16)
 
 
-def test_a_flag_replaces_the_other_way_of_saying_how_many_envs(tmp_path: Path) -> None:
+def test_n_envs_and_num_envs_per_worker_replace_each_other(tmp_path: Path) -> None:
     total = write(tmp_path, "env: {env: X-v0, n_envs: 64}\nparallel: {num_workers: 2}")
     assert TrainConfig.from_yaml(total, num_envs_per_worker=8).n_envs == 16
     share = write(tmp_path, "env: {env: X-v0}\nparallel: {num_workers: 2, num_envs_per_worker: 8}")
@@ -384,6 +384,6 @@ def test_rows_of_the_largest_shard(batch_size: int, shards: int, rows: int) -> N
 
 
 @pytest.mark.parametrize("algo", [None, [], 3, {"ppo": 1}, "pppo"])
-def test_an_algorithm_that_is_none_is_refused_by_name(algo: Any) -> None:
+def test_an_unknown_algorithm_is_refused_by_name(algo: Any) -> None:
     with pytest.raises(ConfigError, match="no such algorithm"):
         TrainConfig.from_flat(env="CartPole-v1", algo=algo)

@@ -13,7 +13,7 @@ from paceline.insight.bench import Bench
 
 
 def test_ratios_are_taken_inside_each_round() -> None:
-    """A machine that is twice as fast in the second round changes no ratio."""
+    """Ratios do not change if the machine is twice as fast in the second round."""
     found = Bench(2, (10.0, 20.0, 10.0), (4.0, 8.0, 4.0), (8.0, 16.0, 8.0), {}, {})
     assert found.ratio("parallel", "sequential") == (2.0, 0.0)
     assert found.ratio("parallel", "limit") == pytest.approx((0.8, 0.0))

@@ -15,7 +15,7 @@ from paceline.insight.windows import iterate
 from paceline.train.build import build
 
 
-def test_the_training_is_only_read() -> None:
+def test_the_training_is_not_modified() -> None:
     config = TrainConfig.from_flat(
         env="CartPole-v1", n_envs=8, n_steps=16, n_epochs=1, num_workers=0, normalize_obs=True
     )
@@ -29,7 +29,7 @@ def test_the_training_is_only_read() -> None:
         assert {name: value.tobytes() for name, value in training.state().items()} == before
 
 
-def test_a_turn_learns_from_part_of_the_rollout_where_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_update_is_timed_on_part_of_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learner_probe, "turn_size", lambda *_: (1, 3))
     config = TrainConfig.from_flat(env="CartPole-v1", n_envs=8, n_steps=16, batch_size=32, num_workers=0)
     with closing(build(config)) as training:

@@ -1,4 +1,4 @@
-"""What measured speeds say about `grad_shards` and `learner_threads`: pure functions of numbers."""
+"""Which `grad_shards` and `learner_threads` are tried, and the recommendation from measured speeds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_fastest_is_named_in_one_line() -> None:
     )
 
 
-def test_both_settings_are_named_where_both_differ() -> None:
+def test_the_hint_names_both_settings_if_both_differ() -> None:
     hint = speeds(threads=[15.0, 15.0, 15.0]).hint(1.0)
     assert hint is not None
     assert "grad_shards 1 with learner_threads 2 would learn" in hint
@@ -46,12 +46,12 @@ def test_both_settings_are_named_where_both_differ() -> None:
         pytest.param([7.0, 7.0, 7.0, 7.0, 7.0], id="slower"),
     ],
 )
-def test_nothing_is_said_of_what_may_be_chance(rates: list[float]) -> None:
+def test_no_recommendation_within_the_noise(rates: list[float]) -> None:
     assert speeds(four=rates).faster() is None
     assert speeds(four=rates).hint(0.5) is None
 
 
-def test_a_machine_that_changes_pace_between_rounds_is_no_noise() -> None:
+def test_a_change_of_machine_speed_between_rounds_is_not_noise() -> None:
     found = LearnerSpeeds({CURRENT: (10.0, 20.0, 5.0), OTHER: (13.0, 26.0, 6.5)})
     assert found.speedup(OTHER) == pytest.approx((1.3, 0.0))
 
@@ -62,7 +62,7 @@ def test_other_programs_are_mentioned() -> None:
     assert "other programs" not in (LearnerSpeeds(rates, others_share=0.05).hint(0.5) or "")
 
 
-def test_the_json_has_what_was_measured_and_what_follows() -> None:
+def test_the_json_has_windows_medians_and_the_recommendation() -> None:
     found = speeds(four=[13.0, 13.0, 13.0]).json(0.25)
     assert found["current"] == {"grad_shards": 2, "learner_threads": 1}
     assert found["faster"] == {"grad_shards": 4, "learner_threads": 1}
@@ -77,7 +77,7 @@ def pairs(current: LearnerSetting = CURRENT, **sizes: int) -> list[tuple[int, in
     return [(one.grad_shards, one.learner_threads) for one in alternatives(current, **sizes)]
 
 
-def test_what_is_tried_on_two_cores() -> None:
+def test_settings_tried_on_two_cores() -> None:
     assert pairs() == [(2, 1), (1, 1), (1, 2), (4, 1), (8, 1)]
 
 
@@ -101,9 +101,9 @@ def test_large_networks_are_not_given_more_memory_for_it() -> None:
     [(0.001, (4, 4)), (0.024, (2, 4)), (0.09, (1, 2)), (5.0, (1, 1))],
     ids=["as in training", "fewer epochs", "part of an epoch", "one minibatch at least"],
 )
-def test_what_is_learned_in_a_turn_is_short(minibatch_s: float, expected: tuple[int, int]) -> None:
+def test_a_timed_update_fits_into_its_target_duration(minibatch_s: float, expected: tuple[int, int]) -> None:
     assert turn_size(minibatch_s, minibatches=4, n_epochs=4) == expected
 
 
-def test_what_the_config_says_is_always_measured() -> None:
+def test_the_current_setting_is_always_measured() -> None:
     assert pairs(LearnerSetting(3, 5))[0] == (3, 5)

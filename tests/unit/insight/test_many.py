@@ -47,7 +47,7 @@ for number in (signal.SIGINT, signal.SIGTERM):
 pathlib.Path(sys.argv[1]).touch()
 time.sleep(600)
 """
-"""A run that goes on until it is told to stop; makes a file once it listens."""
+"""A run that continues until it gets a signal; creates a file when its handler is installed."""
 
 STUBBORN = PATIENT.replace("    sys.exit(128 + number)\n", "")
 
@@ -72,7 +72,7 @@ def wait_until(true: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_every_job_runs_in_a_free_slot_and_its_words_are_kept(tmp_path: Path) -> None:
+def test_every_job_runs_in_a_free_slot_and_its_output_is_logged(tmp_path: Path) -> None:
     code = "import os, sys; print('seed', sys.argv[1], *sorted(os.sched_getaffinity(0)), *sys.argv[2:])"
     jobs = [job(tmp_path, seed, code, seed) for seed in range(5)]
     core = affinity()[-1]
@@ -91,7 +91,7 @@ def test_every_job_runs_in_a_free_slot_and_its_words_are_kept(tmp_path: Path) ->
         assert one.log.read_text() == f"seed {one.seed} {core} --device {one.slot.device}\n"
 
 
-def test_a_failure_is_noted_and_the_others_finish(tmp_path: Path) -> None:
+def test_other_seeds_finish_after_one_fails(tmp_path: Path) -> None:
     codes = ["", "print('first line')\nraise SystemExit('last words')", "import os; os.kill(os.getpid(), 9)", ""]
     jobs = [job(tmp_path, seed, code) for seed, code in enumerate(codes)]
     runs = SeedRuns(jobs, anywhere(2))
@@ -103,7 +103,7 @@ def test_a_failure_is_noted_and_the_others_finish(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_passed_on_once_and_nothing_more_is_started(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_is_forwarded_once_and_no_further_seed_is_started(number: signal.Signals, tmp_path: Path) -> None:
     jobs = [job(tmp_path, seed, PATIENT, tmp_path / f"listens_{seed}") for seed in range(3)]
     runs = SeedRuns(jobs, anywhere(2))
     sent = False
@@ -123,7 +123,7 @@ def test_a_signal_is_passed_on_once_and_nothing_more_is_started(number: signal.S
     assert runs.exit_code == 128 + number
 
 
-def test_who_does_not_listen_is_told_again_and_then_killed(tmp_path: Path) -> None:
+def test_the_second_and_third_signals_are_forwarded_and_kill(tmp_path: Path) -> None:
     one = job(tmp_path, 0, STUBBORN, tmp_path / "listens")
     runs = SeedRuns([one], anywhere(1))
 
@@ -137,7 +137,7 @@ def test_who_does_not_listen_is_told_again_and_then_killed(tmp_path: Path) -> No
     assert (one.state, one.exit_code, runs.exit_code) == ("failed", -signal.SIGKILL, 143)
 
 
-def test_a_run_that_a_signal_ended_before_it_listened_was_stopped(tmp_path: Path) -> None:
+def test_a_run_killed_before_it_installed_its_handler_counts_as_stopped(tmp_path: Path) -> None:
     one = job(tmp_path, 0, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
     runs = SeedRuns([one], anywhere(1))
     runs.run(lambda: None)
@@ -150,7 +150,7 @@ def test_children_are_not_in_our_process_group(tmp_path: Path) -> None:
     assert one.log.read_text() == "True\n"
 
 
-def test_an_error_of_the_watcher_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_an_error_in_watch_leaves_no_process_behind(tmp_path: Path) -> None:
     jobs = [job(tmp_path, seed, PATIENT, tmp_path / f"listens_{seed}") for seed in range(2)]
 
     def watch() -> None:
@@ -181,7 +181,7 @@ SeedRuns([one], [Slot(())]).run(lambda: (folder / "pid").write_text(str(one.proc
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ties them on Linux only")
-def test_children_are_told_when_the_command_is_killed(tmp_path: Path) -> None:
+def test_children_get_sigterm_when_the_command_is_killed(tmp_path: Path) -> None:
     words = [str(tmp_path), sys.executable, "-c", PATIENT, str(tmp_path / "listens")]
     parent = subprocess.Popen([sys.executable, "-c", KILLED, *words])
     try:
@@ -197,7 +197,7 @@ def test_children_are_told_when_the_command_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ties them on Linux only")
-def test_whoever_starts_after_the_parent_has_gone_does_not_run(tmp_path: Path) -> None:
+def test_a_child_started_after_the_parents_death_does_not_run(tmp_path: Path) -> None:
     command = launched([sys.executable, "-c", "print('ran')"], ())
     command[command.index(str(os.getpid()))] = "1"  # not our parent
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
@@ -225,7 +225,7 @@ def test_seeds() -> None:
         ("1,0..2", "names a seed twice"),
     ],
 )
-def test_what_are_no_seeds(text: str, said: str) -> None:
+def test_invalid_seeds_are_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_seeds(text)
     assert said in str(caught.value)
@@ -241,7 +241,7 @@ def test_what_are_no_seeds(text: str, said: str) -> None:
         (2, [7], [(7,), (7,)]),
     ],
 )
-def test_cores_are_dealt_out(at_once: int, cores: list[int], shares: list[tuple[int, ...]]) -> None:
+def test_cores_are_divided_among_slots(at_once: int, cores: list[int], shares: list[tuple[int, ...]]) -> None:
     slots = make_slots(at_once, cores, ["cuda:0", "cuda:1"])
     assert [slot.device for slot in slots] == ["cuda:0", "cuda:1", "cuda:0"][:at_once]
     assert [slot.cores for slot in slots] == shares
@@ -255,7 +255,7 @@ def test_the_quota_of_the_control_group_counts(monkeypatch: pytest.MonkeyPatch) 
         assert allowed_cores() == cores
 
 
-def test_last_lines_of_long_files_and_of_none(tmp_path: Path) -> None:
+def test_last_lines_of_long_and_of_missing_files(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     assert last_lines(path, 3) == []
     path.write_bytes(b"\xff" * 50_000 + b"\n\n one\n\ntwo  \n")
@@ -270,7 +270,7 @@ def ended(folder: Path, seed: int, state: Any = "finished", **summary: Any) -> S
     return one
 
 
-def test_the_summary_is_over_those_that_finished(tmp_path: Path) -> None:
+def test_the_statistics_are_over_finished_seeds_only(tmp_path: Path) -> None:
     jobs = [
         ended(
             tmp_path, 0, final_eval=EvaluationRow(480.0, 1.0), best_eval=EvaluationRow(500.0, 1.0), steps=100, fps=10.0
@@ -305,7 +305,7 @@ def test_spread_of_one_and_of_none() -> None:
 
 
 def test_two_real_seeds(tmp_path: Path) -> None:
-    """Each under its own seed, on its own cores, as `paceline train` would have done alone."""
+    """Each run has its seed and cores and equals a separate `paceline train`."""
     small: dict[str, Any] = {"n_envs": 4, "n_steps": 8, "hidden_sizes": 4, "num_workers": 0, "n_eval_episodes": 1}
     flags = ["--env", "CartPole-v1", "--total-timesteps", "64", "--quiet"]
     flags += [word for name, value in small.items() for word in (f"--{name}", str(value))]

@@ -31,6 +31,6 @@ def test_every_setting_has_a_speed_for_every_round() -> None:
 
 
 @pytest.mark.parametrize(("settings", "reason"), [({"pipeline": True}, "with pipeline"), ({"algo": "dqn"}, "dqn")])
-def test_what_cannot_be_measured_is_refused_with_the_reason(settings: dict[str, Any], reason: str) -> None:
+def test_configs_that_cannot_be_measured_are_refused_with_the_reason(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=rf"tune: .*{reason}.*Keep the default grad_shards"):
         tune(small(**settings), rounds=1, window_s=0.01)

@@ -15,7 +15,7 @@ from paceline.train.build import build
 
 
 class FakeTime:
-    """A clock that each turn moves by the next of some durations."""
+    """A fake `perf_counter`. Each turn advances it by the next of the given durations."""
 
     def __init__(self, *durations: float) -> None:
         self.now = 0.0

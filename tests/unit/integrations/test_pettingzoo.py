@@ -27,7 +27,7 @@ IDS = ("paceline/Ludo-v0", "paceline/ConnectFour-v0", "paceline/TicTacToe-v0")
 # An empty board is all zeros, and so is the mask of a finished game.
 @pytest.mark.filterwarnings("ignore:Observation numpy array is all zeros")
 @pytest.mark.filterwarnings("ignore:Action mask numpy array is all zeros")
-def test_pettingzoo_has_nothing_else_to_say(env_id: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pettingzoos_api_test_passes(env_id: str, capsys: pytest.CaptureFixture[str]) -> None:
     api_test(aec_env(env_id, render_mode="ansi"), num_cycles=300)
     assert "Passed API test" in capsys.readouterr().out
 
@@ -83,7 +83,7 @@ def there_and_back(env_id: str, n: int) -> PettingZooGame:
     return PettingZooGame(lambda: aec_env(env_id, render_mode="ansi"), n)
 
 
-def test_a_game_there_and_back_again_is_the_same_game() -> None:
+def test_a_game_survives_conversion_to_pettingzoo_and_back() -> None:
     ours, theirs = ConnectFour(3), there_and_back("paceline/ConnectFour-v0", 3)
     assert (theirs.name, theirs.actions, theirs.obs_size) == ("connect_four_v0", 7, 84)
     assert theirs.over.all(), "not begun yet"
@@ -171,7 +171,7 @@ class Tug(pettingzoo.AECEnv):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(("pulls", "winner"), [((2, 0) * 2 + (0, 1), 0), ((0, 1) * 3, 1), ((1, 1) * 3, -1)])
-def test_interrupted_games_go_to_who_has_got_more(pulls: tuple[int, ...], winner: int) -> None:
+def test_truncated_games_are_won_by_the_higher_reward(pulls: tuple[int, ...], winner: int) -> None:
     game = PettingZooGame(Tug, 1)
     game.reset(np.array([0]), seeds(1))
     assert game.obs_size == 4
@@ -197,7 +197,7 @@ def test_an_env_that_raises_is_named() -> None:
         game.play(np.array([1]), np.array([2]))
 
 
-def test_a_mover_without_a_choice_is_named() -> None:
+def test_a_player_to_move_without_a_legal_action_is_an_error() -> None:
     game = PettingZooGame(lambda: Tug(stuck=True), 1)
     game.reset(np.array([0]), seeds(1))
     with pytest.raises(EnvError, match="tug_v0, board 0: side_1 is to move, but action_mask has no legal action"):
@@ -213,6 +213,6 @@ def test_a_mover_without_a_choice_is_named() -> None:
         ({"masked": False}, "needs an action_mask with 3 entries"),
     ],
 )
-def test_what_is_no_such_game_is_refused(kwargs: dict[str, Any], text: str) -> None:
+def test_envs_that_are_not_two_player_games_are_refused(kwargs: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         PettingZooGame(lambda: Tug(**kwargs), 1)

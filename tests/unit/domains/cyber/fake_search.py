@@ -16,13 +16,13 @@ GOAL = 77
 
 
 def nearest_seen(points: Floats, tried: Floats, seen: Floats) -> Belief:
-    """Expects what the nearest tried one gave, and is the less sure the farther away that is."""
+    """Surrogate that predicts the reward of the nearest tried point; its deviation is the distance to that point."""
     distance = np.linalg.norm(points[:, None] - tried[None], axis=2)
     return Belief(seen[distance.argmin(1)], distance.min(1))
 
 
 class Fake:
-    """Rewards grow towards one workflow. Ends by a signal when asked to."""
+    """Trainer whose rewards grow towards the workflow GOAL. Returns a signal at the call number `stop_at`."""
 
     def __init__(self, stop_at: int = 0) -> None:
         self.calls: list[dict[str, Any]] = []

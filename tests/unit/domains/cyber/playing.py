@@ -14,7 +14,7 @@ from paceline.domains.cyber.tables import EXPLOIT, PING, REST, SCAN
 
 
 def begun(n: int, seed: int = 0, **settings: Any) -> Network:
-    """n games of seeds that follow one another, at their beginning."""
+    """n games with consecutive seeds, at the start of their first episode."""
     network = Network(n, Scenario(**settings))
     rows = np.arange(n)
     network.seed(rows, rows.astype(np.uint64) + np.uint64(seed))
@@ -29,19 +29,19 @@ def action_name(action: int) -> str:
 
 
 def number(name: str) -> int:
-    """The action of a name such as `Restore User1`."""
+    """The number of an action, by a name such as `Restore User1`."""
     kind, _, host = name.partition(" ")
     place = KINDS.index(kind)
     return place if place < 2 else 2 + (place - 2) * len(HOSTS) + HOSTS.index(host)
 
 
 def take(network: Network, name: str) -> NDArray[np.float64]:
-    """Have every defender take the same action; the rewards."""
+    """Take the same action in every game; returns the rewards."""
     return network.step(np.full(network.n, number(name)))[0]
 
 
 def seen(network: Network, host: str) -> list[str]:
-    """The four bits that each defender sees of a host."""
+    """The four bits of a host in each game's observation."""
     bits = network.observe().reshape(network.n, len(HOSTS), 4)[:, HOSTS.index(host)]
     return ["".join(str(int(bit)) for bit in row) for row in bits]
 
@@ -65,14 +65,14 @@ class Scripted:
         self.success, self.reached = success, reached
 
     def do(self, act: int, host: str = "User0", blue: str = "Sleep") -> NDArray[np.bool_]:
-        """One step with this act: whether it succeeded, game by game."""
+        """Step all games with this act; returns for each whether it succeeded."""
         self.act, self.host = act, HOSTS.index(host)
         take(self._network, blue)
         return self.success
 
 
 def enter_enterprise(attacker: Scripted) -> None:
-    """Put a session on Enterprise0, from where every host can be reached."""
+    """Put a session on Enterprise0, from which every host can be reached."""
     for act in (PING, SCAN, EXPLOIT):
         attacker.do(act, "Enterprise0")
     assert attacker.success.all()

@@ -1,7 +1,6 @@
-"""The same game told the slow way: hosts with processes, sessions and connections, one at a time, no tables.
+"""Slow reference of network defence: hosts with processes, sessions and connections, without tables.
 
-It shares nothing with the env but the names of actions and the meaning of the random bits.
-"""
+It shares only the names of actions and the meaning of random bits with the env."""
 
 from __future__ import annotations
 
@@ -9,12 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 ORDER = [
-    "Defender",
-    *(f"Enterprise{i}" for i in range(3)),
-    *(f"Op_Host{i}" for i in range(3)),
-    "Op_Server0",
-    *(f"User{i}" for i in range(5)),
-]
+    "Defender", "Enterprise{i}", "Op_Host{i}", "Op_Server0", "User{i}",
+]  # fmt: skip
 WINDOWS = {"Enterprise1", "Enterprise2", "User0", "User1", "User2"}
 SUBNETS = {
     "user": [f"User{i}" for i in range(5)],

@@ -1,4 +1,4 @@
-"""What the 145 numbers mean."""
+"""The meaning of the 145 action numbers."""
 
 from __future__ import annotations
 

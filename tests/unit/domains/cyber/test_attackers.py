@@ -14,7 +14,7 @@ from paceline.domains.cyber.tables import ESCALATE, EXPLOIT, IMPACT, PING, REST,
 
 
 def total(red_agent: str, steps: int, *, random: bool = False, episodes: int = 1000) -> tuple[float, float]:
-    """The mean return of so many episodes, and its standard error."""
+    """The mean return over episodes, and its standard error."""
     network = begun(episodes, 1, red_agent=red_agent)
     rng = np.random.default_rng(0)
     returns = np.zeros(episodes)
@@ -57,7 +57,7 @@ def test_a_random_defender_scores_as_published(red_agent: str, steps: int, publi
     assert abs(mean - published) < 2 * np.hypot(error, 0.15 * published)
 
 
-def test_bline_strikes_at_step_15_at_the_earliest() -> None:
+def test_bline_reaches_impact_at_step_15_at_the_earliest() -> None:
     network = begun(500, red_agent="bline")
     stopped = [float((take(network, "Sleep"), network.ot_stopped().mean())[1]) for _ in range(16)]
     assert stopped[13] == 0

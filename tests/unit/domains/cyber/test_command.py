@@ -1,4 +1,4 @@
-"""`paceline cyber`: what its flags mean, and one small training, search and evaluation for all."""
+"""`paceline cyber`: its flags and errors, and a small training and evaluation end to end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[TrainConfig]:
     return found
 
 
-def test_the_users_own_command(asked: list[TrainConfig], tmp_path: Path) -> None:
+def test_a_command_with_a_workflow(asked: list[TrainConfig], tmp_path: Path) -> None:
     words = (
         f"cyber train --red-agent meander --n-envs 100 --update-steps 100 --total-episodes 100000 --max-steps 100 "
         f"--workflow {WORKFLOW} --alignment-lambda 30 --compliance-threshold .95 --n-eval-episodes 20 --seed 3 "
@@ -121,7 +121,7 @@ def test_the_config_file_says_what_the_command_does(asked: list[TrainConfig]) ->
         ("eval nowhere --episode 3", "Did you mean '--episodes'?"),
     ],
 )
-def test_what_is_wrong_is_said_and_exits_with_2(
+def test_usage_errors_exit_with_2(
     words: str, said: str, asked: list[TrainConfig], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cyber, "require_scikit_learn", lambda: None)
@@ -142,7 +142,7 @@ def test_a_search_without_scikit_learn_says_what_to_install(
     assert not (tmp_path / "s").exists()
 
 
-def test_train_go_on_and_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_resume_and_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     aligned = (
         "--workflow",
@@ -157,7 +157,7 @@ def test_train_go_on_and_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["cyber", "train", *SMALL, *aligned, "--total-episodes", "16", "--output-dir", str(folder)]) == 0
     header = (folder / "progress.csv").read_text().splitlines()[0]
     assert "rollout/alignment_mean,rollout/compliance_mean,rollout/fixes_mean" in header
-    # What the run was begun with holds, but for what is said now.
+    # A resumed run keeps its settings, except those given now.
     assert main(["cyber", "train", "--output-dir", str(folder), "--resume", "--total-episodes", "32"]) == 0
     config = TrainConfig.from_yaml(folder / "config.yaml")
     assert config.env.env_kwargs["red_agent"] == "bline"

@@ -1,4 +1,4 @@
-"""The env that shows a workflow: the same game, and 25 numbers more."""
+"""The envs whose observation includes the workflow are the same game with 25 more numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown(obs: Any) -> list[str]:
     return [workflow_name(order) for order in orders_of(np.atleast_2d(obs)[:, 52:])]
 
 
-def test_it_is_the_same_game_with_25_numbers_more() -> None:
+def test_it_is_the_same_game_with_25_more_numbers_in_the_observation() -> None:
     plain, env = NetworkDefence(red_agent="meander"), WorkflowDefence(workflow=ONE, red_agent="meander")
     rng = np.random.default_rng(0)
     obs, expected = env.reset(seed=3)[0], plain.reset(seed=3)[0]
@@ -40,7 +40,7 @@ def test_it_is_the_same_game_with_25_numbers_more() -> None:
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_the_vector_env_is_single_ones_side_by_side(mode: AutoresetMode) -> None:
+def test_the_vector_env_equals_single_envs(mode: AutoresetMode) -> None:
     n = 4
     settings: dict[str, Any] = {"workflow": SOME, "red_agent": "bline", "max_steps": 5}
     envs = WorkflowDefenceVector(n, autoreset_mode=mode, **settings)

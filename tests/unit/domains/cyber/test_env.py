@@ -1,4 +1,4 @@
-"""The single env and the vector env are one game, behind Gymnasium's interfaces."""
+"""The single env passes Gymnasium's checker, and both envs are registered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.envs.make import EnvRecipe
 ENV = "paceline/NetworkDefence-v0"
 
 
-def test_gymnasium_has_nothing_to_say() -> None:
+def test_gymnasiums_env_checker_passes() -> None:
     check_env(NetworkDefence(red_agent="meander", green=True, max_steps=20, render_mode="ansi"), skip_render_check=True)
 
 

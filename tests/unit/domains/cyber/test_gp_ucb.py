@@ -18,7 +18,7 @@ def test_the_choice_is_by_the_upper_bound() -> None:
     assert choose(belief, 2.0, [1]) == 0
 
 
-def test_the_gaussian_process_follows_what_it_saw_and_doubts_the_rest() -> None:
+def test_the_gaussian_process_predicts_well_and_is_less_certain_elsewhere() -> None:
     pytest.importorskip("sklearn")
     rng = np.random.default_rng(0)
     tried = rng.permutation(120)[:25]

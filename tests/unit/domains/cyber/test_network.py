@@ -1,4 +1,4 @@
-"""The rules, against a slow telling of the same game and against the published tables."""
+"""The rules of the game, compared with a slow reference."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ GAMES, LONG = 4, 100
     calm=st.sampled_from([0.0, 0.5, 0.8, 0.95]),
     hosts=st.sets(st.integers(0, len(HOSTS) - 1), min_size=1),
 )
-def test_it_is_the_slow_game(
+def test_it_equals_the_slow_reference(
     seed: int, red_agent: str, rules: str, green: bool, q1: bool, calm: float, hosts: set[int]
 ) -> None:
-    """Defenders that sleep so often, and else do anything to some of the hosts."""
+    """Defenders sleep with probability `calm`, and else take a random action on one of `hosts`."""
     options = {"red_agent": red_agent, "rules": rules, "green": green, "q1": q1, "max_steps": LONG}
     network = begun(GAMES, seed, **options)
     slow = [SlowGame(seed + i, **options) for i in range(GAMES)]  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def test_impact_costs_until_the_server_is_restored(q1: bool) -> None:
     assert network.ot_stopped()[0] == (not q1)
 
 
-def test_without_enterprise_sessions_nothing_new_happens_in_operations() -> None:
+def test_operational_hosts_need_an_enterprise_session() -> None:
     network = begun(1, red_agent="sleep")
     attacker = Scripted(network)
     enter_enterprise(attacker)

@@ -58,7 +58,7 @@ def share(nth: int, of: int) -> int:
 
 
 class Told(Network):
-    """A game whose chance is dictated."""
+    """A game whose random numbers are set by the test."""
 
     words = (0, 0, 0)
 
@@ -125,7 +125,7 @@ class Real:
 
 
 def dictate(game: Told, real: Real) -> None:
-    """Have chance decide in our next step as it decided in the simulator's last one."""
+    """Set the random numbers of the next step so that it equals the simulator's last one."""
     act, host = real.act()
     place = HOSTS.index(host)
     attacker = game._attacker
@@ -152,8 +152,8 @@ def dictate(game: Told, real: Real) -> None:
 
 @pytest.mark.parametrize("green", [False, True])
 @pytest.mark.parametrize("red_agent", ["bline", "meander"])
-def test_it_is_the_simulators_game(red_agent: RedAgent, green: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Defenders that sleep more and more often, and else do anything, in turns to any host and to a few."""
+def test_it_equals_the_simulator(red_agent: RedAgent, green: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defenders sleep more and more often, and else take random actions, on all hosts or on a few in turn."""
     random.seed(3)
     rng = np.random.default_rng(3)
     real = Real(red_agent, green, monkeypatch)

@@ -1,4 +1,4 @@
-"""The search over workflows: what it tries, what it keeps, and how it goes on. Nothing is trained here."""
+"""The search over workflows with a fake trainer: order of trials, budgets, and resuming."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.domains.cyber.workflow import WORKFLOWS, workflow_name
 from paceline.errors import ConfigError
 
 
-def test_firsts_then_drawn_ones_then_the_highest_bound_and_none_twice(tmp_path: Path) -> None:
+def test_given_then_random_then_highest_bound_workflows_and_none_twice(tmp_path: Path) -> None:
     first = workflow_name(WORKFLOWS[50])
     search, fake = make(tmp_path, n_workflows=30, n_initial=3, first=(first,)), Fake()
     assert search.run(fake, no_word) == "n_workflows"
@@ -40,7 +40,7 @@ def test_other_seeds_draw_others(tmp_path: Path) -> None:
     assert drawn[0] != drawn[1]
 
 
-def test_the_budget_is_that_of_all_together(tmp_path: Path) -> None:
+def test_total_episodes_limit_the_whole_search(tmp_path: Path) -> None:
     search, fake = make(tmp_path, total_episodes=1000, workflow_episodes=500, warm_start=False), Fake()
     assert search.run(fake, no_word) == "total_episodes"
     assert [call["left"] for call in fake.calls] == [500, 500, 200]
@@ -49,7 +49,7 @@ def test_the_budget_is_that_of_all_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop_at", [1, 2, 6])
-def test_an_interrupted_search_goes_on_with_what_was_under_way(tmp_path: Path, stop_at: int) -> None:
+def test_an_interrupted_search_resumes_the_unfinished_workflow(tmp_path: Path, stop_at: int) -> None:
     whole = make(tmp_path / "whole", n_workflows=8)
     whole.run(Fake(), no_word)
     cut = Fake(stop_at)

@@ -31,7 +31,7 @@ def test_the_report_names_the_best_and_the_most_promising(tmp_path: Path) -> Non
     assert report(make(tmp_path / "new"), None) == "nothing has been tried yet\n"
 
 
-def test_a_report_warns_where_whoever_came_later_did_better(tmp_path: Path) -> None:
+def test_the_report_warns_if_rewards_grow_with_the_trial_number(tmp_path: Path) -> None:
     class Later(Fake):
         def __call__(self, *args: Any, **options: Any) -> Trained | str:
             trained = super().__call__(*args, **options)

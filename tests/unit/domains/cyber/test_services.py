@@ -52,7 +52,7 @@ SAMPLES = 2000
 
 
 def exploited(host: str, decoys: list[str], seed: int) -> tuple[int, int]:
-    """In how many of the samples one exploit of a host succeeds, and is privileged at once."""
+    """Number of samples in which one exploit of a host succeeds, and in which it is privileged at once."""
     network = begun(SAMPLES, seed, red_agent="sleep")
     attacker = Scripted(network)
     if host.startswith("Op"):
@@ -65,7 +65,7 @@ def exploited(host: str, decoys: list[str], seed: int) -> tuple[int, int]:
 
 
 def chi_square(observed: list[int], expected: list[float]) -> tuple[float, int]:
-    """The statistic and its degrees of freedom, over what is neither sure nor impossible; that must be exact."""
+    """The chi-square statistic and its degrees of freedom. Counts with probability 0 or 1 must be exact."""
     statistic, freedom = 0.0, 0
     for count, share in zip(observed, expected, strict=True):
         if share in (0, 1):
@@ -76,13 +76,13 @@ def chi_square(observed: list[int], expected: list[float]) -> tuple[float, int]:
     return statistic, freedom
 
 
-def test_exploits_succeed_as_often_as_the_table_says() -> None:
+def test_exploits_succeed_as_often_as_published() -> None:
     counts = [exploited(host, [], seed=10**6 * i) for i, host in enumerate(CLEAN)]
     statistic, freedom = chi_square([c for pair in counts for c in pair], [p for pair in CLEAN.values() for p in pair])
     assert statistic < freedom + 3 * np.sqrt(2 * freedom)
 
 
-def test_decoys_deceive_as_often_as_the_table_says() -> None:
+def test_decoys_stop_exploits_as_often_as_published() -> None:
     rows = [(host, decoy, share) for host, of in DECOYED.items() for decoy, share in of.items()]
     counts = []
     for i, (host, decoy, _) in enumerate(rows):
@@ -92,8 +92,8 @@ def test_decoys_deceive_as_often_as_the_table_says() -> None:
     assert statistic < freedom + 3 * np.sqrt(2 * freedom)
 
 
-def test_hosts_have_room_for_no_other_decoys() -> None:
-    """Whatever else is placed changes nothing."""
+def test_no_other_decoys_can_be_placed() -> None:
+    """Placing any other decoy changes nothing."""
     for host, of in DECOYED.items():
         network = begun(1, red_agent="sleep")
         before = network._words.copy()

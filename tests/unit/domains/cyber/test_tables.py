@@ -13,7 +13,7 @@ SAMPLES = 2000
 
 
 def after_two(network_seed: int, host: str, act: int, blue: str = "Sleep", n: int = 400) -> tuple[set[str], set[str]]:
-    """Which bits a host shows right after an act on it that follows a scan, and a step later."""
+    """The sets of bits of a host right after a scan and an act on it, and one step later."""
     network = begun(n, network_seed, red_agent="sleep")
     attacker = Scripted(network)
     attacker.do(SCAN, host)
@@ -27,16 +27,16 @@ def test_bits_of_scans_and_exploits() -> None:
     assert after_two(1, "User1", REST) == ({"0000"}, {"0000"})
     assert after_two(2, "User1", SCAN) == ({"1000"}, {"0000"})
     assert after_two(3, "Enterprise0", EXPLOIT) == ({"1101"}, {"0001"})  # brute force
-    assert after_two(4, "Defender", EXPLOIT) == ({"1101"}, {"0001"})  # in vain
+    assert after_two(4, "Defender", EXPLOIT) == ({"1101"}, {"0001"})  # the password cannot be guessed
     assert after_two(5, "User2", EXPLOIT) == ({"1101", "1000"}, {"0001", "0000"})  # seen, or not
     assert after_two(6, "User3", EXPLOIT) == ({"1101", "1000", "0000"}, {"0001", "0000"})  # or of no such service
     assert after_two(7, "Op_Host0", SCAN) == ({"0000"}, {"0000"})  # out of reach
-    # In the step of a decoy's placing a host with few ports seems quiet, one with many does not.
+    # In the step in which a decoy is placed, a scan of a host with few ports is not shown.
     assert after_two(8, "Enterprise0", SCAN, "DecoyApache Enterprise0") == ({"0000"}, {"0000"})
     assert after_two(9, "User2", SCAN, "DecoyApache User2") == ({"1000"}, {"0000"})
 
 
-def test_nineteen_of_twenty_shells_are_seen() -> None:
+def test_95_percent_of_shells_raise_an_alert() -> None:
     network = begun(4000, red_agent="sleep")
     attacker = Scripted(network)
     for act in (SCAN, EXPLOIT):
@@ -78,7 +78,7 @@ def test_bits_of_belief() -> None:
         ("Enterprise1", 13 / 16 * 0.95),
     ],
 )
-def test_remove_ends_alerted_user_shells_alone(host: str, ended: float) -> None:
+def test_remove_ends_only_user_shells_with_an_alert(host: str, ended: float) -> None:
     network = begun(SAMPLES, 7, red_agent="sleep")
     attacker = Scripted(network)
     attacker.do(SCAN, host)
@@ -101,7 +101,7 @@ def test_restore_breaks_haraka_under_the_old_rules(rules: str, broken: float) ->
     assert attacker.do(EXPLOIT, "User3").mean() == pytest.approx(broken, abs=4 * np.sqrt(0.25 / SAMPLES))
 
 
-def test_rewards_are_the_prices_of_privileged_hosts() -> None:
+def test_rewards_are_the_costs_of_privileged_hosts() -> None:
     prices = dict.fromkeys(HOSTS, 0.1) | dict.fromkeys(["Enterprise0", "Enterprise1", "Enterprise2", "Op_Server0"], 1.0)
     for host in HOSTS:
         network = begun(1, red_agent="sleep")
@@ -109,5 +109,5 @@ def test_rewards_are_the_prices_of_privileged_hosts() -> None:
         network._words[0, HOSTS.index(host)] |= 4
         expected = 0.0 if host == "User0" else prices[host]
         assert take(network, "Sleep")[0] == -expected
-        assert take(network, f"Restore {host}")[0] == -1.0  # its own price alone
+        assert take(network, f"Restore {host}")[0] == -1.0  # the cost of Restore alone
         assert take(network, "Sleep")[0] == 0

@@ -14,7 +14,7 @@ from paceline.domains.cyber.trials import CSV, JSON, read_trials
 from paceline.errors import ConfigError
 
 
-def test_what_is_on_disk_is_what_was_tried(tmp_path: Path) -> None:
+def test_files_have_every_trial(tmp_path: Path) -> None:
     search = make(tmp_path, n_workflows=5)
     counts: list[int] = []
     search.run(Fake(), lambda found: counts.append(len(read_trials(found.folder))))

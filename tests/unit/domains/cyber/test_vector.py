@@ -23,8 +23,8 @@ MODES = pytest.mark.parametrize("mode", list(AutoresetMode))
 
 
 @MODES
-def test_the_vector_env_is_gymnasium_s_own_of_single_ones(mode: AutoresetMode) -> None:
-    """Everything returned is equal, infos and resets included."""
+def test_it_equals_gymnasiums_sync_vector_env_of_single_envs(mode: AutoresetMode) -> None:
+    """All returned values are equal, including infos and resets."""
     settings: dict[str, Any] = {"red_agent": "meander", "green": True, "max_steps": 7}
     n = 5
     ours = NetworkDefenceVector(n, autoreset_mode=mode, **settings)
@@ -43,7 +43,7 @@ def test_the_vector_env_is_gymnasium_s_own_of_single_ones(mode: AutoresetMode) -
                 obs, _ = env.reset(options={"reset_mask": ended.copy()})
                 assert not obs.any()
         assert ours.true_state().tolist() == [env.unwrapped.true_state().tolist() for env in theirs.envs]  # type: ignore[attr-defined]
-    # A mask, some seeds, some streams that go on.
+    # A reset with a mask, in which some envs get a seed and others continue their random stream.
     seeds = [None, 3, None, 4, 5]
     mask = np.array([True, True, False, False, True])
     for env in (ours, theirs):
@@ -54,7 +54,7 @@ def test_the_vector_env_is_gymnasium_s_own_of_single_ones(mode: AutoresetMode) -
 
 
 def trajectory(env: NetworkDefenceVector, row: int, seed: int | list[int | None]) -> list[Any]:
-    """What one env of many shows in 60 steps of its own actions."""
+    """Observations and rewards of one env of several over 60 steps, with the same actions for it in each call."""
     rng = np.random.default_rng(5)
     env.reset(seed=seed)
     shown = []
@@ -67,7 +67,7 @@ def trajectory(env: NetworkDefenceVector, row: int, seed: int | list[int | None]
 
 
 @pytest.mark.parametrize("red_agent", ["bline", "meander"])
-def test_a_seed_decides_whatever_else_is_played(red_agent: RedAgent) -> None:
+def test_an_episode_depends_on_its_seed_and_not_on_other_games(red_agent: RedAgent) -> None:
     make: Callable[[int], Any] = partial(NetworkDefenceVector, red_agent=red_agent, max_steps=25)
     alone = trajectory(make(1), 0, 108)
     assert trajectory(make(30), 8, 100) == alone
@@ -76,7 +76,7 @@ def test_a_seed_decides_whatever_else_is_played(red_agent: RedAgent) -> None:
     assert alone[:25] != alone[25:50]  # episodes of one stream differ
 
 
-def test_unseeded_envs_differ_and_reset_goes_on() -> None:
+def test_unseeded_envs_differ() -> None:
     envs = [NetworkDefenceVector(40, red_agent="meander") for _ in range(2)]
     for env in envs:
         env.reset()
@@ -105,7 +105,7 @@ def test_last_true_states_survive_the_reset() -> None:
     *_, truncated, infos = env.step(np.zeros(20, np.int64))
     assert truncated.all()
     assert infos["_final_info"].all()
-    assert (infos["final_info"]["true_state"] >= before).all()  # nobody defends
+    assert (infos["final_info"]["true_state"] >= before).all()  # the defender does nothing
     assert (infos["final_info"]["true_state"][:, 7] == 2).any()
     assert (env.true_state().sum(axis=1) == 2).all()  # the foothold alone
 

@@ -35,7 +35,7 @@ def type_of(host: str) -> str:
 
 
 class Slow:
-    """One env's episode, with names in the place of numbers."""
+    """Reference for one env, with names instead of numbers."""
 
     def __init__(self, workflow: list[str], definition: Definition, value: float) -> None:
         self.workflow, self.definition, self.value = workflow, definition, value
@@ -110,7 +110,7 @@ def test_the_alignment_reward_is_that_of_a_slow_reference(
 
 
 def count(definition: Definition, *steps: tuple[str, list[str]], workflow: str = USER_NOTE) -> list[int]:
-    """Compliant fixes after each of some actions, each with the hosts that the attacker held before it."""
+    """The number of compliant fixes after each action; each action has the hosts that the attacker held before it."""
     counts = Compliance(1, definition)
     counts.follow(np.arange(1), np.array([read_workflow(workflow)]))
     found = []
@@ -121,34 +121,34 @@ def count(definition: Definition, *steps: tuple[str, list[str]], workflow: str =
     return found
 
 
-def test_ordered_asks_for_what_was_fixed_before() -> None:
+def test_ordered_requires_earlier_fixes_of_higher_priority() -> None:
     steps = ["Restore Enterprise0", "Remove Op_Server0", "Remove Enterprise2", "Restore User1", "Restore Op_Host2"]
     assert count("ordered", *((step, []) for step in steps)) == [0, 1, 2, 2, 3]
     last = ["Restore Defender", "Restore User0"]
     assert count("ordered", *((step, []) for step in [*steps, *last])) == [0, 1, 2, 2, 3, 4, 5]
 
 
-def test_state_asks_for_what_is_held_and_the_foothold_does_not_count() -> None:
-    assert count("state", ("Remove User1", ["User0"])) == [1]  # nothing else is held: whatever is fixed is well
+def test_state_depends_on_held_hosts_except_the_foothold() -> None:
+    assert count("state", ("Remove User1", ["User0"])) == [1]  # only the foothold is held, so every fix complies
     assert count("state", ("Remove User1", ["User0", "User3"])) == [1]  # the type counts, not the host
     assert count("state", ("Remove User1", ["User1", "Enterprise0"])) == [0]
     assert count("state", ("Remove Enterprise2", ["User1", "Enterprise0"])) == [1]
-    assert count("state", ("Remove Op_Server0", ["User1"])) == [0]  # urgent, but not the attacker's
+    assert count("state", ("Remove Op_Server0", ["User1"])) == [0]  # highest priority, but not held by the attacker
 
 
-def test_what_is_no_fix_does_not_count() -> None:
+def test_other_actions_are_not_counted_as_fixes() -> None:
     counts = Compliance(1)
     for name in ("Sleep", "Monitor", "Analyse Op_Server0", "DecoyApache Op_Server0"):
         counts.step(np.array([ACTION[name]]), None, np.ones(1, np.bool_))
     assert counts.fixes[0] == 0
 
 
-def test_state_without_what_is_held_is_refused() -> None:
+def test_state_without_the_true_state_is_refused() -> None:
     with pytest.raises(ConfigError, match="extra true_state"):
         Compliance(1, "state").step(np.array([ACTION["Remove User1"]]), None, np.ones(1, np.bool_))
 
 
-def test_a_workflow_may_be_given_instead_of_observed() -> None:
+def test_the_workflow_may_be_an_argument_instead_of_an_observation() -> None:
     shaper = Alignment(2, workflow=USER_NOTE)
     shaper.begin(np.arange(2), {})
     action = np.array([ACTION["Restore Op_Server0"], ACTION["Restore User1"]])

@@ -33,7 +33,7 @@ def surest(points: Floats, tried: Floats, seen: Floats) -> Belief:
     return Belief(np.arange(len(points), dtype=np.float64), np.ones(len(points)))
 
 
-def test_a_search_trains_in_turn_is_interrupted_and_goes_on(
+def test_a_search_is_interrupted_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real, calls = running.train, []

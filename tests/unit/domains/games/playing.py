@@ -1,4 +1,4 @@
-"""What several tests of games need: rows, seeds, and legal moves drawn at random."""
+"""Helpers to play games in tests: rows, seeds and random legal moves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def snapshot(game: Game) -> dict[str, NDArray[Any]]:
 
 
 def board(game: Game, row: int) -> dict[str, Any]:
-    """All that makes up one board."""
+    """The complete state of one board."""
     return {name: array[row].tolist() for name, array in game.state.items()}
 
 

@@ -1,4 +1,4 @@
-"""The three games once more, in plain Python from their rules and without a look at the engines."""
+"""Slow references of the three games, in plain Python from their rules, independent of the engines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SlowLudo:
         return []  # three sixes
 
     def target(self, count: int, die: int) -> int | None:
-        """Where a piece gets to; None if it may not move."""
+        """The square after a move; None if the piece may not move."""
         if count == -1:
             return 0 if die == 6 else None
         return count + die if count + die <= 56 else None
@@ -89,7 +89,7 @@ class SlowLudo:
         return sum(0 <= other <= 50 and 1 <= theirs - other <= 6 for other in self.counts[1 - side])
 
     def observation(self, seat: int) -> list[float]:
-        """What the table in the docstring of `Ludo` says."""
+        """The observation as described in the docstring of `Ludo`."""
         out: list[float] = []
         for side in (seat, 1 - seat):
             for count in self.counts[side]:
@@ -113,13 +113,13 @@ class SlowLudo:
 
 
 class SlowLines:
-    """A grid on which stones are laid in turn; so many in a line win.
+    """A grid on which players place stones in turn until one has a line.
 
     Args:
         height: Rows, the first at the top.
         width: Columns.
-        length: Of a winning line.
-        falls: Whether an action is a column, at whose bottom the stone comes to rest, or a cell.
+        length: Stones in a winning line.
+        falls: Whether an action is a column, in which the stone falls to the lowest free cell; else it is a cell.
     """
 
     def __init__(self, height: int, width: int, length: int, falls: bool) -> None:

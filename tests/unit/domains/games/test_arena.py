@@ -20,7 +20,7 @@ def saved(path: Path, env: str = TIC_TAC_TOE, seed: int = 0) -> str:
     return str(path)
 
 
-def test_fixed_players_need_the_game_and_are_rated_from_random(
+def test_scripted_players_need_the_game_and_random_has_rating_0(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "new" / "out.csv"
@@ -33,7 +33,7 @@ def test_fixed_players_need_the_game_and_are_rated_from_random(
     assert pairs[0] == list(arena.PAIRS)
     assert [row[:2] for row in pairs[1:]] == [["random", "minimax"], ["random", "greedy"], ["minimax", "greedy"]]
     assert all(sum(map(int, row[2:5])) == 200 for row in pairs[1:])
-    assert pairs[1][2] == "0"  # nobody beats minimax
+    assert pairs[1][2] == "0"  # minimax never loses
     assert pairs[1][5:] == ["0.0%", "0.0% to 1.9%"]
     assert ratings[0] == list(arena.RATINGS)
     assert [row[0] for row in ratings[1:]] == ["minimax", "greedy", "random"]
@@ -104,7 +104,7 @@ def test_a_terminal_gets_tables() -> None:
         (["random", "greedy", "--gmae", "x"], "arena --gmae: not expected. Did you mean '--game'?"),
     ],
 )
-def test_bad_words_exit_with_2(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_exit_with_2(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["arena", *words]) == 2
     assert said in capsys.readouterr().err
 
@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("words", [["arena", "x", "--seed", "-1"], ["play", "x", "--seed", "-1"], ["train-many"]])
-def test_bad_words_need_no_torch(words: list[str], tmp_path: Path) -> None:
+def test_bad_arguments_do_not_load_torch(words: list[str], tmp_path: Path) -> None:
     code = f"import sys; from paceline import cli; cli.main({words!r}); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=60, check=False, capture_output=True)
     assert done.returncode == 0

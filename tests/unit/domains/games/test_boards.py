@@ -1,4 +1,4 @@
-"""What every engine promises of its boards."""
+"""Properties that all game engines share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EACH = pytest.mark.parametrize("engine", ENGINES)
 
 
 @EACH
-def test_a_board_is_the_same_whatever_its_neighbours_do(engine: Engine) -> None:
+def test_a_board_does_not_depend_on_other_boards(engine: Engine) -> None:
     draw = np.random.default_rng(1)
     alone, crowd = engine(1), engine(5)
     alone.reset(np.array([0]), seeds(42))
@@ -83,7 +83,7 @@ def test_a_finished_board_takes_no_more_moves(engine: Engine) -> None:
 
 
 @EACH
-def test_a_board_must_be_begun(engine: Engine) -> None:
+def test_a_move_before_the_first_reset_is_refused(engine: Engine) -> None:
     game = engine(1)
     assert game.over[0]
     with pytest.raises(EnvError, match="Reset the board first"):
@@ -91,7 +91,7 @@ def test_a_board_must_be_begun(engine: Engine) -> None:
 
 
 @EACH
-def test_no_rows_are_no_trouble(engine: Engine) -> None:
+def test_calls_with_no_rows_change_nothing(engine: Engine) -> None:
     game = begun(engine, 2)
     none = np.arange(0)
     before = snapshot(game)
@@ -103,7 +103,7 @@ def test_no_rows_are_no_trouble(engine: Engine) -> None:
 
 
 @EACH
-def test_what_is_returned_belongs_to_the_caller(engine: Engine) -> None:
+def test_returned_arrays_are_owned_by_the_caller(engine: Engine) -> None:
     game = begun(engine, 2)
     before = snapshot(game)
     for rows in (rows_of(game), np.array([1])):

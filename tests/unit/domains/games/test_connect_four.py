@@ -9,7 +9,7 @@ from tests.unit.domains.games.playing import begun, play
 from paceline.domains.games import ConnectFour
 
 
-def test_connect_four_drawn_and_named() -> None:
+def test_text_and_names_of_moves() -> None:
     game = begun(ConnectFour, 1)
     play(game, 0, 3, 3, 6)
     assert game.text(0).splitlines() == [

@@ -18,7 +18,7 @@ EACH = pytest.mark.parametrize("name", list(IDS))
 
 
 class Obliging(GameEnv):
-    """Plays some legal action instead of an illegal one: Gymnasium's checker samples without looking at the mask."""
+    """Replaces illegal actions by legal ones, because Gymnasium's checker samples actions without the mask."""
 
     def step(self, action: Any) -> Any:
         mask = self.game.legal(np.array([0]))[0]
@@ -26,7 +26,7 @@ class Obliging(GameEnv):
 
 
 @EACH
-def test_gymnasium_has_nothing_to_say(name: str) -> None:
+def test_gymnasiums_env_checker_passes(name: str) -> None:
     env = Obliging(name, render_mode="ansi")
     env.spec = gym.spec(IDS[name])
     check_env(env)
@@ -49,7 +49,7 @@ def play(env: GameEnv, seed: int, draw: np.random.Generator) -> list[Any]:
 
 
 @EACH
-def test_the_reward_is_the_learners_in_either_seat(name: str) -> None:
+def test_the_reward_is_from_the_learners_side_in_both_seats(name: str) -> None:
     env = GameEnv(name)
     draw = np.random.default_rng(0)
     ends = set()
@@ -67,7 +67,7 @@ def test_the_reward_is_the_learners_in_either_seat(name: str) -> None:
 @EACH
 def test_seed_and_actions_decide_the_episode(name: str) -> None:
     runs = [play(GameEnv(name), 11, np.random.default_rng(5)) for _ in range(2)]
-    # A game played before must not matter.
+    # An earlier game has no effect.
     used = GameEnv(name)
     play(used, 3, np.random.default_rng(1))
     runs.append(play(used, 11, np.random.default_rng(5)))
@@ -87,7 +87,7 @@ def test_the_seed_decides_the_seat_evenly() -> None:
     assert env.reset(seed=second)[0].sum() == 1, "the opponent has begun"
 
 
-def test_without_a_seed_every_game_is_another() -> None:
+def test_without_a_seed_games_differ() -> None:
     env = GameEnv("ludo")
     env.reset(seed=1)
     boards = {env.reset()[0].tobytes() for _ in range(20)}
@@ -113,7 +113,7 @@ def test_a_better_opponent_is_harder_to_beat() -> None:
     assert score("minimax") <= -0.7
 
 
-def test_drawn_if_asked() -> None:
+def test_render_needs_the_render_mode() -> None:
     env = gym.make(IDS["connect_four"], render_mode="ansi", disable_env_checker=True)
     env.reset(seed=0)
     assert "Connect Four" in str(env.render())
@@ -134,7 +134,7 @@ def test_wrong_settings_are_refused(kwargs: dict[str, str], text: str) -> None:
     assert text in str(error.value)
 
 
-def test_there_is_no_window_to_draw_in() -> None:
+def test_unknown_render_modes_are_refused() -> None:
     with pytest.raises(ConfigError, match="render_mode='human': must be 'ansi'"):
         GameEnv("ludo", render_mode="human")
 

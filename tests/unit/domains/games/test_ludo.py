@@ -19,7 +19,7 @@ COUNTS = st.lists(st.integers(-1, 56), min_size=4, max_size=4)
 
 
 class Throws:
-    """The dice of a board of the engine, given out one throw after another."""
+    """The dice that a board of the engine rolls, one throw after another."""
 
     def __init__(self, seed: int, used: int = 0) -> None:
         self.key, self.used = mix(seeds(seed)), used
@@ -49,7 +49,7 @@ def check_observation(game: Ludo, row: int, slow: SlowLudo) -> None:
 
 @given(st.lists(SEEDS, min_size=1, max_size=4), st.randoms(use_true_random=False))
 @settings(max_examples=20)
-def test_whole_games_are_those_of_the_rules(numbers: list[int], choices: random.Random) -> None:
+def test_whole_games_equal_the_slow_reference(numbers: list[int], choices: random.Random) -> None:
     game = Ludo(len(numbers))
     game.reset(rows_of(game), seeds(*numbers))
     slow = [SlowLudo(Throws(number)) for number in numbers]
@@ -81,7 +81,7 @@ def arranged(seed: int, counts: list[list[int]], mover: int, hand: list[int]) ->
 
 @given(SEEDS, st.tuples(COUNTS, COUNTS), st.integers(0, 1), st.lists(st.integers(1, 6), min_size=1, max_size=15))
 @settings(max_examples=150)
-def test_every_move_of_any_position_is_that_of_the_rules(
+def test_every_move_of_any_position_equals_the_slow_reference(
     seed: int, counts: tuple[list[int], list[int]], mover: int, hand: list[int]
 ) -> None:
     assume(all(side != [56] * 4 for side in counts))
@@ -159,10 +159,10 @@ def test_a_random_game_is_as_long_as_it_should_be() -> None:
         decisions += len(rows)
     assert 140 < decisions / 400 < 175
     assert 0.4 < game.winner.mean() < 0.6
-    assert 0.4 < first_movers.mean() < 0.5, "player 0 rolls first; but whoever has a 6 first is the first to choose"
+    assert 0.4 < first_movers.mean() < 0.5, "player 0 rolls first, but needs a 6 for the first move"
 
 
-def test_drawn_and_named() -> None:
+def test_text_and_names_of_moves() -> None:
     game, _ = arranged(1, [[-1, 12, 12, 53], [0, 25, 38, 56]], 0, [5, 6, 6, 2])
     text = game.text(0)
     lines = text.splitlines()

@@ -31,7 +31,7 @@ def seen(game: Ludo) -> Tensor:
 
 
 def distances(slow: SlowLudo, sides: list[list[int]], chased: int) -> list[list[int]]:
-    """For each piece of a side that can be captured, how far behind it the other's are, as far as 12."""
+    """For each piece of a side that can be captured, the distances (up to 12) of opposing pieces behind it."""
     found = []
     for mine in sides[chased]:
         theirs = [n for n in range(51) if slow.same_square(mine, n)] if mine not in SAFE else []
@@ -64,9 +64,7 @@ def counts_after(slow: SlowLudo, action: int) -> list[float]:
 
 @given(st.tuples(COUNTS, COUNTS), st.integers(0, 1), st.lists(st.integers(1, 6), min_size=1, max_size=5))
 @settings(max_examples=150)
-def test_boards_after_a_move_are_those_of_the_rules(
-    counts: tuple[list[int], list[int]], mover: int, hand: list[int]
-) -> None:
+def test_boards_after_a_move_follow_the_rules(counts: tuple[list[int], list[int]], mover: int, hand: list[int]) -> None:
     game, slow = arranged(1, list(counts), mover, hand)
     actions = sorted(slow.legal())
     assume(actions)
@@ -74,7 +72,7 @@ def test_boards_after_a_move_are_those_of_the_rules(
     np.testing.assert_array_equal(after, [counts_after(slow, action) for action in actions])
 
 
-def test_boards_that_are_alike_are_worth_the_same() -> None:
+def test_equal_boards_have_equal_values() -> None:
     game, _ = arranged(1, [[-1, -1, 12, 40], [3, 30, 30, 56]], 0, [6])
     other, _ = arranged(1, [[40, -1, 12, -1], [30, 56, 3, 30]], 0, [6])
     logits, value = a_net()(torch.cat((seen(game), seen(other))))
@@ -84,7 +82,7 @@ def test_boards_that_are_alike_are_worth_the_same() -> None:
     assert len(set(logits[0, 1:4].tolist())) == 3
 
 
-def test_the_value_is_that_of_what_will_be_chosen() -> None:
+def test_the_value_is_the_mean_of_action_values_under_the_policy() -> None:
     net, game = a_net(), begun(Ludo, 64)
     assert isinstance(game, Ludo)
     legal = torch.from_numpy(game.legal(rows_of(game)))
@@ -95,7 +93,7 @@ def test_the_value_is_that_of_what_will_be_chosen() -> None:
     torch.testing.assert_close(value, (chances * worth).sum(1))
 
 
-def test_boards_are_judged_by_the_value_and_the_policy_gradient_only_sharpens() -> None:
+def test_the_value_loss_trains_the_boards_and_the_policy_gradient_only_the_sharpness() -> None:
     net, game = a_net(), begun(Ludo, 16)
     assert isinstance(game, Ludo)
     logits, value = net(seen(game))
@@ -107,7 +105,7 @@ def test_boards_are_judged_by_the_value_and_the_policy_gradient_only_sharpens() 
     assert judging == {name for name, _ in net.named_parameters()} - {"log_sharpness"}
 
 
-def test_it_sees_ludo_alone() -> None:
+def test_other_spaces_than_ludos_are_refused() -> None:
     env = GameEnv("tic_tac_toe")
     spec = EnvSpec.of(env.observation_space, env.action_space)
     with pytest.raises(

@@ -26,7 +26,7 @@ from paceline.ops.random_bits import below, draws, mix
 
 
 class Throws:
-    """The dice of a board of the engine, given out one throw after another."""
+    """The dice that a board of the engine rolls, one throw after another."""
 
     def __init__(self, seed: int, used: int = 0) -> None:
         self.key, self.used = mix(seeds(seed)), used
@@ -76,7 +76,7 @@ def test_legal_moves_are_those_of_each_die_and_piece(mine: list[int], theirs: li
 
 
 def shared(mine: int) -> int | None:
-    """The opponent's byte on the square of one of mine; None where no capture can happen."""
+    """The opponent's byte for the square of an own piece; None if no capture is possible there."""
     count = mine - START
     if mine < START or count > 50 or SAFE[mine]:
         return None

@@ -13,7 +13,7 @@ from paceline.errors import ConfigError
 
 
 class Witness(RandomPlayer):
-    """Notes the seats in which it made the first stone of a game."""
+    """Records the seats in which it made the first move of a game."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -46,7 +46,7 @@ def test_the_result_is_the_first_players() -> None:
     assert strong.win_rate == strong.wins / 200
 
 
-def test_equals_win_half() -> None:
+def test_equal_players_win_half_of_the_games() -> None:
     result = play_match(Ludo, LudoHeuristic(), LudoHeuristic(), 1000, 0)
     assert 0.45 < result.win_rate < 0.55
 
@@ -58,7 +58,7 @@ def test_length_counts_the_decisions_of_both() -> None:
 
 
 @pytest.mark.parametrize(("games", "boards", "text"), [(0, 1, "games=0"), (7, 1, "Try 8"), (2, 0, "boards=0")])
-def test_impossible_matches_are_refused(games: int, boards: int, text: str) -> None:
+def test_odd_or_too_few_games_are_refused(games: int, boards: int, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         play_match(TicTacToe, RandomPlayer(), RandomPlayer(), games, 0, boards)
 

@@ -36,7 +36,7 @@ def saved(path: Path, env: Any = TIC_TAC_TOE, agent: type[PPO] | type[DQN] = PPO
 
 
 def some_way_in(engine: Any, n: int) -> Game:
-    """Boards on which a few random moves were made; none of them is over."""
+    """Boards after a few random moves, none of which is finished."""
     game = begun(engine, n)
     for turn in range(4):
         game.play(rows_of(game), RandomPlayer().choose(game, rows_of(game), noise(n, turn)))
@@ -75,7 +75,7 @@ def test_observation_statistics_are_applied(tmp_path: Path) -> None:
     assert moves.tolist() == [int(agent.predict(seen[i], mask=legal[i])) for i in rows]
 
 
-def test_a_board_is_played_the_same_whatever_is_beside_it(tmp_path: Path) -> None:
+def test_moves_on_a_board_do_not_depend_on_other_boards(tmp_path: Path) -> None:
     net = load_net(saved(tmp_path / "model", LUDO), sample=True)
     game = some_way_in(Ludo, 3 * ROWS)
     together = net.choose(game, rows_of(game), noise(game.n))
@@ -84,7 +84,7 @@ def test_a_board_is_played_the_same_whatever_is_beside_it(tmp_path: Path) -> Non
         assert net.choose(game, rows, noise(game.n)[rows])[0] == together[first]
 
 
-def test_it_is_greedy_unless_told_and_draws_from_the_noise_alone(tmp_path: Path) -> None:
+def test_it_takes_the_best_move_or_samples_with_the_given_noise(tmp_path: Path) -> None:
     path = saved(tmp_path / "model")
     game = begun(TicTacToe, 200)
     rows = rows_of(game)
@@ -94,13 +94,13 @@ def test_it_is_greedy_unless_told_and_draws_from_the_noise_alone(tmp_path: Path)
     assert set(drawn) == set(range(9))  # an untrained policy is nearly even
     assert np.array_equal(sampling.choose(game, rows, noise(200)), drawn)
     assert not np.array_equal(sampling.choose(game, rows, noise(200, 1)), drawn)
-    # Action values are no probabilities: there is nothing to draw from.
+    # A network with action values has no probabilities to sample from.
     values = load_net(saved(tmp_path / "dqn", agent=DQN), sample=True)
     assert len(set(values.choose(game, rows, noise(200)))) == 1
     assert (greedy.varies, sampling.varies, values.varies) == (False, True, False)
 
 
-def test_opinions(tmp_path: Path) -> None:
+def test_evaluations_of_a_policy(tmp_path: Path) -> None:
     game = some_way_in(TicTacToe, 3)
     legal = game.legal(rows_of(game))[1]
     net = load_net(saved(tmp_path / "ppo"))
@@ -111,7 +111,7 @@ def test_opinions(tmp_path: Path) -> None:
     assert net.choose(game, np.array([1]), noise(1))[0] == np.nanargmax(opinion.moves)
 
 
-def test_opinions_of_action_values_are_values() -> None:
+def test_evaluations_of_a_value_network_are_values() -> None:
     outputs = np.zeros((ROWS, 9), np.float32), np.zeros(ROWS, np.float32)
     outputs[0][0], outputs[1][0] = np.arange(9), 0.5
     game = begun(TicTacToe, 1)
@@ -125,7 +125,7 @@ def test_opinions_of_action_values_are_values() -> None:
     assert dueling.position == 3.5
 
 
-def test_a_run_stands_for_its_newest_checkpoint(tmp_path: Path) -> None:
+def test_a_run_folder_loads_its_newest_checkpoint(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with PPO(TIC_TAC_TOE, **SMALL, n_steps=16, output_dir=run, save_freq=64) as agent:
         agent.learn(128)
@@ -146,7 +146,7 @@ def test_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (game, [type(one) for one in players]) == ("tic_tac_toe", [Minimax, NetPlayer])
 
 
-def test_what_cannot_play_is_named(tmp_path: Path) -> None:
+def test_invalid_players_are_refused_by_name(tmp_path: Path) -> None:
     path = str(saved(tmp_path / "model"))
     with pytest.raises(ConfigError, match=f"{path}: was trained on tic_tac_toe and cannot play ludo"):
         load_player(path, "ludo")
@@ -180,7 +180,7 @@ def test_games_have_ids_and_names() -> None:
 
 
 class Lowest:
-    """The first legal move, always: two of them would play one game over and over."""
+    """Always plays the first legal move, so that two of them repeat the same game."""
 
     def __init__(self) -> None:
         self.stones: list[int] = []
@@ -191,7 +191,7 @@ class Lowest:
         return first
 
 
-def test_openings_make_games_differ_and_then_leave_them_alone() -> None:
+def test_an_opening_is_random_and_later_moves_are_the_players() -> None:
     one = Lowest()
     plain = play_match(ConnectFour, Lowest(), Lowest(), 100, 0)
     assert (plain.wins, plain.losses, plain.mean_length.is_integer()) == (50, 50, True)  # one game, a hundred times
@@ -200,7 +200,7 @@ def test_openings_make_games_differ_and_then_leave_them_alone() -> None:
     assert min(one.stones) == 4
 
 
-def test_openings_are_only_for_those_who_would_repeat_themselves(tmp_path: Path) -> None:
+def test_openings_are_only_for_deterministic_players(tmp_path: Path) -> None:
     path = saved(tmp_path / "model", CONNECT_FOUR)
     rigid, varied, fixed = load_net(path), load_net(path, sample=True), RandomPlayer()
     cases: list[tuple[list[Player], int]] = [

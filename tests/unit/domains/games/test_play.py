@@ -21,7 +21,7 @@ TIC_TAC_TOE = "paceline/TicTacToe-v0"
 
 
 class Script:
-    """Answers one after another, and then Ctrl-D; keeps what was asked."""
+    """Gives answers one after another, then Ctrl-D; records the prompts."""
 
     def __init__(self, answers: Sequence[str]) -> None:
         self.left, self.prompts = list(answers), list[str]()
@@ -34,7 +34,7 @@ class Script:
 
 
 class Lowest:
-    """The first legal move, always."""
+    """Always plays the first legal move."""
 
     def choose(self, game: Game, rows: NDArray[np.intp], noise: NDArray[np.uint64]) -> NDArray[np.int64]:
         first: NDArray[np.int64] = game.legal(rows).argmax(axis=1)
@@ -69,7 +69,7 @@ def test_a_whole_game_from_a_script() -> None:
     assert [prompt.split()[0] for prompt in script.prompts] == ["your"] * 4 + ["another"]
 
 
-def test_what_is_shown_at_the_first_move() -> None:
+def test_the_first_position_shows_board_and_moves() -> None:
     said = shown(lambda console: play_game(tic_tac_toe(), Script(["q"]), console))
     assert "You are X, the opponent is O." in said
     assert "Tic-tac-toe, X to move" in said
@@ -77,7 +77,7 @@ def test_what_is_shown_at_the_first_move() -> None:
         assert f"{cell}  cell {cell}" in said
 
 
-def test_answers_are_told_and_undone() -> None:
+def test_the_opponents_moves_are_shown_and_undone() -> None:
     session = tic_tac_toe(seat=1)
     said = shown(lambda console: play_game(session, Script(["u", "4", "U", "u", "quit"]), console))
     assert said.count("opponent plays cell ") >= 2
@@ -85,7 +85,7 @@ def test_answers_are_told_and_undone() -> None:
     assert len(session.moves()) == 8  # where it began
 
 
-def test_wrong_words_are_answered_kindly() -> None:
+def test_unknown_input_gets_help() -> None:
     script = Script(["", "x", "-1", "9", "99999999999999999999", "\u00b2", "4 4", "y", "q"])
     said = shown(lambda console: play_game(tic_tac_toe(), script, console))
     assert said.count("Type the number of a move (0, 1, 2, 3, 4, 5, 6, 7, 8), or h hint, u undo, q quit.") == 8
@@ -105,7 +105,7 @@ def test_hints(tmp_path: Path) -> None:
     assert 95 <= sum(chances) <= 105
 
 
-def test_games_follow_each_other_until_the_person_has_had_enough() -> None:
+def test_games_follow_each_other_until_the_person_quits() -> None:
     begun: list[int] = []
 
     def begin(number: int) -> Session:
@@ -120,7 +120,7 @@ def test_games_follow_each_other_until_the_person_has_had_enough() -> None:
     assert "Type y for another game, n to leave, or u to take your last move back." in said
 
 
-def test_where_there_is_one_move_enter_plays_it() -> None:
+def test_enter_plays_the_only_move() -> None:
     session = Session("ludo", LudoHeuristic(), seat=0, seed=0)
     while len(session.moves()) > 1:
         assert chosen("", session) is None
@@ -138,7 +138,7 @@ def test_where_there_is_one_move_enter_plays_it() -> None:
         ("Ludo, player 1 (B) to move\n * A12 B3 A3B14\nplayer 0: A1 on 5", ["A12", "A3", "A1"], ["B", "B3", "B14"]),
     ],
 )
-def test_sides_are_coloured_and_nothing_else(board: str, first: list[str], second: list[str]) -> None:
+def test_only_the_marks_of_both_sides_are_coloured(board: str, first: list[str], second: list[str]) -> None:
     text = coloured(board)
     assert text.plain == board
     for colour, marks in zip(COLOURS, (first, second), strict=True):
@@ -195,12 +195,12 @@ def test_ctrl_d_leaves_with_0_and_ctrl_c_with_130(
         (["random", "--game", TIC_TAC_TOE, "--frist"], "play --frist: not expected. Did you mean '--first'?"),
     ],
 )
-def test_bad_words_exit_with_2(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_exit_with_2(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["play", *words]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_nobody_to_play_against_and_two_seats() -> None:
+def test_a_missing_player_and_both_seats_are_refused() -> None:
     for words in (["play"], ["play", "random", "--first", "--second"]):
         with pytest.raises(SystemExit) as left:
             cli.main(words)

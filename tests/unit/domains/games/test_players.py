@@ -24,12 +24,12 @@ PAIRS = [(engine, name) for engine in ENGINES for name in players_of(engine.name
 
 
 def choices(one: Player, game: Game) -> set[int]:
-    """Everything that a player might do on board 0."""
+    """All moves that a player makes on board 0, over many random numbers."""
     return {int(one.choose(game, np.array([0]), noise)[0]) for noise in NOISE[:, None]}
 
 
 @pytest.mark.parametrize(("engine", "name"), PAIRS)
-def test_choices_are_legal_and_follow_from_the_noise_alone(engine: Engine, name: str) -> None:
+def test_choices_are_legal_and_depend_on_the_noise_only(engine: Engine, name: str) -> None:
     one = player(name, engine.name)
     game = begun(engine, 64)
     for turn in range(8):
@@ -41,7 +41,7 @@ def test_choices_are_legal_and_follow_from_the_noise_alone(engine: Engine, name:
         game.play(rows, actions)
 
 
-def test_random_reaches_every_legal_move() -> None:
+def test_the_random_player_plays_every_legal_move() -> None:
     game = begun(ConnectFour, 1)
     play(game, 0, *[2] * 6)
     assert choices(RandomPlayer(), game) == {0, 1, 3, 4, 5, 6}
@@ -65,7 +65,7 @@ def test_greedy_blocks() -> None:
     assert choices(GreedyPlayer(), game) == {1}
 
 
-def test_greedy_plays_anywhere_else() -> None:
+def test_greedy_moves_at_random_without_a_threat() -> None:
     assert choices(GreedyPlayer(), begun(TicTacToe, 1)) == set(range(9))
 
 
@@ -91,7 +91,7 @@ def test_minimax_draws_against_itself() -> None:
     assert result.mean_length == 9
 
 
-def test_minimax_wins_as_soon_as_it_can_and_draws_from_equals() -> None:
+def test_minimax_wins_as_soon_as_possible_and_chooses_randomly_among_equals() -> None:
     game = begun(TicTacToe, 1)
     assert choices(Minimax(), game) == set(range(9)), "every first move draws"
     play(game, 0, 0, 1)
@@ -116,14 +116,14 @@ def test_players_by_name(name: str) -> None:
         ("zzz", "tic_tac_toe", "player 'zzz': unknown. Known: greedy, minimax, random."),
     ],
 )
-def test_unfit_players_are_refused_by_name(name: str, game: str, text: str) -> None:
+def test_players_that_cannot_play_the_game_are_refused_by_name(name: str, game: str, text: str) -> None:
     with pytest.raises(ConfigError) as error:
         player(name, game)
     assert str(error.value).endswith(text)
 
 
 @pytest.mark.parametrize(("name", "engine"), [("greedy", Ludo), ("heuristic", TicTacToe), ("minimax", ConnectFour)])
-def test_unfit_players_do_not_play(name: str, engine: Engine) -> None:
+def test_players_refuse_games_that_they_cannot_play(name: str, engine: Engine) -> None:
     game = begun(engine, 1)
     with pytest.raises(ConfigError, match=f"{name!r}: cannot play {engine.name}"):
         PLAYERS[name]().choose(game, rows_of(game), NOISE[:1])

@@ -33,14 +33,14 @@ def test_without_an_anchor_the_mean_is_zero_and_two_share_the_uncertainty() -> N
     assert margin == pytest.approx([width[0] / 2] * 2)
 
 
-def test_a_cycle_of_equal_results_makes_equals() -> None:
+def test_a_cycle_of_equal_results_gives_equal_ratings() -> None:
     points = np.array([[0.0, 7.0, 3.0], [3.0, 0.0, 7.0], [7.0, 3.0, 0.0]])
     elo, margin = fit(points)
     assert elo == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)
     assert margin[0] == pytest.approx(margin[1]) == pytest.approx(margin[2])
 
 
-def test_a_clean_sweep_stays_finite_and_longer_sweeps_say_more() -> None:
+def test_ratings_after_only_wins_are_finite_and_grow_with_the_games() -> None:
     tops = []
     for games in (2.0, 100.0, 1e6):
         points = np.array([[0.0, games, games], [0.0, 0.0, games], [0.0, 0.0, 0.0]])
@@ -56,11 +56,11 @@ def test_a_clean_sweep_stays_finite_and_longer_sweeps_say_more() -> None:
 def test_ratings_solve_the_likelihood_and_do_not_depend_on_the_order(counts: list[int], order: list[int]) -> None:
     points = np.zeros((5, 5))
     points[~np.eye(5, dtype=bool)] = counts
-    points += (points + points.T == 0) & ~np.eye(5, dtype=bool)  # everybody has met everybody
+    points += (points + points.T == 0) & ~np.eye(5, dtype=bool)  # every pair has played
     elo, margin = fit(points)
     expected = 1 / (1 + 10 ** ((elo[None, :] - elo[:, None]) / 400))
     games = points + points.T
-    # At the most likely ratings everybody has scored what was to be expected, the added draws included.
+    # At the maximum-likelihood ratings, every player's points equal the expected points, including the added draws.
     met = games > 0
     surplus = (points + 0.5 * met - (games + met) * expected).sum(1)
     assert surplus == pytest.approx(np.zeros(5), abs=1e-6 * games.sum())
@@ -69,7 +69,7 @@ def test_ratings_solve_the_likelihood_and_do_not_depend_on_the_order(counts: lis
     assert width == pytest.approx(margin[order], rel=1e-5)
 
 
-def test_mirrored_results_give_mirrored_ratings() -> None:
+def test_swapped_results_give_swapped_ratings() -> None:
     points = np.array([[0.0, 60.0, 80.0], [40.0, 0.0, 70.0], [20.0, 30.0, 0.0]])
     elo, margin = fit(points)
     mirrored, width = fit(points.T)
@@ -77,7 +77,7 @@ def test_mirrored_results_give_mirrored_ratings() -> None:
     assert width == pytest.approx(margin)
 
 
-def test_known_ratings_are_found_again_and_intervals_hold_them() -> None:
+def test_the_fit_recovers_known_ratings_within_its_intervals() -> None:
     true = np.array([0.0, 120.0, 250.0, -90.0, 400.0])
     chances = 1 / (1 + 10 ** ((true[None, :] - true[:, None]) / 400))
     draw, inside, trials = np.random.default_rng(3), 0, 200
@@ -117,7 +117,7 @@ def test_wilson(wins: int, games: int, low: float, high: float) -> None:
     assert wilson(wins, games) == pytest.approx((low, high), abs=1e-4)
 
 
-def test_wilson_is_symmetric_and_knows_nothing_of_no_games() -> None:
+def test_wilson_is_symmetric_and_0_to_1_without_games() -> None:
     for wins, games in ((3, 17), (0, 5), (17, 17)):
         low, high = wilson(wins, games)
         assert wilson(games - wins, games) == pytest.approx((1 - high, 1 - low))

@@ -15,7 +15,7 @@ from paceline.envs.game import Game, IllegalMove
 
 
 class Lowest:
-    """The first legal move, always."""
+    """Always plays the first legal move."""
 
     def choose(self, game: Game, rows: NDArray[np.intp], noise: NDArray[np.uint64]) -> NDArray[np.int64]:
         first: NDArray[np.int64] = game.legal(rows).argmax(axis=1)
@@ -41,7 +41,7 @@ def test_a_game_to_its_end() -> None:
     assert "X has won" in session.board()
 
 
-def test_who_sits_second_finds_the_first_move_made_and_may_lose() -> None:
+def test_the_second_player_sees_the_opponents_first_move() -> None:
     session = Session("connect_four", Lowest(), seat=1, seed=0)
     assert session.replies == ("column 0",)
     for column in (1, 2, 3):
@@ -58,7 +58,7 @@ def test_a_full_board_is_a_draw() -> None:
 
 @pytest.mark.parametrize("game", GAMES)
 @pytest.mark.parametrize("seat", [0, 1])
-def test_undo_goes_back_decision_by_decision_and_changes_nothing_to_come(game: str, seat: int) -> None:
+def test_undo_restores_each_decision_and_the_dice_that_follow(game: str, seat: int) -> None:
     session = Session(game, RandomPlayer(), seat=seat, seed=11)
     begin, seen, played = state(session), [], []
     while not session.over:
@@ -111,7 +111,7 @@ def test_a_hint_is_the_players_own_move_and_asking_changes_nothing() -> None:
     assert drawn.replies == other.replies
 
 
-def test_a_network_has_an_opinion_of_the_persons_moves(tmp_path: Path) -> None:
+def test_a_hint_of_a_network_evaluates_all_moves(tmp_path: Path) -> None:
     PPO("paceline/TicTacToe-v0", num_workers=0, n_envs=4, hidden_sizes=(8,)).save(tmp_path / "model")
     session = Session("tic_tac_toe", load_net(tmp_path / "model"), seat=0, seed=0)
     session.play(4)

@@ -1,4 +1,4 @@
-"""Connect Four and Tic-tac-toe against the slow grid."""
+"""Connect Four and Tic-tac-toe, compared with a slow reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOTH = pytest.mark.parametrize("engine", list(SHAPES))
 @BOTH
 @given(st.integers(1, 3), st.randoms(use_true_random=False))
 @settings(max_examples=6)
-def test_whole_games_are_those_of_the_rules(engine: type[Stones], n: int, choices: random.Random) -> None:
+def test_whole_games_equal_the_slow_reference(engine: type[Stones], n: int, choices: random.Random) -> None:
     game = begun(engine, n)
     assert isinstance(game, Stones)
     slow = [SlowLines(*SHAPES[engine]) for _ in range(n)]
@@ -63,4 +63,4 @@ def test_full_boards_are_draws(engine: type[Stones]) -> None:
     assert drawn.any()
     assert (stones[drawn] == game.obs_size / 2).all()
     assert (stones[~drawn] < game.obs_size / 2).any()
-    assert (game.winner == 0).mean() > (game.winner == 1).mean(), "who begins has the advantage"
+    assert (game.winner == 0).mean() > (game.winner == 1).mean(), "the first player has an advantage"

@@ -15,7 +15,7 @@ def test_the_last_stone_may_win() -> None:
     assert game.winner[0] == 0
 
 
-def test_tic_tac_toe_drawn_and_named() -> None:
+def test_text_and_names_of_moves() -> None:
     game = begun(TicTacToe, 1)
     play(game, 0, 4, 0)
     assert game.text(0) == "Tic-tac-toe, X to move\n O | 1 | 2\n---+---+---\n 3 | X | 5\n---+---+---\n 6 | 7 | 8"
@@ -24,7 +24,7 @@ def test_tic_tac_toe_drawn_and_named() -> None:
     assert game.text(0).startswith("Tic-tac-toe, a draw")
 
 
-def test_the_table_of_lines_has_all_eight_and_no_other() -> None:
+def test_the_table_of_lines_has_exactly_the_eight_lines() -> None:
     lines = [{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {0, 3, 6}, {1, 4, 7}, {2, 5, 8}, {0, 4, 8}, {2, 4, 6}]
     for stones in range(512):
         cells = {cell for cell in range(9) if stones >> cell & 1}

@@ -14,7 +14,7 @@ from paceline.insight.runs.columns import read_columns
 from paceline.insight.runs.results import read_run
 
 
-def test_half_a_line_at_the_end_is_not_read(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_ignored(tmp_path: Path) -> None:
     path = recorded(tmp_path / "a")
     with (path / "progress.csv").open("a") as file:
         file.write("4,4000,4")

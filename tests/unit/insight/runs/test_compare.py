@@ -112,7 +112,7 @@ def test_another_task_has_no_speed_up(pair: list[RunResult]) -> None:
     assert any("env (CartPole-v1 against Acrobot-v1): another task" in remark for remark in result.remarks)
 
 
-def test_unknown_numbers_are_left_open(pair: list[RunResult]) -> None:
+def test_unknown_numbers_are_shown_as_missing(pair: list[RunResult]) -> None:
     seq, par = pair
     blank: dict[str, Any] = {"final_eval": None, "num_workers": None, "phases": {}}
     result = compare(sides(replace(seq, **blank), replace(par, **blank)))

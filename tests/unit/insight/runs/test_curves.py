@@ -44,7 +44,7 @@ def test_score_is_reached_where_the_mean_of_a_hundred_first_is(tmp_path: Path) -
     assert scores.reached(100.5) is None
 
 
-def test_a_lucky_first_episode_is_no_score(tmp_path: Path) -> None:
+def test_a_score_needs_a_hundred_episodes(tmp_path: Path) -> None:
     scores = read_scores(read_run(complete(tmp_path / "a", iterations=9, returns=lambda i: 500.0)))
     assert scores.best is None
     assert scores.reached(1.0) is None
@@ -104,14 +104,14 @@ def test_one_run_is_drawn_as_it_is_and_thinned_when_long() -> None:
     assert len(long.x) == POINTS
 
 
-def test_runs_that_never_meet_have_no_average() -> None:
+def test_runs_without_a_common_range_have_no_average() -> None:
     assert average([]) is None
     assert average([series([1], [1])]) is None
     assert average([series([0, 1], [0, 0]), series([2, 3], [0, 0])]) is None
     assert side_by_side([series([0, 1], [0, 0])], [series([2, 3], [0, 0])]) is None
 
 
-def test_two_groups_are_taken_at_the_same_places() -> None:
+def test_two_groups_are_interpolated_at_the_same_points() -> None:
     pair = side_by_side([series([0, 10], [0, 10])], [series([5, 30], [1, 1]), series([2, 30], [1, 1])])
     assert pair is not None
     a, b = pair

@@ -50,7 +50,7 @@ def test_drawing_leaves_the_users_settings_alone(one: RunResult) -> None:
     assert dict(matplotlib.rcParams) == before
 
 
-def test_the_last_evaluation_is_drawn_though_it_is_in_no_row(one: RunResult) -> None:
+def test_the_final_evaluation_is_drawn_though_progress_csv_lacks_it(one: RunResult) -> None:
     progress = columns(steps=[100.0, 200.0, 300.0], wall=[1.0, 2.0, 3.0], evaluation=[np.nan, 7.0, np.nan])
     run = replace(one, progress=progress, steps=300, wall_s=3.5, final_eval=9.0)
     assert evaluations(run).x.tolist() == [200.0, 300.0]

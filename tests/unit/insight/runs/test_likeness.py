@@ -45,7 +45,7 @@ def test_one_duration_in_two_spellings_is_one_budget(run: RunResult) -> None:
     assert differences(sides(run, other(run, run__duration="1m"))) == ()
 
 
-def test_the_gravest_difference_comes_first(run: RunResult) -> None:
+def test_the_most_serious_difference_comes_first(run: RunResult) -> None:
     cpu = {**MACHINE, "cpu": "Other", "versions": {"torch": "1"}}
     far = replace(other(run, training__n_steps=1, run__duration="1s"), env="Acrobot-v1", machine=cpu)
     kinds = [difference.kind for difference in differences(sides(run, far))]
@@ -61,7 +61,7 @@ def test_the_gravest_difference_comes_first(run: RunResult) -> None:
     assert same_task(base, base)
 
 
-def test_a_side_of_unlike_runs_shows_both_values(run: RunResult) -> None:
+def test_a_side_with_different_values_shows_both(run: RunResult) -> None:
     (found,) = differences(sides([run, other(run, training__n_steps=64)], replace(run, path=Path("c"))))
     assert found.values == ("128 or 64", "128")
 
@@ -74,7 +74,7 @@ def test_remarks_name_what_is_missing(run: RunResult) -> None:
     assert "b has no progress.csv: it has no curves." in said
 
 
-def test_of_many_sides_those_that_differ_are_named(run: RunResult) -> None:
+def test_remarks_name_the_sides_that_differ(run: RunResult) -> None:
     many = sides(run, *(replace(run, path=Path(name), n_envs=n) for name, n in (("b", 32), ("c", 8))))
     said = remarks(many, differences(many))
     assert said[0] == "the runs differ in n_envs (8 in c, 32 in the others): not like for like."

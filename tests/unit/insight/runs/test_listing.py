@@ -51,7 +51,7 @@ def test_a_killed_run_is_known_by_its_last_whole_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("progress", [None, "", "1,2", "1,x,3,4,5\n"])
-def test_a_run_without_a_row_is_listed_all_the_same(tmp_path: Path, progress: str | None) -> None:
+def test_a_run_without_a_row_in_progress_csv_is_listed(tmp_path: Path, progress: str | None) -> None:
     one = listed(run(tmp_path / "a", progress=progress))
     assert (one.state, one.steps, one.score, one.fps) == ("unfinished", None, None, None)
 

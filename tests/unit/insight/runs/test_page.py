@@ -116,7 +116,7 @@ def test_names_are_text_and_not_markup(runs: list[RunResult]) -> None:
     assert any('"Cart"<b>' in text for text in page.texts)
 
 
-def test_remarks_are_shown_and_their_box_is_not_without_them(html: str, runs: list[RunResult]) -> None:
+def test_the_box_of_remarks_is_shown_only_with_remarks(html: str, runs: list[RunResult]) -> None:
     assert 'class="remarks"' not in html
     result = compare(sides(runs[0], replace(runs[1], n_envs=8)))
     assert (
@@ -125,7 +125,7 @@ def test_remarks_are_shown_and_their_box_is_not_without_them(html: str, runs: li
     )
 
 
-def test_page_of_other_tasks_and_of_empty_runs(tmp_path: Path) -> None:
+def test_page_of_runs_with_other_tasks_or_without_curves(tmp_path: Path) -> None:
     runs = read_all(summarised(tmp_path / "a"), summarised(tmp_path / "b", env="Acrobot-v1", phases={}))
     result = compare(sides(*runs))
     html = make_page(result, make_picture(result))

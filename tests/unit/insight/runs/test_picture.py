@@ -26,7 +26,7 @@ def picture(runs: list[RunResult]) -> Picture:
     return make_picture(compare(sides(runs[:2], runs[2:]), score=20.0))
 
 
-def test_panels_show_what_they_say(picture: Picture) -> None:
+def test_panels_have_the_right_axes_curves_and_marks(picture: Picture) -> None:
     steps, wall, fps = picture.charts
     assert [chart.key for chart in picture.charts] == ["return-steps", "return-time", "fps"]
     assert (steps.x.label, wall.x.label) == ("steps", "seconds")
@@ -43,7 +43,7 @@ def test_panels_show_what_they_say(picture: Picture) -> None:
     assert "95% t-interval" in picture.note
 
 
-def test_bars_are_time_for_each_step_and_add_up(picture: Picture) -> None:
+def test_bars_are_time_per_step_and_pieces_add_up(picture: Picture) -> None:
     for bar in picture.bars.bars:
         assert sum(piece.share for piece in bar.pieces) == pytest.approx(1.0)
         assert sum(piece.length for piece in bar.pieces) == pytest.approx(500.0)  # 15 s for 30,000 steps
@@ -62,7 +62,7 @@ def test_long_runs_are_shown_in_hours(runs: list[RunResult]) -> None:
     assert picture.charts[1].x.high == pytest.approx(5.0)
 
 
-def test_wide_bands_do_not_squash_the_curves(tmp_path: Path) -> None:
+def test_wide_bands_do_not_compress_the_curves(tmp_path: Path) -> None:
     runs = read_all(
         complete(tmp_path / "a", returns=lambda i: 0.0, seed=0),
         complete(tmp_path / "b", returns=lambda i: 100.0, seed=1),
@@ -78,7 +78,7 @@ def test_wide_bands_do_not_squash_the_curves(tmp_path: Path) -> None:
     assert -250 < chart.y.low < -150
 
 
-def test_legend_says_what_must_not_be_overlooked(tmp_path: Path, runs: list[RunResult]) -> None:
+def test_legend_marks_unfinished_runs_and_other_tasks(tmp_path: Path, runs: list[RunResult]) -> None:
     killed = read_all(recorded(tmp_path / ("x" * 60)))[0]
     odd = replace(runs[2], env="Acrobot-v1")
     picture = make_picture(compare(sides(runs[:2], killed, odd)))

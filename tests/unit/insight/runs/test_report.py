@@ -30,7 +30,7 @@ def test_title_names_task_and_sides(comparison: Comparison, runs: list[RunResult
     assert title_of(compare(sides(*runs))) == "ppo on CartPole-v1: r0 against 3 others"
 
 
-def test_report_is_everything_in_text(comparison: Comparison) -> None:
+def test_the_report_has_verdict_table_commands_and_machine(comparison: Comparison) -> None:
     text = make_report(comparison)
     assert comparison.as_text() in text
     assert comparison.verdict in " ".join(text.split())
@@ -41,7 +41,7 @@ def test_report_is_everything_in_text(comparison: Comparison) -> None:
     assert max(len(line) for line in text.splitlines() if not line.startswith("  $")) <= 100
 
 
-def test_report_tells_machines_and_remarks_apart(runs: list[RunResult]) -> None:
+def test_the_report_has_remarks_and_several_machines(runs: list[RunResult]) -> None:
     result = compare(sides(runs[0], replace(runs[1], machine={"cpu": "Other", "cores": {"logical": 4}}, command=None)))
     text = make_report(result)
     assert "- the runs differ in machine (Testium 9, 2 cores against Other, 4 cores)" in text

@@ -61,7 +61,7 @@ def test_unfinished_run_without_a_usable_config(tmp_path: Path, config: str | No
     assert run.steps == 3000
 
 
-def test_a_run_that_went_on_after_its_summary_is_unfinished(tmp_path: Path) -> None:
+def test_a_resumed_run_with_an_older_summary_is_unfinished(tmp_path: Path) -> None:
     path = complete(tmp_path / "a", returns=float, iterations=30)
     assert read_run(path).finished
     summarised(path, steps=20_000)

@@ -33,6 +33,6 @@ def test_groups_of_one_name_are_numbered(pair: list[RunResult]) -> None:
     assert [side.name for side in make_sides(groups)] == ["parallel 1", "parallel 2", "seq"]
 
 
-def test_a_run_is_on_a_side_once(pair: list[RunResult]) -> None:
+def test_a_run_twice_on_a_side_is_refused(pair: list[RunResult]) -> None:
     with pytest.raises(ConfigError, match="seq': is twice on one side"):
         make_sides([("a", [pair[0], pair[0]]), (None, [pair[1]])])

@@ -28,7 +28,7 @@ def group(tmp_path: Path, name: str, level: float, fps: tuple[float, ...], first
     return read_all(*paths)
 
 
-def test_faster_the_same_and_what_limits_it(pair: list[RunResult]) -> None:
+def test_the_verdict_names_speed_up_learning_and_bottleneck(pair: list[RunResult]) -> None:
     assert verdict(sides(*pair)) == (
         "par (4 workers) ran 3.00 times as fast as seq (30,000 against 10,000 steps/s), learned the same step for step "
         "(identical returns and losses over the 30,000 steps that both took), and is now limited by learning "
@@ -44,7 +44,7 @@ def test_equal_weights_after_equal_steps_are_identical(pair: list[RunResult]) ->
     assert "exactly" not in verdict(sides(twins[0], replace(twins[1], seed=8)))
 
 
-def test_slower_and_tied_runs_are_told_so(pair: list[RunResult]) -> None:
+def test_the_verdict_names_slower_and_equal_runs(pair: list[RunResult]) -> None:
     seq, par = pair
     slow = verdict(sides(seq, replace(par, fps=5_000.0, phases={"wait": 12.0, "learn": 3.0})))
     assert "ran slower than seq, at 0.50 times its speed" in slow
@@ -52,7 +52,7 @@ def test_slower_and_tied_runs_are_told_so(pair: list[RunResult]) -> None:
     assert "ran about as fast as seq" in verdict(sides(seq, replace(par, fps=10_300.0)))
 
 
-def test_one_run_a_side_is_said_with_care(tmp_path: Path) -> None:
+def test_one_run_per_side_may_be_chance(tmp_path: Path) -> None:
     runs = read_all(
         complete(tmp_path / "a", returns=lambda i: 10.0, seed=1),
         complete(tmp_path / "b", returns=lambda i: 20.0, seed=2),
@@ -72,7 +72,7 @@ def test_groups_whose_bands_overlap_learned_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("level", "word"), [(300.0, "better"), (20.0, "worse")])
-def test_groups_whose_bands_part_did_not(tmp_path: Path, level: float, word: str) -> None:
+def test_groups_whose_bands_do_not_overlap_learned_differently(tmp_path: Path, level: float, word: str) -> None:
     a = group(tmp_path, "a", 100.0, (1000.0, 1000.0))
     b = group(tmp_path, "b", level, (1000.0, 1000.0), first_seed=5)
     text = verdict(sides(a, b))
@@ -86,7 +86,7 @@ def test_a_difference_within_the_spread_is_no_speed_up(tmp_path: Path) -> None:
     assert "ran not reliably faster or slower than A" in verdict(sides(a, b))
 
 
-def test_unlike_runs_are_told_apart_first(pair: list[RunResult]) -> None:
+def test_the_verdict_begins_with_serious_differences(pair: list[RunResult]) -> None:
     seq, par = pair
     text = verdict(sides(seq, replace(par, n_envs=8, config=config(run__duration="30s"))))
     assert text.startswith(
@@ -102,7 +102,7 @@ def test_other_tasks_are_not_judged(pair: list[RunResult]) -> None:
     )
 
 
-def test_of_many_sides_the_fastest_that_did_the_task_is_named(pair: list[RunResult]) -> None:
+def test_the_verdict_is_about_the_fastest_side_with_the_same_task(pair: list[RunResult]) -> None:
     seq, par = pair
     slow = replace(par, path=Path("slow"), fps=12_000.0)
     odd = replace(par, path=Path("odd"), fps=99_000.0, env="Acrobot-v1")

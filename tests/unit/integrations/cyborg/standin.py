@@ -1,8 +1,8 @@
-"""A small game with as much of CybORG's interface as the adapter touches, and its habits.
+"""A small stand-in for CybORG with the part of its interface that the adapter uses.
 
-It draws from the global `random`, copies deeply, builds a full true state at every step, makes its actions anew each
-time, and stands for all of CybORG's modules at once. The attacker breaks into hosts at random, escalates, and stops
-OTService; a Restore of Op_Server0 brings it back for good (Q1).
+Like CybORG it draws from the global `random`, makes deep copies, and rebuilds the true state and the actions at every
+step. This one module stands for all of CybORG's modules. The attacker breaks into hosts at random, escalates, and stops
+OTService; a Restore of Op_Server0 brings it back for the rest of the episode (Q1).
 """
 
 from __future__ import annotations

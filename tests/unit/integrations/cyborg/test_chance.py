@@ -12,7 +12,7 @@ import numpy as np
 from paceline.integrations.cyborg import CybORGEnv, simulator
 
 
-def test_modules_draw_from_the_global_generator_when_no_env_plays(standin: ModuleType) -> None:
+def test_modules_draw_from_the_global_generator_when_no_env_is_stepped(standin: ModuleType) -> None:
     import random
 
     simulator()
@@ -26,7 +26,7 @@ Played = list[tuple[list[float], float, bool, list[int]]]
 
 
 def play(env: CybORGEnv, seed: int, steps: int = 40) -> Played:
-    """All there is to see of an episode's first steps."""
+    """Observations, rewards and true states of the first steps of an episode."""
     begun, _ = env.reset(seed=seed)
     seen: Played = [(begun.tolist(), 0.0, False, env.true_state().tolist())]
     for action in np.random.default_rng(seed).integers(0, 145, steps).tolist():
@@ -35,7 +35,7 @@ def play(env: CybORGEnv, seed: int, steps: int = 40) -> Played:
     return seen
 
 
-def test_envs_of_one_process_do_not_disturb_each_other_or_anybody_else(standin: ModuleType) -> None:
+def test_envs_of_one_process_are_independent_and_leave_the_global_generator_alone(standin: ModuleType) -> None:
     alone = [play(CybORGEnv(red_agent="meander"), seed) for seed in (5, 6)]
     one, other = CybORGEnv(red_agent="meander"), CybORGEnv(red_agent="meander")
     before = random.getstate()
@@ -49,7 +49,7 @@ def test_envs_of_one_process_do_not_disturb_each_other_or_anybody_else(standin: 
     assert random.getstate() == before
 
 
-def test_envs_in_threads_take_turns(standin: ModuleType) -> None:
+def test_envs_in_threads_are_independent(standin: ModuleType) -> None:
     alone = [play(CybORGEnv(), seed) for seed in range(4)]
     envs = [CybORGEnv() for _ in range(4)]
     found: dict[int, Played] = {}

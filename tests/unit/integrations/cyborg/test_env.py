@@ -20,7 +20,7 @@ RESTORE_SERVER = 132 + HOSTS.index("Op_Server0")
 
 
 def play(env: CybORGEnv, seed: int, steps: int = 40) -> Played:
-    """All there is to see of an episode's first steps."""
+    """Observations, rewards and true states of the first steps of an episode."""
     begun, _ = env.reset(seed=seed)
     seen: Played = [(begun.tolist(), 0.0, False, env.true_state().tolist())]
     for action in np.random.default_rng(seed).integers(0, 145, steps).tolist():
@@ -30,7 +30,7 @@ def play(env: CybORGEnv, seed: int, steps: int = 40) -> Played:
 
 
 @pytest.mark.filterwarnings("ignore:.*The environment .* is out of date")
-def test_gymnasium_finds_nothing_wrong(standin: ModuleType) -> None:
+def test_gymnasiums_env_checker_passes(standin: ModuleType) -> None:
     env = CybORGEnv(red_agent="meander", max_steps=20, render_mode="ansi")
     check_env(env, skip_render_check=True)
     seen, _ = env.reset(seed=3)
@@ -51,14 +51,14 @@ def test_an_episode_is_cut_at_max_steps_and_not_stepped_on(standin: ModuleType) 
     env.step(0)
 
 
-def test_the_seed_decides_whatever_was_played_before(standin: ModuleType) -> None:
+def test_an_episode_depends_on_its_seed_and_not_on_earlier_ones(standin: ModuleType) -> None:
     used, fresh = CybORGEnv(), CybORGEnv()
     play(used, 1)
     assert play(used, 2) == play(fresh, 2)
     assert play(used, 2) != play(used, 3)
 
 
-def test_an_episode_is_the_stock_simulators_after_random_seed(standin: ModuleType) -> None:
+def test_an_episode_equals_that_of_the_unmodified_simulator_after_random_seed(standin: ModuleType) -> None:
     env = CybORGEnv()
     random.seed(11)
     env._parts.enumerated.reset("Blue")
@@ -83,7 +83,7 @@ def test_the_true_state_is_an_extra_and_what_the_simulator_says(standin: ModuleT
     assert seen == {0, 1, 2}
 
 
-def test_a_reading_stays_what_it_was(standin: ModuleType) -> None:
+def test_returned_arrays_are_not_changed_by_later_steps(standin: ModuleType) -> None:
     env = CybORGEnv()
     env.reset(seed=1)
     before = env.true_state()
@@ -94,7 +94,7 @@ def test_a_reading_stays_what_it_was(standin: ModuleType) -> None:
     assert np.array_equal(before, kept)
 
 
-def test_training_can_name_it(standin: ModuleType) -> None:
+def test_training_accepts_it_as_an_import_path(standin: ModuleType) -> None:
     recipe = EnvRecipe(source="paceline.integrations.cyborg:CybORGEnv", kwargs={"red_agent": "sleep", "fast": "reward"})
     spec = recipe.probe()
     assert spec.obs[0].shape == (52,)
@@ -125,9 +125,7 @@ def test_a_simulator_with_other_actions_is_refused(standin: Any) -> None:
         CybORGEnv()
 
 
-def test_it_says_once_which_simulator_it_is_and_warns_of_q1(
-    standin: ModuleType, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_logs_version_and_quirk_q1_once(standin: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="paceline"):
         CybORGEnv(max_steps=30)
         CybORGEnv()

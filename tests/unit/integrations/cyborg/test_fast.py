@@ -1,4 +1,4 @@
-"""The accelerations: the same games, and really spared."""
+"""Accelerated games equal those of the stand-in without acceleration, and skip the work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESTORE_SERVER = 132 + HOSTS.index("Op_Server0")
 
 @cache
 def games(fast: bool | str, red: str, seed: int, steps: int = 45) -> list[Any]:
-    """Two episodes with all there is to know at every step, the full true state included."""
+    """Observations, rewards and full true states of two episodes."""
     env = CybORGEnv(red_agent=red, max_steps=steps, fast=fast)
     draws = np.random.default_rng(seed)
     trace: list[Any] = []
@@ -39,7 +39,7 @@ def test_the_games_are_the_same(standin: ModuleType, fast: bool | str, red: str)
     assert games(fast, red, 7) == stock
 
 
-def test_what_is_spared_is_not_done(standin: Any) -> None:
+def test_accelerated_games_skip_the_work(standin: Any) -> None:
     stock, spared = CybORGEnv(fast=False), CybORGEnv(fast="reward,actions")
     counts = []
     for env in (stock, spared):
@@ -80,7 +80,7 @@ def test_other_games_of_the_process_stay_as_they_are(standin: Any) -> None:
     assert other.environment_controller.true_states == 1
 
 
-def test_an_unknown_reward_is_not_spared(standin: Any) -> None:
+def test_an_unknown_reward_calculator_is_not_accelerated(standin: Any) -> None:
     standin.Controller.calculator = type("Mine", (standin.Controller.calculator,), {})
     with pytest.raises(ConfigError, match=r"'Mine' is not known.*Use fast=false"):
         CybORGEnv()

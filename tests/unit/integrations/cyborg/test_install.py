@@ -1,4 +1,4 @@
-"""Finding CybORG, and the commit it is at."""
+"""Importing CybORG and identifying its commit and rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMIT = "26ce1c1253fa9e2e73f25e6a7f2da32860c11257"
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """Where CybORG lies in a checkout, with git's folder beside it."""
+    """The package folder of CybORG in a checkout with a git folder."""
     (tmp_path / ".git" / "refs" / "heads").mkdir(parents=True)
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     folder = tmp_path / "CybORG" / "CybORG"
@@ -52,7 +52,7 @@ def test_the_commit_of_a_worktree(package: Path, tmp_path: Path) -> None:
     assert install.commit_of(work) == "a" * 40
 
 
-def test_repository_further_up_is_ignored(package: Path, tmp_path: Path) -> None:
+def test_a_repository_further_up_is_ignored(package: Path, tmp_path: Path) -> None:
     (tmp_path / ".git" / "refs" / "heads" / "main").write_text(COMMIT)
     installed = tmp_path / "venv" / "site-packages" / "CybORG"
     installed.mkdir(parents=True)
@@ -98,7 +98,7 @@ def test_the_path_comes_before_what_is_installed(
     assert sys.path[0] == str(package.parent)
 
 
-def test_another_cyborg_imported_before_is_not_passed_off(
+def test_another_cyborg_that_is_already_imported_is_refused(
     standin: ModuleType, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (package / "__init__.py").write_text("")
@@ -108,7 +108,7 @@ def test_another_cyborg_imported_before_is_not_passed_off(
         simulator()
 
 
-def test_the_rules_are_told_apart(standin: Any) -> None:
+def test_the_rule_set_is_recognised(standin: Any) -> None:
     assert simulator().rules == "head"
     simulator.cache_clear()
     del standin.RedAbstractSession.clearports

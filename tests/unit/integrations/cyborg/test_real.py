@@ -1,4 +1,4 @@
-"""Against the real CybORG, where `CYBORG_PATH` names a checkout and what it imports is installed."""
+"""Comparison with the real CybORG; needs `CYBORG_PATH` and the packages that CybORG imports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [
 ]
 STEPS = 600
 LOOK = 5
-"""Steps between two looks at the full true state, which costs more than a step."""
+"""Steps between two reads of the full true state, which take longer than a step."""
 RESTORE_SERVER = 132 + HOSTS.index("Op_Server0")
 
 
@@ -35,7 +35,7 @@ def scripted(seed: int) -> list[int]:
 
 
 def stock_game(red: str, seed: int, actions: list[int]) -> list[Any]:
-    """The challenge's own wrapper, untouched."""
+    """The unmodified wrapper of the challenge."""
     wrappers = importlib.import_module("CybORG.Agents.Wrappers")
     cyborg = install.build(red).cyborg
     env = wrappers.ChallengeWrapper(env=cyborg, agent_name="Blue")
@@ -71,7 +71,7 @@ def imported() -> None:
 @pytest.mark.parametrize("plan", [uniform, scripted])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("red", ["bline", "meander"])
-def test_600_steps_are_the_stock_simulators(red: str, seed: int, plan: Any) -> None:
+def test_600_steps_equal_those_of_the_unmodified_simulator(red: str, seed: int, plan: Any) -> None:
     actions = plan(seed)
     stock = stock_game(red, seed, actions)
     assert our_game(red, seed, actions, fast=True) == stock
