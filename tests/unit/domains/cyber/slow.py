@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-ORDER = [
-    "Defender", "Enterprise{i}", "Op_Host{i}", "Op_Server0", "User{i}",
-]  # fmt: skip
+_GROUPS = (("Enterprise", 3), ("Op_Host", 3), ("Op_Server", 1), ("User", 5))
+ORDER = ["Defender", *(f"{name}{i}" for name, count in _GROUPS for i in range(count))]
 WINDOWS = {"Enterprise1", "Enterprise2", "User0", "User1", "User2"}
 SUBNETS = {
     "user": [f"User{i}" for i in range(5)],
