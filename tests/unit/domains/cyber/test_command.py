@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[TrainConfig]:
         return Done()
 
     monkeypatch.setattr(running, "train", train)
-    monkeypatch.setattr(cyber, "start_fork_server", lambda modules: None)
+    monkeypatch.setattr(cyber, "load_torch_for_workers", lambda config: None)
     return found
 
 
