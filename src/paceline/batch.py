@@ -27,7 +27,10 @@ class Finals:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """T steps of B envs, all collected with one version of the weights. Views of shared memory: do not keep.
+    """T steps of B envs. Views of shared memory: do not keep.
+
+    Synchronous algorithms collect all of it with one version of the weights; in asynchronous ones `version` is the
+    oldest of several.
 
     Row t of `obs` is what the policy saw before `action[t]`; row T is the observation after the last step.
     """

@@ -167,7 +167,7 @@ def test_a_device_without_memory_names_the_settings_and_the_checkpoint(tmp_path:
 def test_env_without_episode_end_is_reported_and_still_evaluated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paceline.train.bookkeeping.LONG_EPISODE", 100)
+    monkeypatch.setattr("paceline.train.fault_notes.LONG_EPISODE", 100)
     monkeypatch.setattr("paceline.train.evaluate.Evaluator.__init__.__kwdefaults__", {"max_steps": 50})
     endless = {"episode_length": 10**9}
     settings = config(

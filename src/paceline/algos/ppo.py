@@ -101,7 +101,8 @@ class PPOLearner:
         """Learn from one batch and publish the new weights.
 
         Args:
-            batch: Collected with the newest weights; in a pipeline, with the weights before them.
+            batch: The steps to learn from. Synchronous PPO collects them with the newest weights, a pipeline with those
+                before, asynchronous algorithms with older ones.
             progress: Fraction of the budget spent, for schedules.
 
         Returns:

@@ -20,7 +20,7 @@ class ImpalaConfig(SettingsDefaults):
     n_steps: int = 32
     """Steps per slot: a worker's envs take this many steps with one copy of the weights (T)."""
     batch_slots: int | None = None
-    """Slots per batch, taken in the order in which they fill. Default: the number of workers."""
+    """Slots per batch. Of the full slots, those with the oldest weights come first. Default: the number of workers."""
     batch_size: int | None = None
     """Minibatch size in steps. Default: the largest divisor of n_steps * n_envs up to 1024."""
     n_epochs: int = 1
@@ -48,8 +48,9 @@ class ImpalaConfig(SettingsDefaults):
     max_lag: int = 8
     """Largest allowed policy lag: updates since the slot's weights were copied."""
     on_lag: Literal["stall", "drop", "mask"] = "stall"
-    """What to do with slots above max_lag. stall: the learner waits for workers, so that none occur. drop: leave them
-    out of the batch. mask: keep their place in the batch with loss weight 0."""
+    """What to do with slots above max_lag. stall: the learner waits for workers that collect with old weights, so that
+    hardly any slot is too old, and leaves out those that are. drop: leave them out of the batch. mask: keep their place
+    in the batch with loss weight 0."""
     sync_every: int = 1
     """Slots that a worker collects before it copies the newest weights."""
     slots_per_worker: int = 2

@@ -103,7 +103,11 @@ class EnvConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParallelConfig:
-    """Workers, processes and machines. Of these settings, only group_size changes the weights."""
+    """Workers, processes and machines.
+
+    None of these settings changes the weights, except group_size and num_envs_per_worker (which sets n_envs), and
+    recovery=restart after the loss of a worker.
+    """
 
     num_workers: int | Literal["auto"] = "auto"
     """Worker processes. 0: sequential; auto: measure for about a second and choose."""

@@ -97,10 +97,6 @@ class TrainConfig:
             default=1,
         )
 
-    def n_groups(self, *, image: bool) -> int:
-        """Number of groups, which is also the largest useful number of workers."""
-        return self.n_envs // self.group_size(image=image)
-
     def grad_shards(self, *, image: bool) -> int:
         """Shards of a minibatch: as given, else by network and minibatch, so that it is the same on every machine.
 

@@ -38,7 +38,7 @@ TAGS = (
     ),
     *(f"system/{name}" for name in ("cpu_percent", "rss_mb")),
 )  # fmt: skip
-"""Every TensorBoard tag, in the order of progress.csv."""
+"""The TensorBoard tags of every run, in the order of progress.csv. Algorithms add tags of their own (`Plan.stats`)."""
 
 PROGRESS_HEADER = ("iteration", "steps", "episodes")
 EPISODES_HEADER = ("step", "env", "return", "length", "wall_s")
@@ -258,7 +258,7 @@ class RunRecord:
         scalars = iteration.scalars()
         if not self._known.issuperset(scalars):
             unknown = ", ".join(sorted(set(scalars) - self._known))
-            raise ValueError(f"record: unknown tags {unknown}. Name them in extra_tags.")
+            raise ValueError(f"record: unknown tags {unknown}. Add them to TAGS, or to the `stats` of the plan.")
         cells = [str(iteration.iteration), str(iteration.steps), str(iteration.episodes)]
         cells += [_cell(scalars[tag]) if tag in scalars else "" for tag in self._tags]
         self._progress.add_row(cells)

@@ -1,6 +1,7 @@
 """Published weights: one flat float32 vector in shared memory, with its version number.
 
-In sync mode the vector does not change while workers collect, so they read it in place. A learner without workers
+In synchronous modes the vector does not change while workers collect, so they read it in place; in a pipeline, which
+learns meanwhile, they read a copy of it (`acting/weights`). A learner without workers
 updates this vector directly, and publishing copies nothing. A learner with workers, which read the vector between all
 of its optimiser steps, has its own vector and copies it here; so does a learner on another device.
 

@@ -50,10 +50,11 @@ def surrogate(
         log_prob: Log-probability of the stored actions under the policy being learned.
         entropy: Entropy of that policy.
         value: Values predicted by the network being learned.
-        old_log_prob: Log-probability under the policy that collected the data.
-        advantage: Usually standardised over the whole minibatch.
+        old_log_prob: Log-probability under the policy that the ratio compares with: the one that collected the data, or
+            for IMPALA the learner's before this update.
+        advantage: Advantages; the caller may have standardised them over the whole minibatch.
         returns: Targets of the value function.
-        old_value: Values predicted while collecting.
+        old_value: Values before this update.
         total: Rows of the whole minibatch.
         clip_range: The probability ratio is clipped to `1 +- clip_range`.
         clip_range_vf: The value is clipped to `old_value +- clip_range_vf`; None disables that.

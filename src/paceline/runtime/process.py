@@ -4,7 +4,7 @@
            ──socketpair── worker 1: groups 4..7 ─┴─ arena (mapped by all)
 
 1. The driver starts the workers; each builds its job and reports that it has started.
-2. The driver sends calls through the socketpairs; each worker executes its calls in setup and sends the results.
+2. The driver sends calls through the socketpairs; each worker executes its calls in order and sends the results.
 3. The driver distributes items of `work` through one pipe that all workers read (`work_queue`).
 4. While it waits, the driver watches the socketpairs, the process sentinels and the heartbeats, so that a worker that
    fails, dies or hangs is always reported.
@@ -187,7 +187,7 @@ class ProcessRuntime(Generic[J]):
         return self._doorbells
 
     def submit(self, worker: int, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> Reply[R]:
-        """Send the call to one worker, which executes its calls in setup. Does not block."""
+        """Send the call to one worker, which executes its calls in order. Does not block."""
         message = packed_call(call, args, kwargs)
         reply: Reply[R] = Reply(worker, call.__name__)
         self._pending.add(reply)
@@ -323,7 +323,7 @@ class ProcessRuntime(Generic[J]):
                     poll.unregister(handle)
 
     def pids(self) -> list[int]:
-        """Return the process ids, in worker setup."""
+        """Return the process ids, in worker order."""
         return [worker.process.pid or 0 for worker in self._workers]
 
     def close(self) -> None:

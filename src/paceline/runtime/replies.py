@@ -83,7 +83,7 @@ class PendingReplies:
     def wait_any(self, replies: Sequence[Reply[object]], timeout_s: float) -> None:
         """Block until one of these replies is done; receives at most one result of each worker.
 
-        A loss is raised at once if no reply is done, and default by the next wait.
+        A loss is raised at once if no reply is done, and otherwise by the next wait.
         """
         busy = self._busy(replies)
         for worker in first_ready(busy, 0.0 if any(reply.done for reply in replies) else timeout_s):

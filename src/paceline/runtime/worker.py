@@ -68,41 +68,41 @@ class WorkerSetup:
     """File for stack traces; None on platforms without it."""
 
 
-def worker_main(order: WorkerSetup) -> None:
+def worker_main(setup: WorkerSetup) -> None:
     """Entry point of a worker process."""
     # The driver handles Ctrl-C, and a SIGTERM to the process group. A handler instead of SIG_IGN for SIGTERM, because
     # programs that an env starts would inherit SIG_IGN.
     ignore_interrupts()
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
-    die_with_parent(order.guard.fileno())
-    if order.stacks is not None:
-        order.stacks.listen()
+    die_with_parent(setup.guard.fileno())
+    if setup.stacks is not None:
+        setup.stacks.listen()
     # Workers are daemons, so that a driver that forgets `close` does not wait for them at its exit. The worker clears
     # the flag, because daemons may not start processes and envs may want to.
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
-    set_title(f"paceline: worker {order.share.worker}")
-    if order.core is not None and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {order.core})
+    set_title(f"paceline: worker {setup.share.worker}")
+    if setup.core is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {setup.core})
     threads.limit(1)
     keep_freed_memory()
     _use_batch_scheduling()
     set_timer_slack()
     job: Job | None = None
     try:
-        program: Program[Job] = cloudpickle.loads(order.program)
-        job = program(order.arena, order.share)
-        if order.inference_requests is not None:
+        program: Program[Job] = cloudpickle.loads(setup.program)
+        job = program(setup.arena, setup.share)
+        if setup.inference_requests is not None:
             if not isinstance(job, CentralInferenceJob):
                 raise _missing_method(job, "connect", "use central inference")
-            job.connect(order.inference_requests.open(order.arena, order.share.worker))
-        order.conn.send_bytes(packed_result("ok", None))
-        _execute_calls(order, job)
+            job.connect(setup.inference_requests.open(setup.arena, setup.share.worker))
+        setup.conn.send_bytes(packed_result("ok", None))
+        _execute_calls(setup, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the driver has ended, so this process ends too
     except SystemExit as error:
-        _send_failure(order.conn, error, "exit")  # the env called sys.exit, so this process ends
+        _send_failure(setup.conn, error, "exit")  # the env called sys.exit, so this process ends
     except BaseException as error:
-        _send_failure(order.conn, error)
+        _send_failure(setup.conn, error)
     finally:
         if job is not None:
             with contextlib.suppress(Exception):
@@ -124,13 +124,13 @@ def _missing_method(job: Job, method: str, use: str) -> TypeError:
     return TypeError(f"{type(job).__name__}: has no `{method}`, and cannot {use}.")
 
 
-def _execute_calls(order: WorkerSetup, job: Job) -> None:
+def _execute_calls(setup: WorkerSetup, job: Job) -> None:
     """Execute calls, and items of `work`, until the driver sends `CLOSE`."""
-    conn, line, wait_affinity = order.conn, order.arena["heartbeat"][order.share.worker], wait_on(order.wait_on)
+    conn, line, wait_affinity = setup.conn, setup.arena["heartbeat"][setup.share.worker], wait_on(setup.wait_on)
     compute = job.work if isinstance(job, GradientJob) else None
     while True:
-        if order.work_queue is not None:
-            _work(order, order.work_queue, compute, line, wait_affinity)
+        if setup.work_queue is not None:
+            _work(setup, setup.work_queue, compute, line, wait_affinity)
             message = receive_call(conn)
         else:
             # No timeout: if the driver ends, the pipe closes and the kernel kills this process.
@@ -139,10 +139,10 @@ def _execute_calls(order: WorkerSetup, job: Job) -> None:
         if message is None:
             return
         call, args, kwargs = message
-        if call is serve and order.doorbell is not None:
+        if call is serve and setup.doorbell is not None:
             if not isinstance(job, DoorbellJob):
                 raise _missing_method(job, "answer", "be woken by a doorbell")
-            order.doorbell.serve(conn, order.arena, order.share.worker, job.answer)
+            setup.doorbell.serve(conn, setup.arena, setup.share.worker, job.answer)
             result = None
         else:
             result = call(job, *args, **kwargs)
@@ -151,16 +151,16 @@ def _execute_calls(order: WorkerSetup, job: Job) -> None:
 
 
 def _work(
-    order: WorkerSetup,
+    setup: WorkerSetup,
     work_queue: WorkQueueClient,
     compute: Callable[[int], None] | None,
     line: NDArray[np.int64],
     wait_affinity: Waiting,
 ) -> None:
     """Compute items of `work` until a call arrives; the caller then reads it."""
-    conn = order.conn.fileno()
+    conn = setup.conn.fileno()
     poll = work_queue.poll_with(conn)
-    spin_s = 0.0 if order.wait_on is None else FIRST_SPIN_S  # a long spin only on a core that no other process uses
+    spin_s = 0.0 if setup.wait_on is None else FIRST_SPIN_S  # a long spin only on a core that no other process uses
     while all(fd != conn for fd, _ in wait(poll, wait_affinity, spin_s=spin_s)):
         while (entry := work_queue.take()) is not None:
             line[CLAIM] = entry + 1

@@ -85,7 +85,7 @@ class WorkerHandle:
         self._line: NDArray[np.int64] = arena["heartbeat"][share.worker]
         self._stacks = StackFile.create()
         self._cause = ""  # why the driver killed it
-        order = WorkerSetup(
+        setup = WorkerSetup(
             share,
             program,
             arena,
@@ -101,7 +101,7 @@ class WorkerHandle:
         target = _forked_main if method == "fork" else worker_main
         # A forked child inherits the driver's ends of its own pipes and of those made before. It must close them:
         # otherwise the pipes would stay open when the driver dies.
-        args = (order, [*self.driver_ends, *other_ends]) if method == "fork" else (order,)
+        args = (setup, [*self.driver_ends, *other_ends]) if method == "fork" else (setup,)
         self.process: BaseProcess = ctx.Process(target=target, args=args, name=f"paceline-worker-{share.worker}")
         self.process.daemon = True
         self.process.start()
@@ -282,10 +282,10 @@ def _limit_send_time(conn: Any) -> None:
             pipe.close()
 
 
-def _forked_main(order: WorkerSetup, other_ends: list[Any]) -> None:
+def _forked_main(setup: WorkerSetup, other_ends: list[Any]) -> None:
     for end in other_ends:
         end.close()
-    worker_main(order)
+    worker_main(setup)
 
 
 def describe_exit(code: int | None) -> str:

@@ -92,7 +92,7 @@ class AsyncRollouts:
         return self._learning.extras()
 
     def release(self) -> None:
-        """The batch was learned from: order its slots anew."""
+        """See `Collector.release`: request the slots of the batch again."""
         for full in self._batch:
             self._scheduler.request(full)
         self._batch = []

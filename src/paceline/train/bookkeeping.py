@@ -12,11 +12,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from paceline.collect.finite import NotFinite
 from paceline.errors import CallbackError, EnvHung
 from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
-from paceline.measure.growth import MemoryGrowth
-from paceline.measure.machine import SystemSampler, Usage
+from paceline.measure.machine import SystemSampler
 from paceline.measure.progress import Progress
 from paceline.measure.record import EvaluationRow, Iteration, RunRecord, Summary
 from paceline.measure.tracking import Tracking
@@ -26,13 +24,11 @@ from paceline.train.activity import activity, lag_percentiles
 from paceline.train.budget import RunBudget
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.evaluate import Evaluator
+from paceline.train.fault_notes import FaultNotes
 from paceline.train.training import Training
 
 TRAINING = ("env", "inference", "wait", "learn", "sync", "record", "callback")
 """Phases that count as training time in steps per second: all but start-up, evaluation and checkpoints."""
-
-LONG_EPISODE = 20_000
-"""Steps of an env without the end of an episode after which a note warns about it."""
 
 SIGNALS = ("SIGINT", "SIGTERM")
 """Stop reasons of runs that a signal ended before their budget was spent."""
@@ -70,9 +66,7 @@ class Bookkeeping:
         self.last_checkpoint: Path | None = None
         self._checkpoints = run.checkpoint_dir or (None if folder is None else folder / CHECKPOINTS)
         self._evaluator: Evaluator | None = None
-        self._system, self._growth = SystemSampler(), MemoryGrowth()
-        self._not_finite = NotFinite(training.arena["heartbeat"], training.config.env.on_nan)
-        self._endless_noted = False
+        self._system, self._faults = SystemSampler(), FaultNotes(training)
         self._iterations = int(training.resumed_meta.get("iterations", 0))
         self._best: EvaluationRow | None = _evaluation(training.resumed_meta.get("best_eval"))
         self._final: EvaluationRow | None = None
@@ -257,7 +251,8 @@ class Bookkeeping:
         busy_s = sum(one.busy_s for one in times) / max(1, len(times))
         workers, moved = training.layout.num_workers, training.runtime.bytes_up
         usage = self._system.sample()
-        self._note_memory_growth(usage)
+        for note in self._faults.memory_growth(usage):
+            self._note(note)
         finished = report.finished
         if len(finished):
             self._last_episode = float(finished.returns[-1]), int(finished.length[-1])
@@ -349,7 +344,7 @@ class Bookkeeping:
             restarts=training.rollouts.restarts.count,
             restarted=training.rollouts.restarts.restarted,
             skipped_updates=training.learner.bad.count,
-            not_finite=self._not_finite.count,
+            not_finite=self._faults.not_finite,
             weights_sha256=training.weights.sha256(),
             runtime=training.layout.runtime,
             nodes=training.layout.nodes,
@@ -369,24 +364,8 @@ class Bookkeeping:
         return summary
 
     def _note_faults(self) -> None:
-        """Show notes about replaced workers, NaN from envs, skipped updates and endless episodes."""
-        for note, detail in self._training.rollouts.restarts.notes():
+        for note, detail in self._faults.notes():
             self._note(note, detail)
-        for note in (*self._not_finite.notes(), *self._training.learner.bad.notes()):
-            self._note(note)
-        tracker = self._tracker
-        if not self._endless_noted and not tracker.episodes and tracker.longest_under_way >= LONG_EPISODE:
-            self._endless_noted = True
-            self._note(
-                f"no episode has ended in {tracker.longest_under_way:,} steps of an env; the mean return so far is "
-                f"{tracker.mean_under_way:.6g}. Does the env ever set terminated or truncated?"
-            )
-
-    def _note_memory_growth(self, usage: Usage) -> None:
-        names = {pid: f"worker {worker} (pid {pid})" for worker, pid in enumerate(self._training.runtime.pids())}
-        memory_mb = {pid: one.memory_mb for pid, one in usage.each.items()}
-        for note in self._growth(self._clock.elapsed_s, memory_mb, names):
-            self._note(note)
 
     def _note(self, text: str, detail: str = "") -> None:
         """Show a note on the display and write it to the log; `detail` goes to the log only."""

@@ -113,7 +113,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
             clock=clock,
             league=None if base.league is None else League(base.league, arena, published, tracker),
         )
-        head = algorithm(config.run.algo).head(config, spec)
+        head = algorithm(config.run.algo).value_head(config, spec)
         made = Training(
             config=config,
             spec=spec,

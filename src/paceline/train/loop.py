@@ -74,7 +74,7 @@ class Collector(Protocol[BatchOut]):
         """
 
     def release(self) -> None:
-        """Allow the memory of the last batch to be overwritten. Call it after the update."""
+        """Allow what the last batch was collected in to be filled again. Call it after the update."""
 
     def extras(self) -> Mapping[str, NDArray[Any]]:
         """Return the extras of the last batch by name, [T+1, B, ...] each: `info` values read with each observation."""

@@ -106,7 +106,7 @@ def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:
     FlatParameters(policy, weights)
     obs_norm = ObsNormaliser(spec) if config.env.normalize_obs else None
     predictor = Predictor(
-        policy, spec, obs_norm, seed=config.run.seed, head=algorithm(config.run.algo).head(config, spec)
+        policy, spec, obs_norm, seed=config.run.seed, head=algorithm(config.run.algo).value_head(config, spec)
     )
     model = Model(recipe, spec, own_identity, weights, obs_norm, predictor)
     if snapshot is not None:

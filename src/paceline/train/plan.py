@@ -116,7 +116,7 @@ class Plan(Protocol[J]):
         """Build the collector and the learner. Runs in the driver, after the workers have started."""
 
 
-def no_head(config: TrainConfig, spec: EnvSpec) -> EpsilonGreedy | None:  # noqa: ARG001 - see `Algorithm.head`
+def no_head(config: TrainConfig, spec: EnvSpec) -> EpsilonGreedy | None:  # noqa: ARG001 - see `Algorithm.value_head`
     """Return None: the network's outputs are parameters of the action distribution."""
     return None
 
@@ -127,5 +127,5 @@ class Algorithm(Generic[J]):
 
     plan: Callable[[TrainConfig, WorkerRecipe, Layout], Plan[J]]
     """Make the plan of a config; raises ConfigError if env, settings or layout do not fit."""
-    head: Callable[[TrainConfig, EnvSpec], EpsilonGreedy | None] = no_head
+    value_head: Callable[[TrainConfig, EnvSpec], EpsilonGreedy | None] = no_head
     """Make the head that draws actions from action values; None if the policy has an action distribution instead."""

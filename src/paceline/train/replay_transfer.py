@@ -173,7 +173,7 @@ class _Ring:
         counted[held] += len(t)
 
     def shown(self, group: int, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """List the observations of a group in rows `start` to `stop - 1`."""
+        """Yield views of the observations of a group in rows `start` to `stop - 1`."""
         for name in self._arrays:
             if name in ("mask", "age") or name.startswith("obs/"):
                 yield from self._rows(name, group, start, stop)

@@ -120,7 +120,7 @@ class RolloutTransfer(Generic[J_co]):
         return Slots(arena, base.shape)
 
     def shown(self, arena: Arena, base: WorkerRecipe, mine: GroupRange) -> Iterator[NDArray[Any]]:
-        """List the first observations of episodes, which the driver records for recovery before a rollout starts."""
+        """Yield views of the first observations of episodes, which the driver records before a rollout starts."""
         obs, mask = Slots(arena, base.shape).shown()
         for leaf in (*obs.values(), *(() if mask is None else (mask,))):
             yield leaf[base.shape.columns(*mine)]

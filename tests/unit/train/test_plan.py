@@ -52,4 +52,4 @@ def test_workers_wait_for_the_driver_only_in_synchronous_ppo(algo: str) -> None:
 def test_by_default_a_policy_has_no_head_for_action_values() -> None:
     config = TrainConfig.from_flat(**SMALL)
     with closing(build(config)) as training:
-        assert Algorithm(lambda *_: training.plan).head(config, training.spec) is None
+        assert Algorithm(lambda *_: training.plan).value_head(config, training.spec) is None

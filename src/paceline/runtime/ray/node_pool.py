@@ -82,9 +82,9 @@ class NodePool:
         self._held = GroupRange(setup.first_group, setup.groups)
         self._arena = Arena.create(self._transfer.fields(self._held, setup.workers))
         self._known: dict[str, Hashable] = {}
-        self._posted: dict[Reply[object], tuple[Call, tuple[Any, ...]]] = {}  # in the setup in which they were posted
+        self._posted: dict[Reply[object], tuple[Call, tuple[Any, ...]]] = {}  # in the order in which they were posted
         self._joint_call: tuple[Call, tuple[Any, ...]] | None = None  # the call that all workers execute
-        self._replies: list[Reply[object]] = []  # to that call, in worker setup
+        self._replies: list[Reply[object]] = []  # to that call, in worker order
         self._inbox: queue.SimpleQueue[tuple[Future[PoolReply] | None, Callable[[], Any]] | None] = queue.SimpleQueue()
         self._outbox: deque[PoolReply] = deque()
         self._new_reply = threading.Condition()
