@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 from tests.inside import inside
 
 from paceline import DQN
+from paceline.config.train_config import TrainConfig
+from paceline.train.build import build
+from paceline.train.replay_batches import ReplayBatches
+from paceline.train.training import Training
 
 SMALL: dict[str, Any] = {"n_envs": 8, "group_size": 4, "learning_starts": 100, "n_eval_episodes": 0, "batch_size": 16}
 
@@ -26,3 +31,42 @@ def test_groups_are_aligned_after_external_transitions() -> None:
             assert replay.valid(np.arange(74 * 8)).sum() == 40 + 512
             hashes.append(agent.get_weights().tobytes())
     assert hashes[0] == hashes[1]
+
+
+def rollouts(**settings: Any) -> Training:
+    small = {**SMALL, "algo": "dqn", "env": "CartPole-v1", "num_workers": 0, "quiet": True, "n_steps": 16}
+    return build(TrainConfig.from_flat(**{**small, **settings}))
+
+
+def test_a_batch_has_the_requested_rows_and_the_updates_that_are_due() -> None:
+    with closing(rollouts(samples_per_insert=2.0)) as training:
+        collector = training.rollouts
+        assert isinstance(collector, ReplayBatches)
+        collector.reset()
+        due = [collector.next(version) for version in range(3)]
+        assert training.tracker.steps == 3 * 16 * 8
+        assert due == [16, 16, 16], "128 steps times 2 samples in batches of 16"
+        assert collector.stored == 3 * 16 * 8
+
+
+def test_nothing_is_due_before_learning_starts() -> None:
+    with closing(rollouts(learning_starts=200)) as training:
+        collector = training.rollouts
+        collector.reset()
+        assert collector.next(0) == 0
+        assert collector.next(1) > 0
+
+
+def test_a_loaded_collector_continues_with_the_same_rows() -> None:
+    with closing(rollouts()) as one, closing(rollouts()) as other:
+        first, second = one.rollouts, other.rollouts
+        assert isinstance(first, ReplayBatches)
+        assert isinstance(second, ReplayBatches)
+        first.reset()
+        first.next(0)
+        assert second.load(first.state()) == []
+        assert first.next(1) == second.next(1)
+        item = np.arange(32 * 8)
+        found, expected = (it._ingest.replay.gather(item) for it in (second, first))
+        np.testing.assert_array_equal(found.obs["obs"], expected.obs["obs"])
+        np.testing.assert_array_equal(found.action, expected.action)
