@@ -52,6 +52,7 @@ def test_a_batch_has_the_requested_rows_and_the_updates_that_are_due() -> None:
 def test_nothing_is_due_before_learning_starts() -> None:
     with closing(rollouts(learning_starts=200)) as training:
         collector = training.rollouts
+        assert isinstance(collector, ReplayBatches)
         collector.reset()
         assert collector.next(0) == 0
         assert collector.next(1) > 0
