@@ -109,7 +109,7 @@ def _made(words: tuple[str, ...]) -> tuple[list[str], ...]:
     """The `paceline` commands that `make` would run."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
     order = ["make", "-n", "--no-print-directory", "-o", ".venv/.installed", *words]
-    done = subprocess.run(order, cwd=ROOT, env=plain, capture_output=True, text=True, check=True, timeout=20)
+    done = subprocess.run(order, cwd=ROOT, env=plain, capture_output=True, text=True, check=True, timeout=60)
     found = (shlex.split(line) for line in done.stdout.replace("\\\n", " ").splitlines() if ".venv/bin/" in line)
     named = ([Path(program).name, *rest] for program, *rest in found)
     return tuple(command for command in named if command[0] in ("paceline", "tensorboard"))

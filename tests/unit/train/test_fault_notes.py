@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from paceline.algos.bad_updates import BadUpdates
+from paceline.collect.finite import ENV_BITS
 from paceline.memory.worker_status import NOT_FINITE, heartbeat_field
 from paceline.train.fault_notes import LONG_EPISODE, FaultNotes
 
@@ -37,7 +38,7 @@ def test_a_replaced_worker_is_noted_with_details_for_the_log() -> None:
 def test_values_that_are_not_finite_are_counted_and_noted() -> None:
     it = training()
     notes = FaultNotes(it)
-    it.arena["heartbeat"][:, NOT_FINITE] = 2
+    it.arena["heartbeat"][:, NOT_FINITE] = 2 << ENV_BITS  # the count; the lower bits hold the env
     assert any("NaN" in text or "finite" in text for text in texts(notes))
     assert notes.not_finite == 4
 
