@@ -62,7 +62,7 @@ MODES: dict[str, tuple[str, ...]] = {
 WAIT_MS = {"thread per env": 0.5}
 """Milliseconds that a step sleeps, so that each env gets a thread of its own."""
 EXACT = ("ppo", "thread per env", "pipeline", "dqn")
-NOT_RECOVERED = ("began new episodes", "began a new episode")
+NOT_RECOVERED = ("started new episodes", "started a new episode")
 """Messages of the log if an env was not restored to its state; the weights may then differ."""
 
 

@@ -114,7 +114,7 @@ def test_a_signal_ends_at_a_safe_point_with_a_checkpoint_that_goes_on(mode: str,
     again = settings.merge(resume=True)
     with Run(again, folder=open_folder(again)) as run:
         assert run.training.tracker.steps == summary.steps
-        assert any("began a new episode" in note for note in run.notes) == (mode in ASYNC), (
+        assert any("started a new episode" in note for note in run.notes) == (mode in ASYNC), (
             "only async modes start new episodes"
         )
         assert run.go(steps=500).steps > summary.steps

@@ -219,7 +219,7 @@ def test_envs_that_cannot_be_restored_start_new_episodes_with_a_warning(tmp_path
         go_until_replaced(run, 1)
     log = (tmp_path / "run" / "train.log").read_text()
     assert "could not be restored." in log
-    assert "began new episodes." in log
+    assert "started new episodes." in log
 
 
 def test_close_does_not_wait_for_long_rollouts() -> None:

@@ -120,7 +120,7 @@ def test_envs_that_crash_at_one_place_begin_new_episodes_in_the_end(tmp_path: Pa
     assert (summary.restarts, summary.restarted) == (3, 4)
     log = (tmp_path / "run" / "train.log").read_text()
     assert "it ended with exit code 7" in log
-    assert "worker 1: envs 4-7 began new episodes." in log
+    assert "worker 1: envs 4-7 started new episodes." in log
 
 
 @pytest.mark.parametrize("mode", ["parallel", "pipeline", "dqn"])
@@ -128,7 +128,7 @@ def test_recovery_by_restart_begins_new_episodes(mode: str, tmp_path: Path) -> N
     kwargs = {"mode": "exit", "once": str(tmp_path / "happened"), **HANG}
     summary = go(config(mode, env_kwargs=kwargs, recovery="restart", output_dir=tmp_path / "run"))
     assert (summary.restarts, summary.restarted) == (1, 4)
-    assert "worker 1: envs 4-7 began new episodes." in (tmp_path / "run" / "train.log").read_text()
+    assert "worker 1: envs 4-7 started new episodes." in (tmp_path / "run" / "train.log").read_text()
 
 
 @pytest.mark.parametrize("mode", ["parallel", "impala", "dqn-async"])

@@ -188,7 +188,7 @@ def test_a_vector_env_begins_new_episodes_after_a_resume_and_says_so(tmp_path: P
     train(config(case, 2, output_dir=folder), interrupt_in=2)
     it = config(case, 0, output_dir=folder, resume=True)
     with Run(it, folder=open_folder(it)) as run:
-        assert any("began a new episode" in note for note in run.notes)
+        assert any("started a new episode" in note for note in run.notes)
         assert run.go().finished
 
 

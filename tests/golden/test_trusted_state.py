@@ -44,7 +44,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_only_with_the_pickled_envs(case:
         workers = 2 if trust else 0
         resumed, notes = trained(192, folder, resume=True, trust_env_state=trust, num_workers=workers, **settings)
         assert (resumed == whole) == trust
-        assert any("began a new episode" in note for note in notes) != trust
+        assert any("started a new episode" in note for note in notes) != trust
 
 
 def test_pickled_envs_are_not_touched_without_the_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_pickled_envs_are_not_touched_without_the_flag(tmp_path: Path, monkeypat
 
     monkeypatch.setattr("paceline.envs.group.cloudpickle.loads", forbidden)
     _, notes = trained(192, tmp_path / "run", resume=True, **settings)
-    assert any("began a new episode" in note for note in notes)
+    assert any("started a new episode" in note for note in notes)
 
 
 def test_an_env_that_cannot_be_pickled_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,7 +165,7 @@ class Restarts(Generic[J_co]):
         """Record that these envs of a new worker have started new episodes."""
         if envs:
             self.restarted += len(envs)
-            self._notes.append((f"worker {worker}: {_listed(envs)} began new episodes.", ""))
+            self._notes.append((f"worker {worker}: {_listed(envs)} started new episodes.", ""))
 
     def notes(self) -> list[tuple[str, str]]:
         """Return the notes since the last call: a line for the terminal, and details for the log (may be empty)."""

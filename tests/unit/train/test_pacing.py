@@ -57,9 +57,11 @@ def test_the_limiter_keeps_the_ratio_and_is_no_deadlock(
             inserts += order
         elif updates:
             samples += min(updates, 5) * batch
-        if inserts >= starts:
-            assert abs(limiter.ahead(inserts, samples)) <= limiter.max_ahead + 1e-6 or samples == 0
-    assert samples >= 0
+        if inserts < starts:
+            assert samples == 0, "nothing is learned before learning_starts"
+        else:
+            assert limiter.ahead(inserts, samples) <= limiter.max_ahead + 1e-6
+            assert -limiter.ahead(inserts, samples) <= limiter.max_ahead + 1e-6
 
 
 def test_the_limit_allows_for_all_steps_under_way() -> None:

@@ -141,7 +141,7 @@ def test_repeated_losses_with_one_cause_end_in_new_episodes(waits: list[float]) 
     assert (runtime.commands, envs.new_episodes) == (["restore", "restore", "reset"], [4, 5, 6, 7])
     assert (restarts.count, restarts.restarted) == (3, 4)
     assert waits == [0.25, 0.5]
-    assert ("worker 1: envs 4-7 began new episodes.", "") in restarts.notes()
+    assert ("worker 1: envs 4-7 started new episodes.", "") in restarts.notes()
 
 
 def test_recovery_restart_resets_envs_and_recovery_fail_replaces_no_worker() -> None:

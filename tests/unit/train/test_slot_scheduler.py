@@ -46,7 +46,7 @@ def test_a_dead_worker_is_replaced_and_its_requests_are_submitted_again(spec: En
     assert stage.rollouts.restarts.count == 1
     assert stage.rollouts.restarts.notes() == [
         ("worker 1 ended. It is replaced; training continues.", ""),
-        ("worker 1: envs 2-3 began new episodes.", ""),
+        ("worker 1: envs 2-3 started new episodes.", ""),
     ]
     assert stage.rollouts.restarts.notes() == []
     stage.check()

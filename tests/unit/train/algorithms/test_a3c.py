@@ -31,12 +31,14 @@ def test_each_worker_has_its_own_learning_rate_and_entropy_coefficient() -> None
     assert settings.of_worker(0, 1).learning_rate == 1e-3  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
-def test_both_optimisers_change_the_weights(optimizer: str) -> None:
-    summary = train(config("a3c", optimizer=optimizer, n_eval_episodes=0))
-    other = train(config("a3c", num_workers=0, optimizer=optimizer, n_eval_episodes=0))
+def test_both_optimisers_of_a3c_change_the_weights(optimizer: str, workers: int) -> None:
+    with Run(config("a3c", num_workers=workers, optimizer=optimizer, n_eval_episodes=0)) as run:
+        before = run.training.weights.sha256()
+        summary = run.go()
     assert summary.iterations > 0
-    assert summary.weights_sha256 != other.weights_sha256
+    assert summary.weights_sha256 != before
 
 
 def test_the_progress_of_schedules_is_restored() -> None:
