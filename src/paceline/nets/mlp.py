@@ -97,7 +97,7 @@ class MLPPolicy(nn.Module):
         """Return the outputs, and a function that adds the gradient of every parameter to its `.grad`.
 
         The same as `forward` and `backward()`, but with the gradient written out by hand: autograd takes 1.1 to 1.5
-        times as long (64 to 4096 rows, widths 64 to 512, one thread; `python benchmarks/kernels.py` shows it for 1024
+        times as long (64 to 4096 rows, widths 64 to 512, one thread; `make bench-kernels` shows it for 1024
         rows and width 64: `towers` is autograd, `torch` is this method).
 
         Returns:
