@@ -1,11 +1,12 @@
-"""The other route to a cluster: any env that Paceline can name, trained by RLlib's own PPO.
+"""Trains an env of Paceline with RLlib's PPO instead of Paceline's own, on one machine or a Ray cluster.
 
     python examples/rllib_ppo.py --env CartPole-v1 --iterations 20
     python examples/rllib_ppo.py --env my_package:MyEnv --env-kwargs '{"size": 9}' --env-runners 2
 
-Needs an environment of its own, since RLlib pins another Gymnasium: `make test-rllib` makes one and runs this. On a
-cluster give it `--address auto`. For Paceline's own training there see docs/how-to/several-machines.md. RLlib knows
-nothing of the action masks in `info`: games whose illegal moves are errors need a model of its own for that.
+It needs a separate virtual environment, because RLlib requires another version of Gymnasium: `make test-rllib` creates
+one and runs this file. On a cluster pass `--address auto`. Paceline's own training on a cluster is described in
+docs/how-to/several-machines.md. RLlib ignores action masks in `info`: an env that raises for illegal actions needs an
+RLlib model with action masking.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ NAME = "paceline-env"
 
 
 def settings(arguments: argparse.Namespace) -> Any:
-    """PPO over the registered env."""
+    """Return RLlib's config for PPO on the registered env."""
     made: Any = PPOConfig()
     made.environment(env=NAME, env_config={"env": arguments.env, "kwargs": json.loads(arguments.env_kwargs)})
     made.env_runners(num_env_runners=arguments.env_runners, num_envs_per_env_runner=arguments.envs_per_runner)
@@ -36,21 +37,23 @@ def settings(arguments: argparse.Namespace) -> Any:
 
 
 def main() -> None:
-    """Register, train, and say how it goes."""
+    """Register the env, train, and print the mean return of each iteration."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--env", default="CartPole-v1", help="as `paceline train --env` takes it")
-    parser.add_argument("--env-kwargs", default="{}", help="arguments of the env, JSON")
-    parser.add_argument("--env-runners", type=int, default=1, help="actors that step envs; 0 for none")
+    parser.add_argument("--env", default="CartPole-v1", help="env id or import path, as for `paceline train --env`")
+    parser.add_argument("--env-kwargs", default="{}", help="arguments of the env, as JSON")
+    parser.add_argument(
+        "--env-runners", type=int, default=1, help="Ray actors that step envs; 0 steps them in the driver"
+    )
     parser.add_argument("--envs-per-runner", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=2048, help="steps of an iteration")
+    parser.add_argument("--batch", type=int, default=2048, help="env steps per iteration")
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--address", help="of a Ray cluster; a local one is started without it")
+    parser.add_argument("--address", help="address of a Ray cluster; without it a local Ray is started")
     arguments = parser.parse_args()
 
-    # Called in every actor: an env is made there, from the same words as by `paceline train`.
+    # RLlib calls the function in every actor, which makes the env from the same arguments as `paceline train`.
     register_env(NAME, lambda config: EnvRecipe(source=config["env"], kwargs=dict(config["kwargs"])).make())
-    # Without an address Ray would join whatever cluster runs on this machine.
+    # "local" starts a new Ray; without an address Ray would connect to a cluster that runs on this machine.
     where: dict[str, Any] = {"address": arguments.address or "local"}
     if not arguments.address:
         where["include_dashboard"] = False

@@ -24,7 +24,7 @@ def in_time(do: Callable[[], Any]) -> None:
     thread = threading.Thread(target=lambda: outcomes.append(outcome_of(do)), daemon=True)
     thread.start()
     thread.join(PATIENCE_S)
-    assert outcomes, "somebody waits for ever"
+    assert outcomes, "a thread waits for ever"
     result_of(outcomes[0])
 
 

@@ -217,7 +217,7 @@ def test_the_heartbeat_moves_once_all_busy_threads_have_moved_theirs() -> None:
     block._look()
     assert int(line[BEAT]) == before + 1
     block._look()
-    assert (int(line[BEAT]), envs_of(line)) == (before + 1, "env 10"), "nobody has moved since"
+    assert (int(line[BEAT]), envs_of(line)) == (before + 1, "env 10"), "no heartbeat has moved since"
     for own in block.lines:
         own[SPAN] = 0
     block.lines[2][SPAN] = 1

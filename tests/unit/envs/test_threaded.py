@@ -194,7 +194,7 @@ def test_pickled_envs_go_back_and_forth_between_one_thread_and_many() -> None:
 
 
 class Meets(SpaceEnv):
-    """Nobody gets out of `step`, or of a reset, before all are in."""
+    """`step` and `reset` return only once all envs are in the same call."""
 
     barrier = threading.Barrier(N)
     lone = True
@@ -219,7 +219,7 @@ def test_all_envs_are_in_step_and_in_reset_at_once(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_status_line_names_all_envs_before_they_are_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those of a part that nobody waits for: whichever takes the process along is among those named."""
+    """Includes the envs of a block that is not waited for, so that an env that kills the process is named."""
     line, said = spare(), list[str]()
 
     class Telling(SpaceEnv):

@@ -111,7 +111,7 @@ def test_threads_step_and_call_only_the_selected_envs(workers: int) -> None:
 
 
 class Growing(SampleEnv):
-    """Shows one array of no fixed size, which it goes on writing into."""
+    """Returns the same variable-size array in every step and overwrites it."""
 
     def __init__(self) -> None:
         super().__init__(spaces.Sequence(spaces.Box(-1.0, 1e9, (), np.float32), stack=True))
