@@ -147,7 +147,7 @@ def test_loss_and_gradient_are_those_of_the_definition(
     weight = np.linspace(0.2, 1.0, N, dtype=np.float32) if weighted else None
     rig = make(dueling=dueling, double=double, loss=loss, weight=weight, learning_rate=1e-30)
     with torch.no_grad():  # a target network that differs from the online one
-        rig._target_vector.mul_(-0.7)
+        rig._target_vector.normal_(generator=torch.Generator().manual_seed(2))
     online = copy.deepcopy(rig.policy)
     for parameter in online.parameters():
         parameter.requires_grad_(True)
@@ -234,9 +234,10 @@ def test_learning_rate_schedules(make: Make) -> None:
 def test_optimise_leaves_schedules_as_they_were(make: Make) -> None:
     rig = make(exploration_fraction=1.0)
     rig.update(1, 0.5)
-    epsilon, rate = rig._epsilon.value, rig.sampler.betas[-1]
+    epsilon, beta = rig._epsilon.value, rig.sampler.betas[-1]
+    assert 0.05 < epsilon < 1.0, "`update` advances it"
     assert rig.optimise(3)["epsilon"] == epsilon
-    assert rig.sampler.betas[-1] == rate
+    assert rig.sampler.betas[-1] == beta
     assert rig.n_updates == 4
 
 
