@@ -24,7 +24,7 @@ from paceline.nets.flat import bind
 from paceline.ops.adam import FlatAdam
 from paceline.ops.clip import clip_norm
 from paceline.ops.distributions import head_for
-from paceline.ops.minibatch_moments import standards
+from paceline.ops.minibatch_moments import minibatch_moments
 from paceline.ops.returns import gae, next_values
 from paceline.ops.scores import score
 from paceline.ops.surrogate import surrogate
@@ -221,7 +221,7 @@ class DriverProbe:
             rows = np.flatnonzero(self._batch.valid.numpy())
             order = shuffle.permutation(rows)
             pieces = -(-len(rows) // self.minibatch)
-            standards(advantage[order], [len(rows) * piece // pieces for piece in range(pieces + 1)])
+            minibatch_moments(advantage[order], [len(rows) * piece // pieces for piece in range(pieces + 1)])
             watch.lap("order")
             grad = self._sum
             np.add.reduce(self._grads.numpy(), 0, out=grad.numpy())

@@ -9,6 +9,7 @@ The learner computes targets, shuffles minibatches and applies updates; workers 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +27,7 @@ from paceline.memory.parts import part, under
 from paceline.memory.shards import Shards
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.clip import clip_norm
-from paceline.ops.minibatch_moments import standards
+from paceline.ops.minibatch_moments import minibatch_moments
 from paceline.ops.optimiser import Optimiser
 from paceline.ops.returns import explained_variance
 from paceline.ops.schedules import scheduled
@@ -131,7 +132,9 @@ class PPOLearner:
         order = self._shards.order[: len(rows)].numpy()
         for _ in range(cfg.n_epochs):
             order[:] = shuffle.permutation(rows)
-            scales = standards(advantage[order], cuts) if cfg.normalize_advantage else itertools.repeat((0.0, 1.0))
+            scales: Iterable[tuple[float, float]] = itertools.repeat((0.0, 1.0))
+            if cfg.normalize_advantage:
+                scales = minibatch_moments(advantage[order], cuts)
             for (start, stop), scale in zip(itertools.pairwise(cuts), scales, strict=False):
                 terms[done] = self._step(start, stop, *scale, lr)
                 done += 1

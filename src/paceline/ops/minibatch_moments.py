@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 _EPSILON = 1e-8
 
 
-def standards(values: NDArray[np.float32], cuts: Sequence[int]) -> list[tuple[float, float]]:
+def minibatch_moments(values: NDArray[np.float32], cuts: Sequence[int]) -> list[tuple[float, float]]:
     """Return (mean, 1 / standard deviation) of each segment of an array.
 
     Args:
