@@ -72,6 +72,7 @@ def test_the_gradient_is_that_of_the_loss_by_autograd(policy: str) -> None:
     net = build_policy("mlp", SPEC, hidden_sizes=(16, 16), activation="tanh", seed=3)
     vector = torch.empty(size_of(net))
     FlatParameters(net, vector)
+    vector.normal_(std=0.5, generator=generator)  # far from uniform probabilities, whose entropy has no gradient
     gradient = PPOGradient(net, head_for(SPEC.action), SPEC, config, None)
     samples = torch.stack([b.log_prob.flatten(), advantage, returns, b.value[:-1].flatten()], 1).numpy()
     terms = gradient(
@@ -102,6 +103,8 @@ def test_the_gradient_is_that_of_the_loss_by_autograd(policy: str) -> None:
 
 def test_an_empty_shard_leaves_zeros_and_no_numbers_of_the_minibatch_before(make: Make) -> None:
     learner = make(grad_shards=8, batch_size=4)
+    learner._shards.grads.fill_(7.0)
+    learner._shards.terms.fill_(7.0)
     learner.update(batch(), 0.0)
     rows = [learner._shards.bounds(*learner._shards.minibatch[:2])[shard] for shard in range(8)]
     empty = [shard for shard, (start, stop) in enumerate(rows) if start == stop]
