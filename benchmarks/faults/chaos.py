@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -24,16 +22,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import psutil
-
 from benchmarks.faults import invariants
-from benchmarks.harness.paths import LOGS, RESULTS, ROOT
+from benchmarks.faults.injected import DISK_MB, ENDING, FAULTS, WITHOUT_WORKERS, send, small_disk
+from benchmarks.faults.trainer_life import MODES, Life
+from benchmarks.harness.paths import LOGS, RESULTS
 from paceline.errors import CheckpointError
 from paceline.train import checkpoint
 
@@ -41,209 +37,9 @@ MINUTES = 10.0
 """A shorter run is stored in .logs/ instead of results/."""
 STALL_S = 60.0
 """Longest time without progress in a life; covers start-up, hang detection, and delays between replacements."""
-DISK_MB = 512
-"""Size of the tmpfs for all runs, if this user may mount one."""
-COMMON = (
-    "--env", "benchmarks.faults.chaos_env:ChaosEnv", "--env-threads", "1",
-    "--n-envs", "8", "--group-size", "2", "--num-workers", "2",
-    "--seed", "3", "--env-timeout-s", "4", "--start-timeout-s", "30", "--max-restarts", "30", "--n-eval-episodes", "0",
-    "--save-freq", "4000", "--keep-checkpoints", "4", "--native-vector", "never", "--quiet",
-)  # fmt: skip
-MODES: dict[str, tuple[str, ...]] = {
-    "ppo": ("ppo", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
-    "thread per env": ("ppo", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128", "--env-threads", "auto"),
-    "pipeline": ("ppo", "--pipeline", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
-    "impala": ("impala", "--n-steps", "32"),
-    "a3c": ("a3c", "--n-steps", "16"),
-    "dqn": ("dqn", "--learning-starts", "500", "--buffer-size", "20000"),
-    "dqn-async": ("dqn", "--schedule", "async", "--learning-starts", "500", "--buffer-size", "20000"),
-    "sequential": ("ppo", "--num-workers", "0", "--n-steps", "64", "--n-epochs", "6", "--batch-size", "128"),
-}
-WAIT_MS = {"thread per env": 0.5}
-"""Milliseconds that a step sleeps, so that each env gets a thread of its own."""
 EXACT = ("ppo", "thread per env", "pipeline", "dqn")
 NOT_RECOVERED = ("started new episodes", "started a new episode")
 """Messages of the log if an env was not restored to its state; the weights may then differ."""
-
-
-class Life:
-    """One trainer process of a run."""
-
-    def __init__(self, mode: str, run: Path, control: Path, steps: int, resume: list[str]) -> None:
-        self.token = f"chaos-{os.getpid()}-{time.monotonic_ns()}"
-        algo, *rest = MODES[mode]
-        flags = [
-            *COMMON,
-            "--env-kwargs",
-            f"control={control}",
-            f"wait_ms={WAIT_MS.get(mode, 0.0)}",
-            *rest,
-            "--total-timesteps",
-            str(steps),
-        ]
-        command = [sys.executable, "-m", "benchmarks.faults.chaos_trainer", str(control), "train", algo]
-        environment = {**os.environ, "PACELINE_CHAOS": self.token, "SPT_NOENV": "1"}
-        self.process = subprocess.Popen(
-            [*command, *flags, "--output-dir", str(run), *resume],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment,
-            start_new_session=True,
-        )  # fmt: skip
-        self.run, self.control, self.disk = run, control, False
-        self._output: str | None = None
-
-    def workers(self) -> list[int]:
-        """Pids of its worker processes."""
-        try:
-            family = psutil.Process(self.process.pid).children(recursive=True)
-            return [one.pid for one in family if "paceline: worker" in " ".join(one.cmdline())]
-        except psutil.Error:
-            return []
-
-    def steps(self) -> int:
-        """Steps of the run so far."""
-        rows = invariants.table(self.run / "progress.csv")
-        return int(rows[-1]["steps"]) if rows else 0
-
-    def output(self) -> str:
-        """Everything that it printed; blocks until the process has ended. A quiet run prints less than a pipe holds."""
-        if self._output is None:
-            self._output = self.process.communicate()[0]
-        return self._output
-
-    def end(self) -> None:
-        """Kill the process if it is still alive, and wait for it."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-
-
-def send(pid: int, number: signal.Signals) -> bool:
-    """Send a signal; False if the process does not exist."""
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-Fault = Callable[[Life, random.Random], bool]
-"""Injects a fault into a life; returns whether it took effect."""
-
-
-def kill_worker(life: Life, chance: random.Random) -> bool:
-    """Kill a worker, as the out-of-memory killer does."""
-    workers = life.workers()
-    return bool(workers) and send(chance.choice(workers), signal.SIGKILL)
-
-
-def pause_worker(life: Life, chance: random.Random) -> bool:
-    """Stop a worker for up to a second."""
-    workers = life.workers()
-    if not workers or not send(pid := chance.choice(workers), signal.SIGSTOP):
-        return False
-    time.sleep(chance.uniform(0.1, 1.0))
-    send(pid, signal.SIGCONT)
-    return True
-
-
-def stop_worker(life: Life, chance: random.Random) -> bool:
-    """Stop a worker and never resume it."""
-    workers = life.workers()
-    return bool(workers) and send(chance.choice(workers), signal.SIGSTOP)
-
-
-def pause_trainer(life: Life, chance: random.Random) -> bool:
-    """Stop the trainer for up to a second, as on an overloaded machine."""
-    if not send(life.process.pid, signal.SIGSTOP):
-        return False
-    time.sleep(chance.uniform(0.1, 1.0))
-    return send(life.process.pid, signal.SIGCONT)
-
-
-def request(what: str) -> Fault:
-    """Have one env of a worker misbehave (see chaos_env.py)."""
-
-    def write_request(life: Life, _chance: random.Random) -> bool:
-        if not life.workers():
-            return False
-        path = life.control / "request"
-        path.with_suffix(".new").write_text(what)
-        os.rename(path.with_suffix(".new"), path)
-        deadline = perf_counter() + 3.0
-        while path.exists() and perf_counter() < deadline:
-            time.sleep(0.02)
-        taken = not path.exists()
-        path.unlink(missing_ok=True)
-        return taken
-
-    return write_request
-
-
-def small_disk(folder: Path) -> bool:
-    """Mount a small tmpfs at the folder; False if this user may not."""
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "paceline-chaos", str(folder)]
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-
-def full_disk(life: Life, chance: random.Random) -> bool:
-    """Fill the tmpfs of the runs for a while; without one, limit the size of files that the trainer may write."""
-    folder = life.run.parent
-    if not folder.is_mount():
-        return _forbid_writes(life, chance)
-    with tempfile.TemporaryFile(dir=folder) as filler:
-        life.disk = True
-        for _ in range(3):  # the run may write or delete files in the meantime
-            with suppress(OSError):
-                os.posix_fallocate(filler.fileno(), os.fstat(filler.fileno()).st_size, shutil.disk_usage(folder).free)
-        time.sleep(chance.uniform(0.5, 2.5))
-    return True
-
-
-def _forbid_writes(life: Life, chance: random.Random) -> bool:
-    try:
-        soft, hard = resource.prlimit(life.process.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(life.process.pid, resource.RLIMIT_FSIZE, (0, hard))
-        life.disk = True
-        time.sleep(chance.uniform(0.5, 2.5))
-        resource.prlimit(life.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def slow_disk(life: Life, chance: random.Random) -> bool:
-    """Make every fsync of the trainer take most of a second, for a while."""
-    (life.control / "slow").touch()
-    time.sleep(chance.uniform(0.5, 2.0))
-    (life.control / "slow").unlink()
-    return True
-
-
-def signal_trainer(number: signal.Signals) -> Fault:
-    """Send a signal to the trainer."""
-    return lambda life, _chance: send(life.process.pid, number)
-
-
-FAULTS: dict[str, tuple[int, Fault]] = {
-    "kill -9 of a worker": (16, kill_worker),
-    "worker stopped and resumed": (6, pause_worker),
-    "worker stopped for good": (1, stop_worker),
-    "trainer stopped and resumed": (4, pause_trainer),
-    "env hangs in Python": (1, request("hang")),
-    "env hangs with the GIL held": (1, request("hang_gil")),
-    "env segfaults": (4, request("segfault")),
-    "env calls os._exit": (3, request("exit")),
-    "env calls sys.exit": (3, request("sys_exit")),
-    "full disk": (3, full_disk),
-    "slow disk": (3, slow_disk),
-    "kill -9 of the trainer": (1, signal_trainer(signal.SIGKILL)),
-    "Ctrl-C": (1, signal_trainer(signal.SIGINT)),
-    "SIGTERM": (1, signal_trainer(signal.SIGTERM)),
-}
-ENDING = ("kill -9 of the trainer", "Ctrl-C", "SIGTERM")
-"""Faults that end a life."""
-WITHOUT_WORKERS = ("full disk", "slow disk", "trainer stopped and resumed", *ENDING)
-"""Faults that need no workers."""
 
 
 class Chaos:

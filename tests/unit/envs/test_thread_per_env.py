@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.unit.envs.test_group import histories_of
+from tests.unit.envs.test_group_restore import histories_of
 from tests.unit.envs.test_threaded import FAULT, SOURCES, Homely, Meets, N, ours, plain, same_rows, threaded
 from tests.unit.envs.toys import SpaceEnv, Walk, advance, blank_row, play, single
 
