@@ -1,4 +1,4 @@
-"""Asynchronous workers that fill their slots when a test lets them."""
+"""Asynchronous workers that fill their slots when a test calls `done`, and a collector for them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from paceline.train.slot_scheduler import SlotReport, SlotScheduler
 STEPS, SIZE = 4, 2
 
 
-class Puppets:
-    """A runtime whose workers fill a slot when the test lets them."""
+class ScriptedRuntime:
+    """A runtime without processes: the test says when a worker begins and fills a slot."""
 
     def __init__(self, workers: int, begun: Any, fill: Any) -> None:
         self.num_workers, self._begun, self._fill = workers, begun, fill
@@ -41,11 +41,11 @@ class Puppets:
         return reply
 
     def begin(self, worker: int, version: int) -> None:
-        """The worker begins its next slot."""
+        """Let a worker begin its next slot with the weights of `version`."""
         self._begun[worker, self.requests[worker][0][1]] = version
 
     def done(self, worker: int, version: int) -> None:
-        """The worker has filled its next slot."""
+        """Let a worker fill its next slot and reply."""
         _, into = self.requests[worker].popleft()
         self._fill(worker, into)
         collected = SlotReport(into=into, version=version, times=CollectTimes(1.0, 1.0, 2.0))
@@ -55,7 +55,7 @@ class Puppets:
         if self.script:
             self.script.popleft()()
         found = [reply for reply in replies if reply.done]
-        assert found, "waits for ever"
+        assert found, "the collector waits for a reply that the test does not give"
         return found
 
     def respawn(self, worker: int, call: Any) -> None:
@@ -73,7 +73,7 @@ class Stage:
         self.begun = np.zeros((workers, sets), np.int64)
         self.episode = np.zeros(groups * SIZE, np.int64)
         self.tracker = EpisodeTracker(groups * SIZE)
-        self.workers = Puppets(workers, self.begun, self._fill)
+        self.workers = ScriptedRuntime(workers, self.begun, self._fill)
         runtime: Any = self.workers
         self.scheduler = SlotScheduler(runtime, self.sets, owned, self.begun, self.episode, self.tracker, lambda: None)
         self.rollouts = AsyncRollouts(self.scheduler, _slots(room), Clock(), **settings)
@@ -81,7 +81,7 @@ class Stage:
         self._owned, self._filled = owned, 0
 
     def _fill(self, worker: int, into: int) -> None:
-        """Rewards tell which slot it is."""
+        """Write the number of the slot, in order of filling, as its rewards."""
         self._filled += 1
         share, slots = self._owned[worker], self.sets[into]
         mine = slice(share.first_group * SIZE, (share.first_group + share.groups) * SIZE)
@@ -89,6 +89,7 @@ class Stage:
         slots.array("valid")[:, mine] = True
 
     def check(self) -> None:
+        """Every collected step is either learned from or dropped."""
         assert self.rollouts.learned_steps + self.rollouts.dropped_steps == self.tracker.steps
 
 

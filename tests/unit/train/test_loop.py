@@ -15,7 +15,7 @@ from paceline.train.restarts import Restarts
 
 
 class Stage:
-    """Collector, learner, budget and record in one; notes every call."""
+    """Collector, learner, budget and record in one object, which records every call."""
 
     last = CollectReport(finished=Episodes.none())
     lag = 0

@@ -1,4 +1,4 @@
-"""How much is learned for how much is played."""
+"""The ratio of updates to env steps in both schedules of DQN."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_the_limiter_keeps_the_ratio_and_is_no_deadlock(
     for turn in range(300):
         updates = limiter.updates(inserts, samples)
         plays = under_way < 2 * workers and limiter.may_play(inserts + (under_way + 1) * order, samples)
-        assert updates or plays or under_way, "somebody can go on"
-        # Whoever can, in an order that depends on the seed.
+        assert updates or plays or under_way, "neither workers nor learner can continue"
+        # One side that can continue does so; which one depends on the seed.
         if plays and (turn * 7 + seed) % 3:
             under_way += 1
         elif under_way and (turn + seed) % 2:

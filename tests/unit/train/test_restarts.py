@@ -1,3 +1,5 @@
+"""Replacement of lost workers: limits, pauses, notes, and envs that are restored or reset."""
+
 from __future__ import annotations
 
 from typing import Any, cast
@@ -9,8 +11,8 @@ from paceline.runtime.protocol import Reply
 from paceline.train.restarts import MAX_IN_A_ROW, Recovery, Restarts
 
 
-class Grave:
-    """A runtime whose new workers die as often as told."""
+class LosingRuntime:
+    """A runtime of two workers. `wait` loses worker 1 `losses` times; the first `deaths` new workers die at once."""
 
     num_workers = 2
 
@@ -43,28 +45,28 @@ class Grave:
 
 
 def reset(job: Any) -> None:
-    """Begin."""
+    """The first call of a new worker whose envs start new episodes."""
 
 
 def restore(job: Any, histories: list[int]) -> list[int]:
-    """Where these could not be put back."""
+    """The first call of a new worker whose envs are restored; returns the envs that could not be."""
     return histories
 
 
 def collect(job: Any, step: int) -> str:
-    """Never executed: `Grave` has the results."""
+    """The call that is lost. Never executed, because the runtime has the results."""
     raise NotImplementedError
 
 
-def grave(deaths: int = 0) -> Restarts[Any]:
-    runtime: Any = Grave(deaths)
+def restarts_with(deaths: int = 0) -> Restarts[Any]:
+    runtime: Any = LosingRuntime(deaths)
     return Restarts(runtime)
 
 
-class Somewhere:
-    """Envs 4 to 7 of worker 1, which replay."""
+class Recovering:
+    """Recovery of worker 1, which has the envs 4 to 7."""
 
-    def __init__(self, runtime: Grave) -> None:
+    def __init__(self, runtime: LosingRuntime) -> None:
         self.new_episodes: list[int] = []
         self._runtime = runtime
 
@@ -82,40 +84,40 @@ class Somewhere:
 
 @pytest.fixture(autouse=True)
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Waits that are not waited."""
+    """Seconds of the pauses, which are not slept."""
     asked: list[float] = []
     monkeypatch.setattr("paceline.train.restarts.time.sleep", asked.append)
     return asked
 
 
 def test_a_new_worker_executes_its_first_call() -> None:
-    restarts = grave()
+    restarts = restarts_with()
     assert restarts.replace(WorkerDied("gone.", 1), restore, [3]) == (1, [3])
     assert restarts.count == 1
 
 
 def test_a_worker_that_dies_at_start_is_replaced_again() -> None:
-    restarts = grave(deaths=2)
+    restarts = restarts_with(deaths=2)
     assert restarts.replace(WorkerDied("gone.", 1), reset)[0] == 1
     assert restarts.count == 3
     assert len(restarts.notes()) == 3
 
 
 def test_too_many_deaths_in_a_row_raise_and_completed_calls_reset_the_count() -> None:
-    restarts = grave()
+    restarts = restarts_with()
     for _ in range(3 * MAX_IN_A_ROW):
         restarts.replace(WorkerDied("gone.", 0), reset)
         restarts.succeeded(0)
     for _ in range(MAX_IN_A_ROW):
         restarts.replace(WorkerDied("gone.", 0), reset)
-    restarts.replace(WorkerDied("gone.", 1), reset)  # another one
+    restarts.replace(WorkerDied("gone.", 1), reset)  # another worker
     with pytest.raises(WorkerDied, match=f"gone.\nIt was replaced {MAX_IN_A_ROW} times in a row"):
         restarts.replace(WorkerDied("gone.", 0), reset)
 
 
-def finish(recovery: Recovery, losses: int, most: int = 3) -> tuple[Restarts[Any], Grave, Somewhere]:
-    runtime = Grave(losses=losses)
-    envs = Somewhere(runtime)
+def finish(recovery: Recovery, losses: int, most: int = 3) -> tuple[Restarts[Any], LosingRuntime, Recovering]:
+    runtime = LosingRuntime(losses=losses)
+    envs = Recovering(runtime)
     restarts: Restarts[Any] = Restarts(cast(Any, runtime), recovery, most)
     assert restarts.finish(restarts.start(collect, 8), envs) == ["a", "b"]
     return restarts, runtime, envs
@@ -123,9 +125,9 @@ def finish(recovery: Recovery, losses: int, most: int = 3) -> tuple[Restarts[Any
 
 @pytest.mark.parametrize("causes", [["", "", ""], ["hung, at env 6", "", "hung, at env 6"], ["7", "7", "-11"]])
 def test_envs_of_a_new_worker_are_restored(causes: list[str]) -> None:
-    runtime = Grave(losses=3)
+    runtime = LosingRuntime(losses=3)
     runtime.causes = causes
-    envs = Somewhere(runtime)
+    envs = Recovering(runtime)
     restarts: Restarts[Any] = Restarts(cast(Any, runtime))
     restarts.finish(restarts.start(collect, 8), envs)
     assert (runtime.commands, envs.new_episodes, restarts.restarted) == (["restore"] * 3, [], 0)
@@ -133,9 +135,9 @@ def test_envs_of_a_new_worker_are_restored(causes: list[str]) -> None:
 
 
 def test_repeated_losses_with_one_cause_end_in_new_episodes(waits: list[float]) -> None:
-    runtime = Grave(losses=3)
+    runtime = LosingRuntime(losses=3)
     runtime.causes = ["-11, at env 6"] * 3
-    envs = Somewhere(runtime)
+    envs = Recovering(runtime)
     restarts: Restarts[Any] = Restarts(cast(Any, runtime))
     restarts.finish(restarts.start(collect, 8), envs)
     assert (runtime.commands, envs.new_episodes) == (["restore", "restore", "reset"], [4, 5, 6, 7])
@@ -152,7 +154,7 @@ def test_recovery_restart_resets_envs_and_recovery_fail_replaces_no_worker() -> 
 
 
 def test_pauses_double_and_the_final_error_has_the_counts(waits: list[float]) -> None:
-    runtime: Any = Grave()
+    runtime: Any = LosingRuntime()
     restarts: Restarts[Any] = Restarts(runtime, "exact", 9)
     for _ in range(9):
         restarts.replace(WorkerDied("gone.", 0), reset)
@@ -165,6 +167,6 @@ def test_pauses_double_and_the_final_error_has_the_counts(waits: list[float]) ->
 
 
 def test_the_log_gets_the_stack_and_the_terminal_one_line() -> None:
-    restarts = grave()
+    restarts = restarts_with()
     restarts.replace(WorkerHung("silent.", 1, "Its stack:\nhere"), reset)
     assert restarts.notes() == [("silent. It is replaced; training continues.", "Its stack:\nhere")]

@@ -95,6 +95,16 @@ def test_only_the_episodes_of_the_called_workers_arrive(ppo: Sides) -> None:
     assert ppo.node["episode"].tolist() == [0, 0, 16, 17]
 
 
+def test_opponents_of_current_episodes_arrive_on_both_sides() -> None:
+    with closing(Sides("ppo", env="paceline/TicTacToe-v0", opponents={"random": 0.5, "self": 0.5})) as sides:
+        sides.driver["pool/opponent"][:] = np.arange(8)
+        sides.down(EPISODES)
+        assert sides.node["pool/opponent"][IN_RUN].tolist() == [4, 5, 6, 7]
+        sides.node["pool/opponent"][IN_RUN] = 1
+        sides.up("collect", 0)
+        assert sides.driver["pool/opponent"].tolist() == [0, 1, 2, 3, 1, 1, 1, 1]
+
+
 def test_a_collected_rollout_arrives_in_the_columns_of_the_node(ppo: Sides) -> None:
     for name in ("obs/obs", "action", "reward", "valid", "value"):
         ppo.node[name][:] = 1

@@ -24,7 +24,7 @@ def test_all_slots_of_every_worker_are_requested_with_increasing_steps(spec: Env
     stage.workers.done(0, 0)
     batch = stage.rollouts.next(0)
     assert batch.reward[0].tolist() == [1, 1, 2, 2]
-    assert not stage.workers.requests[0], "slots are ordered anew after they were learned from"
+    assert not stage.workers.requests[0], "slots are requested again only after the update"
     stage.rollouts.release()
     assert list(stage.workers.requests[0]) == [(2 * STEPS, 0), (3 * STEPS, 1)]
     stage.check()

@@ -73,6 +73,11 @@ def test_groups_are_interleaved_only_if_every_env_has_a_thread(
     assert len(parts) <= INTERLEAVED_PARTS
 
 
+def test_interleaved_parts_have_at_least_two_envs(plain: WorkerRecipe) -> None:
+    single_env_groups = replace(plain, shape=replace(plain.shape, group_size=1))
+    assert [part.groups for part in single_env_groups._interleaved_parts(Share(0, 0, 4), 4)] == [2, 2]
+
+
 @pytest.mark.parametrize(("threads", "kind"), [(1, RolloutCollector), (16, InterleavedCollectors)])
 def test_a_collector_fills_the_columns_of_its_share(plain: WorkerRecipe, threads: int, kind: type) -> None:
     it = replace(plain, env_threads=threads, on_nan="warn")  # free-running envs need on_nan="raise"
