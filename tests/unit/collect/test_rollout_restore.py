@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.games import Cards, Counter
-from tests.unit.collect.test_rollout import MaskedActor, bed
+from tests.unit.collect.test_rollout import MaskedActor, SeedlessCounter, bed
 
 from paceline.collect.history import EpisodeHistory
 from paceline.memory.slots import Slots
