@@ -16,6 +16,7 @@ from torch import nn
 
 from paceline.nets.features import Leaves, policy_input
 from paceline.nets.normalise import ObsNormaliser
+from paceline.nets.policy import fast_method
 from paceline.spec import EnvSpec
 
 Floats = NDArray[np.float32]
@@ -63,7 +64,7 @@ def actor_for(
         group_size: Envs per group.
         normaliser: Normalises the leaves first; None if observations are not normalised.
     """
-    numpy_actor = getattr(policy, "numpy_actor", None)
+    numpy_actor = fast_method(policy, "numpy_actor")
     if numpy_actor is None:
         forward: Actor = _TorchActor(policy, spec, groups, group_size)
     else:

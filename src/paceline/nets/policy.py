@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -47,6 +47,19 @@ class NetworkRecipe(Protocol):
         """A fresh one."""
 
 
+def fast_method(policy: nn.Module, name: str) -> Callable[..., Any] | None:
+    """An optional method that computes what `forward` does, only faster; None if it is missing or outdated.
+
+    It is outdated in a subclass that overrides `forward` but inherits the fast method of the class that it extends.
+    """
+    for cls in type(policy).__mro__:
+        if name in vars(cls):
+            return cast("Callable[..., Any]", getattr(policy, name))
+        if "forward" in vars(cls):
+            return None
+    return None
+
+
 Pullback = Callable[[Tensor, Tensor], None]
 """Backward pass: takes the gradients by params `[N, P]` and value `[N]`, and adds to every parameter's `.grad`."""
 
@@ -54,9 +67,9 @@ Pullback = Callable[[Tensor, Tensor], None]
 def forward_pullback(policy: nn.Module, obs: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor, Pullback]:
     """Run the forward pass; returns detached outputs and the backward pass.
 
-    Uses the policy's own `forward_pullback` method if it has one, otherwise autograd.
+    Uses the policy's own `forward_pullback` method if it has one (see `fast_method`), otherwise autograd.
     """
-    own = getattr(policy, "forward_pullback", None)
+    own = fast_method(policy, "forward_pullback")
     if own is not None:
         result: tuple[Tensor, Tensor, Pullback] = own(obs)
         return result

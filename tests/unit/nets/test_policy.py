@@ -11,9 +11,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from paceline.errors import ConfigError
+from paceline.nets.actor import actor_for
 from paceline.nets.cnn import ImpalaCNN, NatureCNN
 from paceline.nets.mlp import MLPPolicy
-from paceline.nets.policy import build_policy, forward_pullback
+from paceline.nets.policy import build_policy, fast_method, forward_pullback
 from paceline.spec import EnvSpec
 
 VECTOR = EnvSpec.of(spaces.Box(-1, 1, (4,)), spaces.Discrete(3))
@@ -171,3 +172,37 @@ def test_forward_pullback_of_the_mlp_equals_autograd(action_space: Any, activati
     pullback(d_params, d_value)
     got = [parameter.grad for parameter in policy.parameters()]
     torch.testing.assert_close(got, expected)
+
+
+class Doubled(MLPPolicy):
+    """Overrides `forward` alone: the fast forms that it inherits compute something else."""
+
+    def forward(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        params, value = super().forward(obs)
+        return 2.0 * params, value
+
+
+class DoubledFast(Doubled):
+    """Brings its own fast form."""
+
+    def forward_pullback(self, obs: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_a_subclass_that_overrides_forward_is_trained_and_acts_with_its_own_forward() -> None:
+    spec = EnvSpec.of(spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2))
+    plain, doubled = MLPPolicy(spec, (4,), "tanh"), Doubled(spec, (4,), "tanh")
+    doubled.load_state_dict(plain.state_dict())
+    obs = torch.ones(4, 3)
+    assert torch.allclose(forward_pullback(doubled, obs)[0], 2.0 * forward_pullback(plain, obs)[0])
+    leaves = {"obs": np.ones((4, 3), np.float32)}
+    acted = [actor_for(policy, spec, 2, 2)(leaves)[0].copy() for policy in (plain, doubled)]
+    np.testing.assert_allclose(acted[1], 2.0 * acted[0], rtol=1e-6)
+
+
+def test_fast_methods_count_only_beside_the_forward_that_they_replace() -> None:
+    spec = EnvSpec.of(spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2))
+    assert fast_method(MLPPolicy(spec, (4,), "tanh"), "numpy_actor") is not None
+    assert fast_method(Doubled(spec, (4,), "tanh"), "numpy_actor") is None
+    assert fast_method(DoubledFast(spec, (4,), "tanh"), "forward_pullback") is not None
+    assert fast_method(torch.nn.Linear(3, 2), "forward_pullback") is None
