@@ -62,7 +62,7 @@ def drawing(
     sampler: Sampler = PrioritisedSampler(replay, 0.6) if prioritised else UniformSampler(replay)
     replay.advance(0, 4, shape.rows)
     for group in range(4):
-        sampler.took_in(group)
+        sampler.rows_added(group)
     stream = np.random.default_rng(0)
     errors = stream.random(batch).astype(np.float32)
 

@@ -126,7 +126,7 @@ class DQNConfig(SettingsDefaults):
     @property
     def rollout_steps(self) -> int:
         """See `AlgorithmSettings.rollout_steps`."""
-        return self.order_steps
+        return self.request_steps
 
     @property
     def asynchronous(self) -> bool:
@@ -157,7 +157,7 @@ class DQNConfig(SettingsDefaults):
         return {name: getattr(self, name) for name in names}
 
     @property
-    def order_steps(self) -> int:
+    def request_steps(self) -> int:
         """Steps per env between updates (async: per slot), if batches are not counted in episodes."""
         return self.n_steps or 16
 

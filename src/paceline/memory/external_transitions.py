@@ -28,7 +28,7 @@ ExternalTransitions = Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class GuestRows:
+class ExternalRows:
     """A trajectory laid out as rows of one group."""
 
     group: int
@@ -37,7 +37,7 @@ class GuestRows:
     """(row, column, next observation) of pieces that end without terminating."""
 
 
-def external_rows(transitions: ExternalTransitions, shape: ReplayShape, number: int) -> GuestRows:
+def external_rows(transitions: ExternalTransitions, shape: ReplayShape, number: int) -> ExternalRows:
     """Lay out a trajectory as rows of one group.
 
     Args:
@@ -85,7 +85,7 @@ def external_rows(transitions: ExternalTransitions, shape: ReplayShape, number: 
         if not terminated and not continues:
             row.truncated[column] = True
             finals.append((t, column, last))
-    return GuestRows(number % shape.groups, rows, finals)
+    return ExternalRows(number % shape.groups, rows, finals)
 
 
 def _same(obs: dict[str, Any], last: dict[str, NDArray[Any]]) -> bool:

@@ -190,7 +190,7 @@ class Replay:
         blank = Row.blank(self.shape.spec, self.shape.group_size)  # not valid
         self.insert(group, [blank] * (head - int(self.head[group])), [])
 
-    def distrust(self, group: int, rows: int) -> None:
+    def exclude_overwritten(self, group: int, rows: int) -> None:
         """Exclude the oldest rows, which a lost writer may have overwritten with up to `rows` unreported rows."""
         self._floor[group] = max(int(self._floor[group]), int(self.head[group]) + rows + 1 - self.shape.rows)
         self._bounds()

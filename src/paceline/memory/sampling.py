@@ -21,7 +21,7 @@ SMALLEST = 1e-6
 class Sampler(Protocol):
     """Chooses the items of a minibatch from a replay."""
 
-    def took_in(self, group: int) -> None:
+    def rows_added(self, group: int) -> None:
         """Update after the head of a group has moved."""
 
     def draw(
@@ -55,7 +55,7 @@ class UniformSampler:
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
 
-    def took_in(self, group: int) -> None:
+    def rows_added(self, group: int) -> None:
         """Nothing to update: the replay's heads define the range."""
 
     def draw(
@@ -117,7 +117,7 @@ class PrioritisedSampler:
         self._largest = 1.0
         self._open = np.zeros_like(replay.head), np.zeros_like(replay.head)  # [groups] rows with priorities: first, end
 
-    def took_in(self, group: int) -> None:
+    def rows_added(self, group: int) -> None:
         """Give new rows a priority, and set that of rows about to be overwritten to zero."""
         replay, shape = self._replay, self._replay.shape
         low, high = int(replay.low[group]), int(replay.high[group])

@@ -94,7 +94,7 @@ class ReplayBatches:
         The new worker may write fewer rows than the lost one, which may already have overwritten old rows.
         """
         self._ingest.forget_episodes(envs)
-        self._ingest.distrust(envs, self._budget.rows)
+        self._ingest.exclude_overwritten(envs, self._budget.rows)
 
     def _align_groups(self) -> None:
         """Move all groups to the same row: if batches are counted in rows, groups are collected together."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from paceline.collect.history import EpisodeHistory
 from paceline.measure.episodes import Episodes, EpisodeTracker
-from paceline.memory.external_transitions import GuestRows
+from paceline.memory.external_transitions import ExternalRows
 from paceline.memory.parts import part, under
 from paceline.memory.replay import Replay
 from paceline.memory.replay_rows import ENDED, TERMINATED, TRUNCATED, VALID
@@ -67,7 +67,7 @@ class ReplayIngest:
         columns = slice(replay.columns(first).start, replay.columns(stop - 1).stop)
         flags = replay.advance(first, stop, rows)
         for group in range(first, stop):
-            self._sampler.took_in(group)
+            self._sampler.rows_added(group)
         valid, ended = (flags & VALID) != 0, (flags & ENDED) != 0
         if self.history is not None:
             action = replay.rows("action", start, start + rows, columns)
@@ -85,19 +85,19 @@ class ReplayIngest:
             reward_parts=reward_parts,
         )
 
-    def add(self, external: GuestRows) -> None:
+    def add(self, external: ExternalRows) -> None:
         """Insert external rows into their group. The current episodes of the group continue after them."""
         self.replay.insert(external.group, external.rows, external.finals)
-        self._sampler.took_in(external.group)
+        self._sampler.rows_added(external.group)
 
     def align(self, groups: Sequence[int]) -> None:
         """Move the heads of these groups to the one that is furthest, by padding the others with invalid rows."""
         heads = self.replay.head[groups]
         for group in np.array(groups)[heads < heads.max()].tolist():
             self.replay.pad(group, int(heads.max()))
-            self._sampler.took_in(group)
+            self._sampler.rows_added(group)
 
-    def distrust(self, envs: Sequence[int], rows: int) -> None:
+    def exclude_overwritten(self, envs: Sequence[int], rows: int) -> None:
         """Exclude rows that a lost worker may have overwritten.
 
         Args:
@@ -105,7 +105,7 @@ class ReplayIngest:
             rows: Largest number of rows per group that it may have written without reporting them.
         """
         for group in sorted({env // self.replay.shape.group_size for env in envs}):
-            self.replay.distrust(group, rows)
+            self.replay.exclude_overwritten(group, rows)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return replay buffer and sampler for a checkpoint; only the heads without `save_replay`."""

@@ -95,7 +95,7 @@ def test_batches_in_episodes_or_steps_and_the_replay_ratio(
     settings: dict[str, Any], in_episodes: bool, steps: int, spi: float | None
 ) -> None:
     config = DQNConfig(**settings)
-    assert (config.plays_episodes, config.order_steps, config.spi) == (in_episodes, steps, spi)
+    assert (config.plays_episodes, config.request_steps, config.spi) == (in_episodes, steps, spi)
 
 
 def test_a_resumed_run_must_share_what_defines_the_replay() -> None:

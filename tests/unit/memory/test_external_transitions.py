@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from paceline.errors import ConfigError
-from paceline.memory.external_transitions import GuestRows, external_rows
+from paceline.memory.external_transitions import ExternalRows, external_rows
 from paceline.memory.replay_rows import ReplayShape
 from paceline.spec import MASK_KEY, EnvSpec
 
@@ -24,7 +24,7 @@ def trajectory(length: int, *, terminated_at: int | None = None) -> list[tuple[A
     return [(np.array([t]), t % 3, 10.0 * t, np.array([t + 1]), t == terminated_at) for t in range(length)]
 
 
-def column(found: GuestRows, index: int, name: str) -> list[float]:
+def column(found: ExternalRows, index: int, name: str) -> list[float]:
     """A field of the valid rows of one column."""
     rows = [row for row in found.rows if row.valid[index]]
     return [float((row.obs["obs"][:, 0] if name == "obs" else getattr(row, name))[index]) for row in rows]

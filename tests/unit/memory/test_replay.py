@@ -100,7 +100,7 @@ def test_rows_that_a_lost_writer_may_have_begun_are_not_read_again() -> None:
     lost.obs[PLAIN][:] = -7.0
     for t in range(start, start + rows):
         story.writers[group].show(t, lost, np.zeros(replay.shape.group_size, np.int64))
-    replay.distrust(group, rows)
+    replay.exclude_overwritten(group, rows)
     story.play(group, 2)
     low, high = int(replay.low[group]), int(replay.high[group])
     assert high - low > 0
@@ -115,7 +115,7 @@ def test_a_restored_replay_and_sampler_draw_the_same_items() -> None:
     replay, _ = filled()
     sampler = PrioritisedSampler(replay, 0.7)
     for group in range(2):
-        sampler.took_in(group)
+        sampler.rows_added(group)
     sampler.surprised(sampler.draw(np.random.default_rng(0), 8, 1.0)[0], np.arange(8, dtype=np.float32))
     copy = Replay(arrays(replay.shape), replay.shape, gamma=GAMMA)
     other = PrioritisedSampler(copy, 0.7)

@@ -16,7 +16,7 @@ def test_samplers_draw_every_complete_row_and_no_other(stints: int) -> None:
     replay, story = filled(stints=stints, margin=3)
     samplers: list[Sampler] = [UniformSampler(replay), PrioritisedSampler(replay, 0.5)]
     for group in range(2):
-        samplers[1].took_in(group)
+        samplers[1].rows_added(group)
     able = {
         row % 12 * 4 + env
         for group in range(2)
@@ -36,7 +36,7 @@ def test_items_are_drawn_by_priority_and_weights_correct_the_bias() -> None:
     replay, _ = filled()
     sampler = PrioritisedSampler(replay, 1.0)
     for group in range(2):
-        sampler.took_in(group)
+        sampler.rows_added(group)
     some = np.unique(sampler.draw(np.random.default_rng(0), 4000, 1.0)[0])
     sampler.surprised(some, np.linspace(0.1, 2.0, len(some), dtype=np.float32))
     item, weight = sampler.draw(np.random.default_rng(1), 100_000, 1.0)
@@ -55,12 +55,12 @@ def test_overwritten_rows_are_not_drawn_by_priority() -> None:
     replay, story = filled(stints=1)
     sampler = PrioritisedSampler(replay, 1.0)
     for group in range(2):
-        sampler.took_in(group)
+        sampler.rows_added(group)
     for _ in range(20):
         for group, rows in ((0, 3), (1, 2)):
             start = int(replay.head[group])
             story.play(group, rows)
-            sampler.took_in(group)
+            sampler.rows_added(group)
             item, _ = sampler.draw(np.random.default_rng(start), 500, 1.0)
             group_of = item % 4 // 2
             back = (replay.head[group_of] - 1 - item // 4) % 12

@@ -22,7 +22,7 @@ class NotedGroups(UniformSampler):
         super().__init__(replay)
         self.groups: list[int] = []
 
-    def took_in(self, group: int) -> None:
+    def rows_added(self, group: int) -> None:
         self.groups.append(group)
 
     def state(self) -> dict[str, Any]:

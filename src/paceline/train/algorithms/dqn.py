@@ -98,7 +98,7 @@ class DQNPlan:
     @property
     def requested_rows(self) -> int:
         """Largest number of rows per group that workers write for pending requests (not with budgets of episodes)."""
-        return REQUESTS_PER_WORKER * self.settings.order_steps
+        return REQUESTS_PER_WORKER * self.settings.request_steps
 
     @property
     def max_batch_rows(self) -> int:
@@ -211,14 +211,14 @@ class DQNPlan:
         self, parts: DriverParts[DQNJob], replay: Replay, sampler: Sampler, learner: DQNLearner
     ) -> ReplayStream:
         settings, runtime = self.settings, parts.runtime
-        budget = CollectBudget(rows=settings.order_steps)
+        budget = CollectBudget(rows=settings.request_steps)
         return ReplayStream(
             runtime,
             ReplayIngest(replay, sampler, parts.tracker, save_replay=settings.save_replay),
             shares(self.shape.groups, runtime.num_workers),
             parts.arena["episode"],
             budget,
-            Limiter(settings, REQUESTS_PER_WORKER * settings.order_steps * self.shape.n_envs),
+            Limiter(settings, REQUESTS_PER_WORKER * settings.request_steps * self.shape.n_envs),
             lambda: learner.samples,
             parts.weights.renew,
             parts.clock,
@@ -230,7 +230,7 @@ class DQNPlan:
         history = EpisodeHistory(
             self.shape.spec, parts.arena["episode"], lambda: replay.shown(every_env), self.base.tags(parts.arena)
         )
-        budget = CollectBudget(rows=settings.order_steps)
+        budget = CollectBudget(rows=settings.request_steps)
         if settings.plays_episodes:
             budget = CollectBudget(rows=self.max_batch_rows, episodes=settings.episodes_per_batch)
         return ReplayBatches(
@@ -270,10 +270,10 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> DQNPlan:  
         )
     plan = DQNPlan(base=base, settings=settings, shape=shape)
     rows = shape.rows - plan.margin - shape.frame_stack - settings.multi_step
-    if rows < settings.order_steps or rows * shape.n_envs < settings.learning_starts:
+    if rows < settings.request_steps or rows * shape.n_envs < settings.learning_starts:
         raise ConfigError(
             f"buffer_size={settings.buffer_size}: {max(0, rows)} of its {shape.rows} rows of {shape.n_envs} envs can "
-            f"be sampled at a time, less than n_steps={settings.order_steps} or learning_starts="
+            f"be sampled at a time, less than n_steps={settings.request_steps} or learning_starts="
             f"{settings.learning_starts} require. Raise --buffer-size."
         )
     return plan
