@@ -70,7 +70,7 @@ def drawing(
         for _ in range(20):
             item, _ = sampler.draw(stream, batch, 0.5)
             replay.gather(item)
-            sampler.surprised(item, errors)
+            sampler.update_priorities(item, errors)
         return 20
 
     return work

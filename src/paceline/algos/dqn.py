@@ -148,7 +148,7 @@ class DQNLearner:
         self.samples += len(item)
         self._update_target()
         size = np.abs(error)
-        self._sampler.surprised(item, size)
+        self._sampler.update_priorities(item, size)
         return float(loss.mean()), float(taken.mean()), float(size.mean())
 
     def _targets(self, batch: Transitions) -> NDArray[np.float32]:

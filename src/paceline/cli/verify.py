@@ -41,6 +41,6 @@ def run(argv: Sequence[str]) -> int:
     if all(one.good for one in verdicts):
         return 0
     good = newest_good(verdicts) or earlier_good(path)
-    rest = f"The newest good one is {good}" if good else "There is no good one beside it"
+    rest = f"The newest undamaged one is {good}" if good else "There is no good one beside it"
     console.print(f"{sum(not one.good for one in verdicts)} of {len(verdicts)} damaged. {rest}.", markup=False)
     return 1

@@ -35,7 +35,7 @@ class Sampler(Protocol):
             beta: Importance-sampling exponent; 1 corrects the bias of prioritised sampling fully.
         """
 
-    def surprised(self, item: NDArray[np.int64], error: NDArray[np.float32]) -> None:
+    def update_priorities(self, item: NDArray[np.int64], error: NDArray[np.float32]) -> None:
         """Update priorities from the TD errors of items that were learned from."""
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -92,7 +92,7 @@ class UniformSampler:
         items: NDArray[np.int64] = row % shape.rows * shape.n_envs + group * shape.group_size + column
         return items
 
-    def surprised(self, item: NDArray[np.int64], error: NDArray[np.float32]) -> None:
+    def update_priorities(self, item: NDArray[np.int64], error: NDArray[np.float32]) -> None:
         """Nothing to update."""
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -142,7 +142,7 @@ class PrioritisedSampler:
         priority = self._tree.get(item)
         return item, ((priority.min() / priority) ** beta).astype(np.float32)
 
-    def surprised(self, item: NDArray[np.int64], error: NDArray[np.float32]) -> None:
+    def update_priorities(self, item: NDArray[np.int64], error: NDArray[np.float32]) -> None:
         """Set the priorities of items from their newest TD errors."""
         priority = self._power(error)
         self._largest = max(self._largest, float(priority.max()))

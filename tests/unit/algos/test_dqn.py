@@ -59,7 +59,7 @@ class Sampler:
         self.betas.append(beta)
         return np.arange(N), self.weight
 
-    def surprised(self, _: NDArray[np.int64], error: NDArray[np.float32]) -> None:
+    def update_priorities(self, _: NDArray[np.int64], error: NDArray[np.float32]) -> None:
         self.errors.append(error.copy())
 
 

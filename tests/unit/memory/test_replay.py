@@ -116,7 +116,7 @@ def test_a_restored_replay_and_sampler_draw_the_same_items() -> None:
     sampler = PrioritisedSampler(replay, 0.7)
     for group in range(2):
         sampler.rows_added(group)
-    sampler.surprised(sampler.draw(np.random.default_rng(0), 8, 1.0)[0], np.arange(8, dtype=np.float32))
+    sampler.update_priorities(sampler.draw(np.random.default_rng(0), 8, 1.0)[0], np.arange(8, dtype=np.float32))
     copy = Replay(arrays(replay.shape), replay.shape, gamma=GAMMA)
     other = PrioritisedSampler(copy, 0.7)
     copy.load({key: value.copy() for key, value in replay.state().items()})

@@ -38,7 +38,7 @@ def test_items_are_drawn_by_priority_and_weights_correct_the_bias() -> None:
     for group in range(2):
         sampler.rows_added(group)
     some = np.unique(sampler.draw(np.random.default_rng(0), 4000, 1.0)[0])
-    sampler.surprised(some, np.linspace(0.1, 2.0, len(some), dtype=np.float32))
+    sampler.update_priorities(some, np.linspace(0.1, 2.0, len(some), dtype=np.float32))
     item, weight = sampler.draw(np.random.default_rng(1), 100_000, 1.0)
     often = np.array([np.mean(item == one) for one in some])
     np.testing.assert_allclose(
