@@ -31,7 +31,7 @@ def test_a_damaged_checkpoint_exits_with_1_and_offers_the_previous_one(
         assert main(["verify", str(path), "--quiet"]) == 1
         said = capsys.readouterr().out
         assert f"damaged  {newest / checkpoint.STATE}: sha256" in said
-        assert f"The newest good one is {previous}." in said
+        assert f"The newest undamaged one is {previous}." in said
         assert "learner/weights" not in said
 
 
