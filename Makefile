@@ -3,7 +3,7 @@
 .PHONY: train-sequential train-parallel compare tensorboard
 .PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs clean
 .PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
-.PHONY: golden golden-checkpoints bench-two bench-trace bench-kernels bench-env-loop bench-round-trip bench-display bench-cyber-env
+.PHONY: golden golden-checkpoints bench-two learning-seeds bench-trace bench-kernels bench-env-loop bench-round-trip bench-display bench-cyber-env
 .PHONY: chaos soak bench-faults bench-cyber bench-cyborg test-ray test-rllib bench-ray
 .PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
 
@@ -30,6 +30,9 @@ PEERS_ARGS ?=
 # For bench-two: the folders of two checkouts.
 OLD ?=
 NEW ?= .
+# For learning-seeds: targets of tests/learning/settings.py, and seeds of each.
+TARGETS ?= cartpole_impala
+SEEDS ?= 24
 # For chaos and soak.
 MINUTES ?=
 SEED ?= 0
@@ -107,6 +110,10 @@ test-sb3: ## The adapter for stable-baselines3, with its extra, in .venv-sb3
 
 test-slow: setup ## Learning tests and other long ones
 	@$(BIN)/python -m pytest -q -m "slow or chaos" $(PYTEST_ARGS)
+
+# A table of steps to the target by seed: evidence for the budgets in configs/. Slow: a run takes 5 to 30 seconds.
+learning-seeds: setup ## Train TARGETS="cartpole_impala ..." with SEEDS=24 seeds each, print the steps that each needs
+	@PYTHONPATH=. $(BIN)/python -m tests.learning.seeds $(TARGETS) --seeds $(SEEDS) $(ARGS)
 
 golden: setup ## Store the weights hashes of this CPU model anew, after an intended change of bits (write an ADR)
 	@PYTHONPATH=. $(BIN)/python -m tests.golden.stored_runs

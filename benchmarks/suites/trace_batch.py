@@ -58,6 +58,10 @@ class Call(NamedTuple):
         return self.file, self.name
 
 
+ATTEMPTS = 20
+"""Trainings until the traced worker has computed a shard: driver and workers take shards as they are free."""
+
+
 class TraceEnv(gym.Env[Any, Any]):
     """An env with random observations that can trace one iteration of the worker it runs in.
 
@@ -174,7 +178,17 @@ def trace(**settings: Any) -> list[Call]:
 
 
 def trace_worker(**settings: Any) -> list[Call]:
-    """Trace one iteration inside a worker."""
+    """Trace one iteration inside a worker that also computes gradients."""
+    for _ in range(ATTEMPTS):
+        calls = _trace_worker(**settings)
+        if any(call.name.endswith(".work") for call in calls):
+            return calls
+    raise RuntimeError(
+        f"in {ATTEMPTS} trainings the driver computed all shards before the worker. Try an idle machine."
+    )
+
+
+def _trace_worker(**settings: Any) -> list[Call]:
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder) / "trace"
         with _training(env_kwargs={"into": str(into)}, **settings) as training:

@@ -1,4 +1,4 @@
-"""What must be learned, and with which settings: those of `configs/`."""
+"""The learning targets: a config of `configs/`, and the mean return that it must reach."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """A mean return over 100 episodes, to be reached within the config's own budget of steps."""
+    """A mean return over 100 training episodes, to be reached within the config's own budget of steps."""
 
     config: TrainConfig
     mean_return: float
 
 
 def target(name: str, mean_return: float) -> Target:
-    """What a config file promises."""
+    """The target of the config file with this name, without evaluations."""
     return Target(
         config=TrainConfig.from_yaml(CONFIGS / f"{name}.yaml", quiet=True, n_eval_episodes=0), mean_return=mean_return
     )
@@ -33,4 +33,4 @@ LEARNING = {
     "cartpole_dqn": target("cartpole_dqn", 475.0),
     "pendulum": target("pendulum", -250.0),
 }
-"""The targets, by config."""
+"""The targets, by name of the config file."""

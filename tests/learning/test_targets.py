@@ -1,13 +1,16 @@
-"""Every algorithm learns what it has to, on every seed, with the settings in `configs/`."""
+"""Every algorithm reaches its target within its budget of steps, with the settings in `configs/`.
+
+Asynchronous runs differ each time, so a pass of a few seeds says little: `make learning-seeds` measures how many steps
+24 seeds need, and each config states the result.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from tests.learning.seeds import attempt, reached
 from tests.learning.settings import LEARNING
-
-from paceline.train.run import train
 
 SEEDS = range(5)
 
@@ -18,8 +21,7 @@ SEEDS = range(5)
 @pytest.mark.parametrize("name", LEARNING)
 def test_reaches_its_target_within_its_budget(name: str, seed: int, tmp_path: Path) -> None:
     target = LEARNING[name]
-    own = {"seed": seed, "stop_at_score": target.mean_return, "output_dir": tmp_path / "run"}
-    summary = train(target.config.merge(**own))
-    assert summary.stop_reason == "callback StopAtScore", f"not within {summary.steps:,} steps"
+    summary = attempt(target, seed, tmp_path / "run")
+    assert reached(summary), f"mean return below {target.mean_return} after {summary.steps:,} steps"
     if summary.algo in ("impala", "appo"):
         assert summary.lag["max"] <= target.config.training.max_lag  # type: ignore[attr-defined]
