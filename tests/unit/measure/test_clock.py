@@ -120,9 +120,13 @@ def test_an_empty_phase_takes_few_calls_however_long_the_run(clock: Clock) -> No
         with clock.phase("null"):
             pass
 
+    def fewest() -> int:
+        """Of several: garbage collection may add calls to one."""
+        return min(calls_of(enter) for _ in range(5))
+
     enter()  # the first has to make room for the name
-    taken = calls_of(enter)
+    taken = fewest()
     assert taken <= 15
     for _ in range(100):
         enter()
-    assert calls_of(enter) == taken
+    assert fewest() == taken

@@ -134,7 +134,8 @@ def test_a_dead_worker_is_noted_and_its_pool_stays() -> None:
         assert placement.waits(pool)
 
 
-def test_a_node_that_cannot_start_is_an_error_with_advice() -> None:
+def test_a_node_that_cannot_start_is_an_error_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoopbackCluster, "is_ready", lambda *_: False)
     with (
         pytest.raises(WorkerError, match=r"node 0: cannot be used \(0 s were allowed\).*--start-timeout-s"),
         placed(1, 1, start_timeout_s=0.0),
