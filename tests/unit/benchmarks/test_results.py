@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
 
+from benchmarks.harness import host
 from benchmarks.harness.host import slow_percent
 from benchmarks.harness.results import describe_load, interleave
 
 
 def test_slow_percent_is_a_percentage() -> None:
     assert 0.0 <= slow_percent(0.05) <= 100.0
+
+
+def test_slow_share_is_the_time_in_repetitions_longer_than_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    durations = [1.0] * 6 + [4.0]
+    times = [
+        0.0,
+        *(time for end, one in zip(accumulate(durations), durations, strict=True) for time in (end - one, end)),
+    ]
+    monkeypatch.setattr(host, "perf_counter", iter([*times, times[-1]]).__next__)
+    assert host._slow_share(10.0, -1) == pytest.approx(0.4)
 
 
 def test_other_virtual_machines_are_described_if_they_were_measured() -> None:
