@@ -75,9 +75,12 @@ def main() -> int:
             begun = time.perf_counter()
             with tempfile.TemporaryDirectory() as folder:
                 summary = attempt(target, seed, Path(folder) / "run")
+            if summary.stop_reason in ("SIGINT", "SIGTERM"):  # the run ends in order, and says nothing about its seed
+                sys.stdout.write(f"  seed {seed:3}  interrupted by {summary.stop_reason}; no result\n")
+                return 130
             steps.append(summary.steps if reached(summary) else None)
-            end = f"{summary.steps:9,}" if reached(summary) else "   missed"
-            sys.stdout.write(f"  seed {seed:3}  {end}  {time.perf_counter() - begun:5.1f} s\n")
+            end = "" if reached(summary) else f"  missed ({summary.stop_reason})"
+            sys.stdout.write(f"  seed {seed:3}  {summary.steps:9,}  {time.perf_counter() - begun:5.1f} s{end}\n")
             sys.stdout.flush()
         sys.stdout.write(f"  {describe(steps, budget)}\n")
         missed |= None in steps
