@@ -53,7 +53,7 @@ class GradientJob(Job, Protocol):
 
 
 class InferenceChannel(Protocol):
-    """A worker's channel to central inference. `collect.inference_client` declares the same protocol."""
+    """A worker's channel to central inference."""
 
     def ask(self, lane: int, server: int) -> None:
         """Announce that the lane's observations are in the arena. Does not block."""
