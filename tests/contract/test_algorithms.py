@@ -14,7 +14,7 @@ import pytest
 from tests.golden.stored_runs import StopAfter
 
 from paceline.config.algorithms import ALGORITHMS, Entry
-from paceline.config.flags import field_help
+from paceline.config.help_texts import field_help
 from paceline.config.train_config import TrainConfig
 from paceline.measure.record import Summary
 from paceline.runtime.protocol import Job

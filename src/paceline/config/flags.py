@@ -7,9 +7,6 @@ config file, and a value means the same in a flag and in a file.
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
 import types
 import typing
 from collections.abc import Mapping, Sequence, Set
@@ -21,6 +18,7 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from paceline.config.coerce import coerce
+from paceline.config.help_texts import field_help
 from paceline.config.names import ALIASES, FAMILIAR, REMOVED, canonical, removed
 from paceline.config.sections import RunConfig
 from paceline.config.train_config import TrainConfig, named_in, section_of, section_types
@@ -156,23 +154,6 @@ def _resume_path(flat: Mapping[str, Any]) -> Path | None:
     resume = coerce(flat.get("resume", False), get_type_hints(RunConfig)["resume"], "resume")
     named = flat.get("output_dir") if resume is True else resume
     return Path(named) if named else None
-
-
-def field_help(cls: type[Any]) -> dict[str, str]:
-    """The docstring under each field of a dataclass, on one line."""
-    found: dict[str, str] = {}
-    for base in cls.__mro__[1:-1]:
-        found |= field_help(base)
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    name = ""
-    for node in getattr(body, "body", []):
-        match node:
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                continue
-            case ast.Expr(value=ast.Constant(value=str(text))) if name:
-                found[name] = " ".join(text.split())
-        name = ""
-    return found
 
 
 def _setting_groups(algo: str) -> dict[str, Any]:
