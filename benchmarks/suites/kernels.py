@@ -15,7 +15,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from paceline.nets.array_net import ArrayNet, NumpyMLP, TorchNet
-from paceline.nets.flat import FlatParameters, size_of
+from paceline.nets.flat import FlatGradient, move_parameters, size_of
 from paceline.nets.mlp import MLPPolicy
 from paceline.ops.distributions import head_for
 from paceline.ops.returns import gae
@@ -40,7 +40,8 @@ def learning() -> None:
     """Forward and backward through both towers: 1024 rows by autograd, then the shards that a learner computes."""
     spec = EnvSpec.of(spaces.Box(-1, 1, (4,)), spaces.Discrete(2))
     policy = MLPPolicy(spec)
-    flat = FlatParameters(policy, torch.zeros(size_of(policy)))
+    move_parameters(policy, torch.zeros(size_of(policy)))
+    gradient = FlatGradient(policy).vector
     plain = [nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, n)) for n in (2, 1)]
     rows, d_params, d_value = torch.randn(1024, 4), torch.randn(1024, 2), torch.randn(1024)
 
@@ -48,7 +49,7 @@ def learning() -> None:
         torch.autograd.backward((plain[0](rows), plain[1](rows).squeeze(1)), (d_params, d_value))
 
     def run_towers() -> None:
-        flat.flat_grad.zero_()
+        gradient.zero_()
         torch.autograd.backward(policy(rows), (d_params, d_value))
 
     print("forward + backward, 1024 x 4, 64x64 tanh")

@@ -14,48 +14,25 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from paceline.errors import ConfigError, LearnerError
+from paceline.errors import ConfigError
 
 ALIGN = 16
 """Alignment of each parameter, in floats: one cache line of 64 bytes, where vector loads are fastest."""
 
 
-class FlatParameters:
-    """Moves a module's parameters into one vector, and their gradients into another.
-
-    Optimise `vector`: its `.grad` is `flat_grad`, into which `backward()` accumulates. Zero it with
-    `flat_grad.zero_()`; `module.zero_grad()` would replace the views, and `check` then raises an error.
+def move_parameters(module: nn.Module, storage: Tensor) -> None:
+    """Move a module's parameters, with their values, into one vector.
 
     Args:
         module: Every parameter must be float32; tied parameters are stored once.
         storage: `[size_of(module)]` float32 on the module's device. The caller owns it and keeps it alive at least as
             long as the module.
     """
-
-    def __init__(self, module: nn.Module, storage: Tensor) -> None:
-        _check_storage(module, storage)
-        storage.zero_()  # because norms and hashes include the padding
-        self._module = module
-        for parameter, view in _views(module, storage):
-            view.copy_(parameter.detach())
-            parameter.data = view
-        self.flat_grad = FlatGradient(module).vector
-        self.vector = nn.Parameter(storage)
-        self.vector.grad = self.flat_grad
-
-    def check(self) -> None:
-        """Raise LearnerError if a parameter or its gradient has been re-allocated since construction."""
-        names = {id(parameter): name for name, parameter in self._module.named_parameters()}
-        pairs = zip(_views(self._module, self.vector.detach()), _views(self._module, self.flat_grad), strict=True)
-        for (parameter, data), (_, grad) in pairs:
-            moved = "weights" if parameter.data_ptr() != data.data_ptr() else ""
-            if parameter.requires_grad and (parameter.grad is None or parameter.grad.data_ptr() != grad.data_ptr()):
-                moved = moved or "gradient"
-            if moved:
-                raise LearnerError(
-                    f"parameter {names[id(parameter)]!r}: its {moved} is no longer in the flat vector. Do not call "
-                    "module.to(...) or module.zero_grad() after training has begun; zero `flat_grad` instead."
-                )
+    _check_storage(module, storage)
+    storage.zero_()  # because norms and hashes include the padding
+    for parameter, view in _views(module, storage):
+        view.copy_(parameter.detach())
+        parameter.data = view
 
 
 class FlatGradient:
@@ -87,7 +64,7 @@ def bind(module: nn.Module, storage: Tensor, *, frozen: bool = True) -> None:
 
     Args:
         module: Its own weights are discarded.
-        storage: As in `FlatParameters`.
+        storage: As in `move_parameters`.
         frozen: Switch gradients off, for collecting.
     """
     _check_storage(module, storage)

@@ -18,7 +18,7 @@ from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
 from paceline.memory.shared import Arena
 from paceline.memory.slot_shape import SlotShape
-from paceline.nets.flat import FlatParameters, bind, size_of
+from paceline.nets.flat import bind, move_parameters, size_of
 from paceline.nets.normalise import RewardNormaliser
 from paceline.runtime.protocol import Job
 from paceline.runtime.ray.connection import require_ray
@@ -89,7 +89,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         # shared memory would wait for each cache line that workers hold (ADR 0024).
         private = device.type != "cpu" or (plan.shares_gradients and layout.num_workers > 0)
         vector = torch.empty_like(published.vector, device=device) if private else published.vector
-        FlatParameters(policy.to(device), vector)
+        move_parameters(policy.to(device), vector)
         published.vector.copy_(vector)
         local_gradient = plan.local_gradient(arena) if layout.num_workers > 0 else None
         runtime, layout = start_workers(config, plan, arena, layout, local_gradient, cluster, weights)

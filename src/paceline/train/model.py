@@ -11,7 +11,7 @@ from paceline.config.names import REMOVED
 from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.errors import CheckpointError
-from paceline.nets.flat import FlatParameters, size_of
+from paceline.nets.flat import move_parameters, size_of
 from paceline.nets.normalise import ObsNormaliser
 from paceline.runtime.watchdog import watched
 from paceline.spec import EnvSpec
@@ -103,7 +103,7 @@ def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:
     policy = policy_recipe(config).build(spec)
     own_identity = identity(config, spec, size_of(policy))
     weights = torch.empty(size_of(policy))
-    FlatParameters(policy, weights)
+    move_parameters(policy, weights)
     obs_norm = ObsNormaliser(spec) if config.env.normalize_obs else None
     predictor = Predictor(
         policy, spec, obs_norm, seed=config.run.seed, head=algorithm(config.run.algo).value_head(config, spec)

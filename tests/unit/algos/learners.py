@@ -23,7 +23,7 @@ from paceline.memory.shared import Arena
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
-from paceline.nets.flat import FlatParameters, bind, size_of
+from paceline.nets.flat import bind, move_parameters, size_of
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.nets.policy import build_policy
 from paceline.ops.adam import FlatAdam
@@ -75,7 +75,7 @@ def make() -> Iterator[Make]:
         arena = Arena.create([*SHAPE.fields(), *shape.fields(), *Weights.fields(size)])
         arenas.append(arena)
         weights, shards = Weights(arena), Shards(arena)
-        FlatParameters(policy, weights.vector)
+        move_parameters(policy, weights.vector)
         normaliser = ObsNormaliser(SPEC) if obs_norm else None
         parts = []
         for _ in range(workers):

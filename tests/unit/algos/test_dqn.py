@@ -22,7 +22,7 @@ from paceline.measure.clock import Clock
 from paceline.memory.shared import Arena
 from paceline.memory.weights import Weights
 from paceline.nets.array_net import array_net_for
-from paceline.nets.flat import FlatParameters, bind, size_of
+from paceline.nets.flat import bind, move_parameters, size_of
 from paceline.nets.policy import build_policy
 from paceline.spec import PLAIN, EnvSpec
 
@@ -85,7 +85,7 @@ def make() -> Iterator[Make]:
         arena = Arena.create(Weights.fields(size))
         arenas.append(arena)
         weights = Weights(arena)
-        FlatParameters(policy, weights.vector)
+        move_parameters(policy, weights.vector)
         target, target_vector = copy.deepcopy(policy), weights.vector.clone()
         bind(target, target_vector)
         data = transitions()

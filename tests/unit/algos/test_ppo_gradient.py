@@ -15,7 +15,7 @@ from paceline.algos.ppo_gradient import PPOGradient
 from paceline.batch import Trajectory
 from paceline.config.ppo_settings import PPOConfig
 from paceline.memory.shards import SAMPLE
-from paceline.nets.flat import FlatParameters, bind, size_of
+from paceline.nets.flat import bind, move_parameters, size_of
 from paceline.nets.policy import build_policy
 from paceline.ops.distributions import head_for
 from paceline.ops.surrogate import TERMS
@@ -71,7 +71,7 @@ def test_the_gradient_is_that_of_the_loss_by_autograd(policy: str) -> None:
     advantage, returns = torch.randn(T * B, generator=generator), torch.randn(T * B, generator=generator)
     net = build_policy("mlp", SPEC, hidden_sizes=(16, 16), activation="tanh", seed=3)
     vector = torch.empty(size_of(net))
-    FlatParameters(net, vector)
+    move_parameters(net, vector)
     vector.normal_(std=0.5, generator=generator)  # far from uniform probabilities, whose entropy has no gradient
     gradient = PPOGradient(net, head_for(SPEC.action), SPEC, config, None)
     samples = torch.stack([b.log_prob.flatten(), advantage, returns, b.value[:-1].flatten()], 1).numpy()

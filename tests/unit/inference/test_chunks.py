@@ -7,7 +7,7 @@ import torch
 
 from paceline.envs.make import EnvRecipe
 from paceline.inference.chunks import DeviceActor
-from paceline.nets.flat import FlatParameters, size_of
+from paceline.nets.flat import move_parameters, size_of
 from paceline.train.worker_recipe import PolicyRecipe
 
 
@@ -18,7 +18,7 @@ def test_device_inference_batches_a_whole_chunk_in_any_request_order() -> None:
         PolicyRecipe(policy="mlp", hidden_sizes=(8,), activation="tanh", seed=seed).build(spec) for seed in (0, 1)
     )
     weights = np.zeros(size_of(policy), np.float32)
-    FlatParameters(policy, torch.from_numpy(weights))
+    move_parameters(policy, torch.from_numpy(weights))
     actor = DeviceActor(copy, spec, weights, torch.device("cpu"), None, 6)
     obs = {"obs": np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)}
     params, value = (array.copy() for array in actor(obs))

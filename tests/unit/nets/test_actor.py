@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from paceline.nets.actor import DeferredValueActor, actor_for
-from paceline.nets.flat import FlatParameters, size_of
+from paceline.nets.flat import move_parameters, size_of
 from paceline.nets.normalise import ObsNormaliser
 from paceline.nets.policy import build_policy
 from paceline.spec import EnvSpec
@@ -105,12 +105,12 @@ def test_torch_policies_get_one_group_per_forward() -> None:
 @pytest.mark.parametrize("source", ["mlp", Torch])
 def test_new_weights_and_statistics_are_used_at_once(source: Any) -> None:
     policy = build_policy(source, VECTOR)
-    flat = FlatParameters(policy, torch.zeros(size_of(policy)))
+    vector = torch.zeros(size_of(policy))
+    move_parameters(policy, vector)
     normaliser = ObsNormaliser(VECTOR)
     actor, obs = actor_for(policy, VECTOR, 2, 2, normaliser), draw(VECTOR, 4)
     before = actor(obs)[1].copy()
-    with torch.no_grad():
-        flat.vector.mul_(1.5)
+    vector.mul_(1.5)
     after_weights = actor(obs)[1].copy()
     assert not np.array_equal(before, after_weights)
     normaliser.update({"obs": 5 + 3 * np.random.default_rng(0).random((10, 4, 4), np.float32)})

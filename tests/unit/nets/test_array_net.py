@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import EnvError
 from paceline.nets.array_net import NumpyMLP, TorchNet, array_net_for
-from paceline.nets.flat import FlatParameters, size_of
+from paceline.nets.flat import move_parameters, size_of
 from paceline.nets.mlp import Activation, MLPPolicy
 from paceline.spec import EnvSpec
 
@@ -28,7 +28,7 @@ ROWS = 9
 def network(spec: EnvSpec, activation: Activation, sizes: tuple[int, ...]) -> MLPPolicy:
     torch.manual_seed(0)
     policy = MLPPolicy(spec, sizes, activation)
-    FlatParameters(policy, torch.zeros(size_of(policy)))
+    move_parameters(policy, torch.zeros(size_of(policy)))
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.5)

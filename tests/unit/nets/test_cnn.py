@@ -10,7 +10,7 @@ from torch import nn
 
 from paceline.errors import ConfigError
 from paceline.nets.cnn import ImpalaCNN, NatureCNN
-from paceline.nets.flat import FlatParameters, size_of
+from paceline.nets.flat import move_parameters, size_of
 from paceline.spec import EnvSpec
 
 CLASSES = pytest.mark.parametrize("cls", [NatureCNN, ImpalaCNN])
@@ -43,7 +43,7 @@ def test_channels_first_and_last_images_give_the_same_output(cls: type[NatureCNN
 
 def test_pixels_stay_channels_last_through_all_layers() -> None:
     policy = NatureCNN(pixels(36, 36, 4))
-    FlatParameters(policy, torch.zeros(size_of(policy)))
+    move_parameters(policy, torch.zeros(size_of(policy)))
     strides = []
     for layer in policy.modules():
         if isinstance(layer, nn.Conv2d):

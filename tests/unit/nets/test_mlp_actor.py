@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.unit.nets.mlps import ACTIVATIONS, BOX, DISCRETE, MIXED, observations, randomised, tensors
 
-from paceline.nets.flat import FlatParameters, size_of
+from paceline.nets.flat import move_parameters, size_of
 from paceline.nets.mlp import Activation, MLPPolicy
 from paceline.spec import EnvSpec
 
@@ -61,10 +61,11 @@ def test_values_of_many_rows_are_those_of_each_row(spec: EnvSpec, group_size: in
 
 def test_numpy_actor_follows_in_place_updates() -> None:
     policy = MLPPolicy(BOX, (8, 8))
-    flat = FlatParameters(policy, torch.zeros(size_of(policy)))
+    vector = torch.zeros(size_of(policy))
+    move_parameters(policy, vector)
     actor, obs = policy.numpy_actor(2, 2), observations(BOX, 4)
     with torch.no_grad():
-        flat.vector.add_(0.1 * torch.randn_like(flat.vector))
+        vector.add_(0.1 * torch.randn_like(vector))
         expected = policy(torch.from_numpy(obs["obs"]))
     for got, want in zip(actor(obs), expected, strict=True):
         np.testing.assert_allclose(got, want, atol=2e-6)
