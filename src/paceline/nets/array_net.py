@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from paceline.nets.features import NumpyEncoder, policy_input
 from paceline.nets.flat import FlatGradient
-from paceline.nets.mlp import Floats, MLPPolicy, numpy_activation
+from paceline.nets.mlp import ACTIVATIONS, Floats, MLPPolicy, view
 from paceline.nets.policy import forward_pullback
 from paceline.spec import EnvSpec
 
@@ -123,12 +123,13 @@ class NumpyMLP:
     def __init__(self, policy: MLPPolicy, *, learns: bool, both: bool) -> None:
         self._policy, self._towers = policy, 2 if both else 1
         self._encode = NumpyEncoder(policy.leaves, checks=True)
-        self._activate, self._slope = numpy_activation(policy.activation)
+        activation = ACTIVATIONS[policy.activation]
+        self._activate, self._slope = activation.numpy, activation.numpy_slope
         self.gradient = FlatGradient(policy).vector if learns else torch.empty(0)
-        self._weights, self._biases, self._head = _layers(policy, self._towers, lambda parameter: parameter.detach())
+        self._weights, self._biases, self._head = _layers(policy, self._towers, view)
         if learns:
             self._d_weights, self._d_biases, self._d_head = _layers(policy, self._towers, _gradient)
-        self._log_std = _array(policy.log_std.detach()) if policy.gaussian else None
+        self._log_std = view(policy.log_std) if policy.gaussian else None
         self._outputs = len(self._head[0])
         self._rows = np.empty((0, 0), np.float32)
         self._memory = _Memory([len(bias) for bias in self._biases], self._towers, self._outputs, 0)
@@ -160,7 +161,7 @@ class NumpyMLP:
         """See `ArrayNet`. Without the value tower its gradients stay zero."""
         at, ones = self._at, self._at.ones
         if self._log_std is not None:
-            _array(_gradient(self._policy.log_std))[...] = d_params[:, self._outputs :].sum(0)
+            _gradient(self._policy.log_std)[...] = d_params[:, self._outputs :].sum(0)
             d_params = d_params[:, : self._outputs]
         policy_weight, _, value_weight, _ = self._head
         d_policy_weight, d_policy_bias, d_value_weight, d_value_bias = self._d_head
@@ -239,7 +240,7 @@ class _Memory:
 
 
 def _layers(
-    policy: MLPPolicy, towers: int, of: Callable[[Tensor], Tensor]
+    policy: MLPPolicy, towers: int, of: Callable[[Tensor], Floats]
 ) -> tuple[list[Floats], list[Floats], list[Floats]]:
     """Return weights, biases and heads, or their gradients, as views of parameter memory.
 
@@ -249,22 +250,17 @@ def _layers(
     Args:
         policy: The network.
         towers: Number of towers; with one, the policy tower.
-        of: Returns the tensor to view for a parameter: its data or its gradient.
+        of: Returns the memory to view for a parameter: its data or its gradient.
     """
-    weights = [_array(of(weight)) for weight in policy.weights]
+    weights = [of(weight) for weight in policy.weights]
     # In the first layer the axis of the towers is in the middle (nets/mlp.py).
     first = [w.reshape(len(w), 2 * w.shape[2])[:, : towers * w.shape[2]] for w in weights[:1]]
     parts = [*first, *(w[:towers] for w in weights[1:])]
-    biases = [_array(of(bias)).reshape(-1)[: towers * bias.shape[1]] for bias in policy.biases]
-    return parts, biases, [_array(of(p)) for p in policy._all[-4:]]
+    biases = [of(bias).reshape(-1)[: towers * bias.shape[1]] for bias in policy.biases]
+    return parts, biases, [of(p) for p in policy._all[-4:]]
 
 
-def _gradient(parameter: Tensor) -> Tensor:
+def _gradient(parameter: Tensor) -> Floats:
     if parameter.grad is None:
         raise ValueError("parameter has no .grad. Build FlatGradient(policy) first.")
-    return parameter.grad
-
-
-def _array(tensor: Tensor) -> Floats:
-    array: Floats = tensor.numpy()
-    return array
+    return view(parameter.grad)

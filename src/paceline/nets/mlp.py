@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -51,8 +51,8 @@ class MLPPolicy(nn.Module):
             raise ConfigError(
                 f"policy 'mlp': cannot read images (leaf {images[0]!r}). Use policy='nature_cnn' or 'impala_cnn'."
             )
-        if activation not in _ACTIVATIONS:
-            raise ConfigError(f"activation={activation!r}: must be one of {', '.join(_ACTIVATIONS)}.")
+        if activation not in ACTIVATIONS:
+            raise ConfigError(f"activation={activation!r}: must be one of {', '.join(ACTIVATIONS)}.")
         if any(size < 1 for size in hidden_sizes):
             raise ConfigError(f"hidden_sizes={tuple(hidden_sizes)}: every width must be at least 1.")
         self.leaves = spec.obs
@@ -120,15 +120,15 @@ class MLPPolicy(nn.Module):
 
     def numpy_actor(self, groups: int, group_size: int) -> MLPActor:
         """Return an actor for `groups * group_size` rows that computes in numpy on this module's parameter memory."""
-        hidden = list(zip(map(_view, self.weights), map(_view, self.biases), strict=True))
+        hidden = list(zip(map(view, self.weights), map(view, self.biases), strict=True))
         # In the first layer the axis of the towers is in the middle.
         policy, value = (
             [(w[:, tower] if i == 0 else w[tower], b[tower]) for i, (w, b) in enumerate(hidden)] for tower in (0, 1)
         )
-        policy.append((_view(self.policy_weight).T, _view(self.policy_bias)))
-        value.append((_view(self.value_weight)[:, None], _view(self.value_bias)))
-        log_std = _view(self.log_std) if self.gaussian else None
-        return MLPActor(self.leaves, policy, value, log_std, _ACTIVATIONS[self.activation].numpy, groups, group_size)
+        policy.append((view(self.policy_weight).T, view(self.policy_bias)))
+        value.append((view(self.value_weight)[:, None], view(self.value_bias)))
+        log_std = view(self.log_std) if self.gaussian else None
+        return MLPActor(self.leaves, policy, value, log_std, ACTIVATIONS[self.activation].numpy, groups, group_size)
 
 
 def _forward(rows: Tensor, activation: Activation, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -143,7 +143,7 @@ def _forward(rows: Tensor, activation: Activation, weights: Sequence[Tensor]) ->
     Returns:
         Policy outputs `[N, P]`, values `[N]` and the outputs of the hidden layers, `[2, N, h]` each.
     """
-    act = _ACTIVATIONS[activation]
+    act = ACTIVATIONS[activation]
     stack = rows.expand(2, *rows.shape)
     hidden: list[Tensor] = []
     for weight, bias in zip(weights[:-4:2], weights[1:-4:2], strict=True):
@@ -166,7 +166,7 @@ def _backward(
     d_value: Tensor,
 ) -> list[Tensor]:
     """Return the gradients of `_forward` by its weights, computed layer by layer on the stack of both towers."""
-    act = _ACTIVATIONS[activation]
+    act = ACTIVATIONS[activation]
     stacks = [rows.expand(2, *rows.shape), *hidden]
     policy_weight, _, value_weight, _ = weights[-4:]
 
@@ -191,24 +191,19 @@ def _add_grad(parameter: Tensor, grad: Tensor) -> None:
         parameter.grad.add_(grad)
 
 
-class _Activation:
-    """One non-linearity: forward in torch and numpy, and its gradient, which is computed from the result alone.
+class _Activation(NamedTuple):
+    """One non-linearity and its gradient, which is computed from the result alone, in torch and in numpy."""
 
-    Args:
-        forward: Applied to `scale` times the pre-activation, which it may overwrite.
-        backward: (gradient by the result, result) -> gradient by the pre-activation.
-        numpy: The forward in numpy, in place.
-        scale: Factor of the pre-activation.
-    """
-
-    def __init__(
-        self,
-        forward: Callable[[Tensor], Tensor],
-        backward: Callable[[Tensor, Tensor], Tensor],
-        numpy: Callable[[Floats], object],
-        scale: float = 1.0,
-    ) -> None:
-        self.forward, self.backward, self.numpy, self.scale = forward, backward, numpy, scale
+    forward: Callable[[Tensor], Tensor]
+    """Applied to `scale` times the pre-activation, which it may overwrite."""
+    backward: Callable[[Tensor, Tensor], Tensor]
+    """(gradient by the result, result) -> gradient by the pre-activation."""
+    numpy: Callable[[Floats], object]
+    """The forward in numpy, in place."""
+    numpy_slope: Callable[[Floats, Floats, Floats], object]
+    """(gradient by the result, result, scratch array): multiplies the first by the derivative, in place."""
+    scale: float = 1.0
+    """Factor of the pre-activation."""
 
 
 def _tanh_of_half(doubled: Tensor) -> Tensor:
@@ -220,31 +215,6 @@ def _tanh_of_half(doubled: Tensor) -> Tensor:
 
 def _elu_numpy(x: Floats) -> None:
     np.copyto(x, np.expm1(np.minimum(x, 0.0)), where=x < 0)
-
-
-# Autograd calls the same aten functions for these layers.
-_ACTIVATIONS: dict[str, _Activation] = {
-    "tanh": _Activation(_tanh_of_half, torch.ops.aten.tanh_backward, lambda x: np.tanh(x, out=x), scale=2.0),
-    "relu": _Activation(
-        torch.relu_,
-        lambda d, y: torch.ops.aten.threshold_backward(d, y, 0.0),
-        lambda x: np.maximum(x, 0.0, out=x),
-    ),
-    "elu": _Activation(
-        nn.functional.elu_,
-        lambda d, y: torch.ops.aten.elu_backward(d, 1.0, 1.0, 1.0, True, y),
-        _elu_numpy,
-    ),
-}
-
-
-def numpy_activation(name: Activation) -> tuple[Callable[[Floats], object], Callable[[Floats, Floats, Floats], object]]:
-    """Return a non-linearity and its gradient in numpy, both in place.
-
-    The gradient function takes (gradient by the result, result, scratch array) and multiplies the first by the
-    derivative of the non-linearity.
-    """
-    return _ACTIVATIONS[name].numpy, _NUMPY_SLOPES[name]
 
 
 _ONE = np.float32(1.0)
@@ -267,14 +237,28 @@ def _elu_slope(slope: Floats, y: Floats, scratch: Floats) -> None:
     np.multiply(slope, scratch, out=slope)
 
 
-_NUMPY_SLOPES: dict[str, Callable[[Floats, Floats, Floats], object]] = {
-    "tanh": _tanh_slope,
-    "relu": _relu_slope,
-    "elu": _elu_slope,
+# Autograd calls the same aten functions for these layers.
+ACTIVATIONS: dict[str, _Activation] = {
+    "tanh": _Activation(
+        _tanh_of_half, torch.ops.aten.tanh_backward, lambda x: np.tanh(x, out=x), _tanh_slope, scale=2.0
+    ),
+    "relu": _Activation(
+        torch.relu_,
+        lambda d, y: torch.ops.aten.threshold_backward(d, y, 0.0),
+        lambda x: np.maximum(x, 0.0, out=x),
+        _relu_slope,
+    ),
+    "elu": _Activation(
+        nn.functional.elu_,
+        lambda d, y: torch.ops.aten.elu_backward(d, 1.0, 1.0, 1.0, True, y),
+        _elu_numpy,
+        _elu_slope,
+    ),
 }
+"""Non-linearities by the values of the setting `activation`."""
 
 
-def _view(parameter: Tensor) -> Floats:
+def view(parameter: Tensor) -> Floats:
     """Return the parameter's memory as an array, without a copy."""
     array: Floats = parameter.detach().numpy()
     return array

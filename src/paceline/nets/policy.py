@@ -73,15 +73,8 @@ def forward_pullback(policy: nn.Module, obs: Tensor | dict[str, Tensor]) -> tupl
     if own is not None:
         result: tuple[Tensor, Tensor, Pullback] = own(obs)
         return result
-    return autograd_pullback(policy, obs)
-
-
-def autograd_pullback(
-    forward: Callable[..., tuple[Tensor, Tensor]], obs: Tensor | dict[str, Tensor]
-) -> tuple[Tensor, Tensor, Pullback]:
-    """Run the forward pass; returns detached outputs and the backward pass by autograd."""
     with torch.enable_grad():
-        params, value = forward(obs)
+        params, value = policy(obs)
 
     def pullback(d_params: Tensor, d_value: Tensor) -> None:
         torch.autograd.backward((params, value), (d_params, d_value))
@@ -187,7 +180,8 @@ def _check_layers(module: nn.Module, name: str) -> None:
 
 def _check_outputs(module: nn.Module, name: str, spec: EnvSpec) -> None:
     rows, size = 3, spec.action.param_size  # not 2 rows: a single tensor of two rows would unpack into two results
-    zeros = lowest_rows(spec, rows)
+    # All zero, or the first category.
+    zeros = {leaf.name: torch.from_numpy(np.full((rows, *leaf.shape), leaf.start, leaf.dtype)) for leaf in spec.obs}
     try:
         with torch.no_grad():
             result = module(policy_input(spec, zeros))
@@ -204,8 +198,3 @@ def _check_outputs(module: nn.Module, name: str, spec: EnvSpec) -> None:
             f"policy {name!r}: must return params {(rows, size)} and value {(rows,)} for {rows} rows "
             f"({shapes[0]} and {shapes[1]})." + (" Add .squeeze(-1) to the value." if shapes[1] == (rows, 1) else "")
         )
-
-
-def lowest_rows(spec: EnvSpec, rows: int) -> dict[str, Tensor]:
-    """Return observations to test a policy with: all zero, or the first category."""
-    return {leaf.name: torch.from_numpy(np.full((rows, *leaf.shape), leaf.start, leaf.dtype)) for leaf in spec.obs}
