@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,14 +10,14 @@ from paceline.domains.cyber.gp_ucb import Belief
 from paceline.domains.cyber.search import INDEX, Search
 from paceline.domains.cyber.trials import PICTURE, TEXT, Trial
 from paceline.domains.cyber.workflow import WORKFLOWS, read_workflow, workflow_name
-from paceline.insight.runs.learning_plot import plain_panel
 from paceline.insight.runs.picture import LIGHT
-from paceline.insight.runs.plots import DPI, FAINT, STYLE
+from paceline.insight.runs.plots import FAINT, frame, png
 from paceline.measure.folder import write_atomic
 from paceline.measure.panel import duration, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SHOWN = 10
 DRIFTS = 0.6
@@ -79,27 +78,19 @@ def _share(value: float | None) -> str:
 
 def picture(search: Search, belief: Belief | None) -> bytes:
     """Draw rewards by trial, and the predicted reward of every workflow; returns the bytes of a PNG file."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]  # its keys are literals
-        figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
-        canvas: Any = FigureCanvasAgg(figure)
+    def draw(figure: Figure) -> None:
         left, right = figure.subplots(1, 2)
         figure.subplots_adjust(left=0.07, right=0.98, bottom=0.12, top=0.84, wspace=0.18)
         _draw_trials(left, search)
         _draw_belief(right, search, belief)
-        out = io.BytesIO()
-        canvas.print_png(out, metadata={"Title": "search over workflows"})
-    return out.getvalue()
+
+    return png(WIDTH, HEIGHT, "search over workflows", draw)
 
 
 def _draw_trials(axes: Axes, search: Search) -> None:
     trials = search.trials
-    plain_panel(
+    frame(
         axes,
         "Reward of each trial",
         "line: best so far; hollow: budget spent before the threshold was reached",
@@ -114,7 +105,7 @@ def _draw_trials(axes: Axes, search: Search) -> None:
 
 
 def _draw_belief(axes: Axes, search: Search, belief: Belief | None) -> None:
-    plain_panel(
+    frame(
         axes,
         "Predicted reward of all workflows",
         "from highest to lowest, with one standard deviation; dots: measured rewards",

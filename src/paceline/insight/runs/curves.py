@@ -33,6 +33,9 @@ class Series:
     y: Array  # [N]
 
 
+NO_POINTS = Series(np.empty(0), np.empty(0))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
     """The mean of runs over their common range of x, with the t-interval of that mean."""
@@ -92,14 +95,22 @@ def read_scores(run: RunResult) -> ReturnCurve:
     return ReturnCurve(*(columns[name][full] for name in ("steps", "time/time_elapsed", "rollout/ep_rew_mean")))
 
 
+def column(run: RunResult, x: str, y: str) -> Series:
+    """Two columns of progress.csv, restricted to rows in which both have a number."""
+    if not {x, y} <= set(run.progress):
+        return NO_POINTS
+    both = np.isfinite(run.progress[x]) & np.isfinite(run.progress[y])
+    return Series(run.progress[x][both], run.progress[y][both])
+
+
 def returns_over_steps(run: RunResult) -> Series:
     """Mean return of the last 100 episodes by steps of the run."""
-    return _series(run, "steps", "rollout/ep_rew_mean")
+    return column(run, "steps", "rollout/ep_rew_mean")
 
 
 def returns_over_time(run: RunResult) -> Series:
     """Mean return of the last 100 episodes by seconds since the first step."""
-    return _series(run, "time/time_elapsed", "rollout/ep_rew_mean")
+    return column(run, "time/time_elapsed", "rollout/ep_rew_mean")
 
 
 def fps_over_time(run: RunResult) -> Series:
@@ -109,7 +120,7 @@ def fps_over_time(run: RunResult) -> Series:
     """
     names = ("time/time_elapsed", "time/fps", "time/iteration_s", "time/eval_s")
     if not set(names) <= set(run.progress):
-        return Series(np.empty(0), np.empty(0))
+        return NO_POINTS
     wall_s, fps, iteration_s, eval_s = (np.nan_to_num(run.progress[name]) for name in names)
     seconds = np.maximum(0.0, iteration_s - eval_s)
     sums = [np.concatenate(([0.0], np.cumsum(values))) for values in (fps * iteration_s, seconds)]
@@ -164,10 +175,3 @@ def same_course(a: RunResult, b: RunResult) -> int | None:
         return None
     same = all(np.array_equal(a.progress[name][:rows], b.progress[name][:rows], equal_nan=True) for name in names)
     return int(a.progress["steps"][rows - 1]) if same else None
-
-
-def _series(run: RunResult, x: str, y: str) -> Series:
-    if not {x, y} <= set(run.progress):
-        return Series(np.empty(0), np.empty(0))
-    both = np.isfinite(run.progress[x]) & np.isfinite(run.progress[y])
-    return Series(run.progress[x][both], run.progress[y][both])

@@ -5,30 +5,31 @@ To compare the speed of runs, use `compare` instead.
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from paceline.insight.runs.curves import (
     EPISODE_WINDOW,
+    NO_POINTS,
     POINTS,
     Series,
+    column,
     fps_over_time,
     returns_over_steps,
     returns_over_time,
 )
-from paceline.insight.runs.picture import LIGHT, Axis, axis
-from paceline.insight.runs.plots import DPI, FAINT, GRID, STYLE
+from paceline.insight.runs.picture import axis, time_unit
+from paceline.insight.runs.plots import FAINT, colour, dash, frame, png, scale
 from paceline.insight.runs.results import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 12.0, 8.4
 NAME_LENGTH = 48
@@ -51,21 +52,13 @@ class Panel:
 
 def draw_curves(runs: Sequence[RunResult]) -> bytes:
     """Draw return, speed and explained variance with one line per run; returns the bytes of a PNG file."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     names = labels([run.path for run in runs])
     rows = math.ceil(len(runs) / 2)
     head = 0.5 + 0.24 * rows
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]  # its keys are literals
-        height = HEIGHT + head
-        figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
-        canvas: Any = FigureCanvasAgg(figure)
-        figure.text(0.055, 1 - 0.32 / height, _title(runs), fontsize=15, fontweight="bold", va="center")
+    height, title = HEIGHT + head, _title(runs)
+
+    def draw(figure: Figure) -> None:
+        figure.text(0.055, 1 - 0.32 / height, title, fontsize=15, fontweight="bold", va="center")
         for i, name in enumerate(names):
             x, y = 0.055 + 0.47 * (i % 2), 1 - (0.68 + 0.24 * (i // 2)) / height
             unfinished = "" if runs[i].finished else "  (unfinished)"
@@ -73,18 +66,16 @@ def draw_curves(runs: Sequence[RunResult]) -> bytes:
         grid = figure.add_gridspec(
             2, 2, left=0.055, right=0.975, bottom=0.07, top=1 - (head + 0.85) / height, hspace=0.42, wspace=0.15
         )
-        for place, panel in zip(grid, panels(runs), strict=True):  # type: ignore[call-overload]
-            _draw(figure.add_subplot(place), panel, runs)
-        out = io.BytesIO()
-        canvas.print_png(out, metadata={"Title": _title(runs)})
-    return out.getvalue()
+        for place, one in zip(grid, panels(runs), strict=True):  # type: ignore[call-overload]
+            _draw(figure.add_subplot(place), one, runs)
+
+    return png(WIDTH, height, title, draw)
 
 
 def panels(runs: Sequence[RunResult]) -> list[Panel]:
     """The four panels, with time in the unit that suits the longest run."""
     longest_s = max((run.wall_s for run in runs), default=0.0)
-    unit_s, unit = (1.0, "seconds") if longest_s < 300 else (60.0, "minutes")
-    unit_s, unit = (unit_s, unit) if longest_s < 10_800 else (3600.0, "hours")
+    unit_s, unit = time_unit(longest_s)
     dots = "; dots are evaluations" if any(len(evaluations(run).x) for run in runs) else ""
     mean = f"mean of the last {EPISODE_WINDOW} training episodes{dots}"
     return [
@@ -119,14 +110,6 @@ def _with_last(series: Series, x: float, y: float | None) -> Series:
     return Series(np.append(series.x, x), np.append(series.y, y))
 
 
-def column(run: RunResult, x: str, y: str) -> Series:
-    """Two columns of progress.csv, restricted to rows in which both have a number."""
-    if not {x, y} <= set(run.progress):
-        return Series(np.empty(0), np.empty(0))
-    both = np.isfinite(run.progress[x]) & np.isfinite(run.progress[y])
-    return Series(run.progress[x][both], run.progress[y][both])
-
-
 def labels(paths: Sequence[Path]) -> list[str]:
     """Names of run folders, each with as many parent folders as are needed to make the names unique."""
     parts = [path.resolve().parts for path in paths]
@@ -137,11 +120,6 @@ def labels(paths: Sequence[Path]) -> list[str]:
     return [name if len(name) <= NAME_LENGTH else "…" + name[1 - NAME_LENGTH :] for name in names] if paths else []
 
 
-def colour(i: int) -> str:
-    """Colour of the i-th run."""
-    return LIGHT[i % len(LIGHT)]
-
-
 def _title(runs: Sequence[RunResult]) -> str:
     what = sorted({f"{run.algo or '?'} on {run.env or '?'}" for run in runs})
     return ", ".join(what[:3]) + (" and others" if len(what) > 3 else "")
@@ -149,19 +127,19 @@ def _title(runs: Sequence[RunResult]) -> str:
 
 def _draw(axes: Axes, panel: Panel, runs: Sequence[RunResult]) -> None:
     lines = [_thinned(panel.get(run)) for run in runs]
-    dots = [panel.dots(run) if panel.dots else Series(np.empty(0), np.empty(0)) for run in runs]
+    dots = [panel.dots(run) if panel.dots else NO_POINTS for run in runs]
     values = np.concatenate([each.y for each in [*lines, *dots]])
     right = max((float(each.x[-1]) for each in [*lines, *dots] if len(each.x)), default=1.0) / panel.x_unit
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     if panel.zero or 0 < low < 0.5 * high:
         low = 0.0
-    _frame(axes, panel, axis(panel.x_label, 0.0, right), axis("", low, high, margin=0.06))
+    frame(axes, panel.title, panel.note, panel.x_label)
+    scale(axes, axis(panel.x_label, 0.0, right), axis("", low, high, margin=0.06))
     if not len(values):
         axes.text(0.5, 0.5, "nothing was recorded", transform=axes.transAxes, ha="center", color=FAINT)
     for i, (line, points) in enumerate(zip(lines, dots, strict=True)):
-        style = "-" if i < len(LIGHT) else "--"
         width = 3.2 if i == 0 and len(runs) > 1 else 1.7  # wider first line, so that equal curves are both visible
-        axes.plot(line.x / panel.x_unit, line.y, color=colour(i), lw=width, ls=style, solid_capstyle="round")
+        axes.plot(line.x / panel.x_unit, line.y, color=colour(i), lw=width, ls=dash(i), solid_capstyle="round")
         x = points.x / panel.x_unit
         axes.plot(x, points.y, "o", color=colour(i), ms=5, mec="white", mew=0.8, clip_on=False, zorder=3)
 
@@ -174,28 +152,3 @@ def _thinned(series: Series) -> Series:
     counts = np.diff(edges)
     y = np.add.reduceat(series.y, edges[:-1]) / counts
     return Series(series.x[edges[1:] - 1], y)
-
-
-def _frame(axes: Axes, panel: Panel, x: Axis, y: Axis) -> None:
-    plain_panel(axes, panel.title, panel.note, x.label)
-    axes.set_xlim(x.low, x.high)
-    axes.set_ylim(y.low, y.high)
-    axes.set_xticks([place for place, _ in x.ticks], [text for _, text in x.ticks])
-    axes.set_yticks([place for place, _ in y.ticks], [text for _, text in y.ticks])
-
-
-def plain_panel(axes: Axes, title: str, note: str, x_label: str) -> None:
-    """Draw title, note, horizontal grid lines and the label of the x axis; hide the top and right borders."""
-    for text, above, size, weight, ink in (
-        (title, 25, 12, "bold", STYLE["text.color"]),
-        (note, 10, 9, "normal", FAINT),
-    ):
-        axes.annotate(
-            text, (0, 1), xycoords="axes fraction", xytext=(0, above), textcoords="offset points",
-            fontsize=size, fontweight=weight, color=str(ink),
-        )  # fmt: skip
-    for name in ("top", "right"):
-        axes.spines[name].set_visible(False)
-    axes.tick_params(length=0, pad=5, labelsize=9.5)
-    axes.grid(axis="y", color=GRID, lw=0.8)
-    axes.set_xlabel(x_label, color=FAINT, fontsize=9.5, labelpad=3)

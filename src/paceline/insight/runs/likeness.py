@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from paceline.config.coerce import duration_s
+from paceline.errors import ConfigError
 from paceline.insight.runs.results import RunResult
 from paceline.insight.runs.sides import Side
 
@@ -47,7 +48,6 @@ _RUN = {
 }
 _ENV_NOT_COMPARED = {"env", "n_envs", "env_timeout_s", "start_timeout_s"}
 _PACKAGES = ("paceline", "torch", "numpy", "gymnasium")
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def differences(sides: Sequence[Side]) -> tuple[Difference, ...]:
@@ -156,12 +156,9 @@ def _facts(run: RunResult, *, training: bool = True) -> dict[str, tuple[Differen
 
 def _seconds(value: Any) -> Any:
     """Normalise a duration to seconds, so that 1m equals 60s; other values are returned unchanged."""
-    if isinstance(value, bool) or value is None:
-        return value
-    parts = re.fullmatch(r"\s*([\d.eE+-]+)\s*([smhd]?)\s*", str(value))
     try:
-        return f"{float(parts[1]) * _SECONDS[parts[2] or 'h']:g} s" if parts else value
-    except ValueError:
+        return value if value is None or isinstance(value, bool) else f"{duration_s(value):g} s"
+    except ConfigError:
         return value
 
 

@@ -145,7 +145,7 @@ def make_picture(comparison: Comparison) -> Picture:
 
     score = None if comparison.score is None else (comparison.score, f"score {comparison.score:,.6g}")
     limit_s = max(run.wall_s for side in sides for run in side.runs)
-    unit_s, unit = (1.0, "seconds") if limit_s < 300 else (60.0, "minutes") if limit_s < 10_800 else (3600.0, "hours")
+    unit_s, unit = time_unit(limit_s)
 
     def timed(get: Callable[[RunResult], Series]) -> Callable[[RunResult], Series]:
         return lambda run: Series(get(run).x / unit_s, get(run).y)
@@ -165,6 +165,11 @@ def make_picture(comparison: Comparison) -> Picture:
             f"Lines are means over a side's runs, bands the {METHOD} of that mean, as far as all its runs go. " + note
         )
     return Picture(tuple(_legend(side, sides[0]) for side in sides), charts, _bars(sides), note)
+
+
+def time_unit(longest_s: float) -> tuple[float, str]:
+    """The unit for a time axis up to `longest_s`: its seconds and its name."""
+    return (1.0, "seconds") if longest_s < 300 else (60.0, "minutes") if longest_s < 10_800 else (3600.0, "hours")
 
 
 def _chart(

@@ -1,11 +1,15 @@
-"""Draws the panels of a comparison into a PNG. Functions import matplotlib themselves, because it loads slowly."""
+"""Draws the panels of a comparison into a PNG, and has the parts that all pictures by matplotlib share.
+
+Functions import matplotlib themselves, because it loads slowly.
+"""
 
 from __future__ import annotations
 
 import io
 import textwrap
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 from paceline.insight.runs.picture import DARK_INK, LIGHT, PHASE_COLOURS, WIDTHS, Axis, Bars, Chart, Picture
 
@@ -29,6 +33,28 @@ STYLE: dict[str, Any] = {
 
 def draw_png(picture: Picture, title: str, verdict: str) -> bytes:
     """The picture as the bytes of a PNG file."""
+
+    def draw(figure: Figure) -> None:
+        top = _head(figure, picture, title, verdict)
+        grid = figure.add_gridspec(2, 2, left=0.055, right=0.975, bottom=0.105, top=top, hspace=0.42, wspace=0.15)
+        places = [figure.add_subplot(grid[i // 2, i % 2]) for i in range(4)]
+        for axes, chart in zip(places, picture.charts, strict=False):
+            _draw_chart(axes, chart)
+        _draw_bars(places[3], picture.bars, picture.names)
+        figure.text(0.055, 0.03, textwrap.fill(picture.note, 78), color=FAINT, fontsize=8.5, va="center")
+
+    return png(WIDTH, HEIGHT, title, draw)
+
+
+def png(width: float, height: float, title: str, draw: Callable[[Figure], None]) -> bytes:
+    """Draw a figure in the common style; returns the bytes of a PNG file. The caller's own settings do not change.
+
+    Args:
+        width: In inches.
+        height: In inches.
+        title: Stored in the file.
+        draw: Draws into the empty figure.
+    """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -37,18 +63,34 @@ def draw_png(picture: Picture, title: str, verdict: str) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]  # its keys are literals
-        figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
+        figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
         FigureCanvasAgg(figure)  # sets the figure's canvas, so that no display is needed
-        top = _head(figure, picture, title, verdict)
-        grid = figure.add_gridspec(2, 2, left=0.055, right=0.975, bottom=0.105, top=top, hspace=0.42, wspace=0.15)
-        places = [figure.add_subplot(grid[i // 2, i % 2]) for i in range(4)]
-        for axes, chart in zip(places, picture.charts, strict=False):
-            _draw_chart(axes, chart)
-        _draw_bars(places[3], picture.bars, picture.names)
-        figure.text(0.055, 0.03, textwrap.fill(picture.note, 78), color=FAINT, fontsize=8.5, va="center")
+        draw(figure)
         out = io.BytesIO()
         figure.savefig(out, format="png", metadata={"Title": title})
     return out.getvalue()
+
+
+def frame(axes: Axes, title: str, note: str, x_label: str, *, grid: Literal["x", "y"] = "y") -> None:
+    """Draw title, note, grid lines and the label of the x axis; hide the top and right borders."""
+    for text, above, size, weight, ink in ((title, 25, 12, "bold", INK), (note, 10, 9, "normal", FAINT)):
+        axes.annotate(
+            text, (0, 1), xycoords="axes fraction", xytext=(0, above), textcoords="offset points",
+            fontsize=size, fontweight=weight, color=ink,
+        )  # fmt: skip
+    for name in ("top", "right"):
+        axes.spines[name].set_visible(False)
+    axes.tick_params(length=0, pad=5, labelsize=9.5)
+    axes.grid(axis=grid, color=GRID, lw=0.8)
+    axes.set_xlabel(x_label, color=FAINT, fontsize=9.5, labelpad=3)
+
+
+def scale(axes: Axes, x: Axis, y: Axis) -> None:
+    """Set limits and ticks of both axes."""
+    axes.set_xlim(x.low, x.high)
+    axes.set_ylim(y.low, y.high)
+    axes.set_xticks([place for place, _ in x.ticks], [text for _, text in x.ticks])
+    axes.set_yticks([place for place, _ in y.ticks], [text for _, text in y.ticks])
 
 
 def _head(figure: Figure, picture: Picture, title: str, verdict: str) -> float:
@@ -64,7 +106,7 @@ def _head(figure: Figure, picture: Picture, title: str, verdict: str) -> float:
         figure.text(0.055, y, text, fontsize=10.5)
         y -= line
     handles = [
-        Line2D([], [], color=_colour(i), lw=_width(i), ls=_dash(i), label=name) for i, name in enumerate(picture.names)
+        Line2D([], [], color=colour(i), lw=_width(i), ls=dash(i), label=name) for i, name in enumerate(picture.names)
     ]
     columns = min(4, len(handles))
     legend = figure.legend(
@@ -72,16 +114,14 @@ def _head(figure: Figure, picture: Picture, title: str, verdict: str) -> float:
         fontsize=10.5, handlelength=1.8, columnspacing=2.0, borderaxespad=0.2,
     )  # fmt: skip
     for i, label in enumerate(legend.get_texts()):
-        label.set_color(_colour(i))
+        label.set_color(colour(i))
     rows = -(-len(handles) // columns)
     return y - (1.35 * rows + 2.6) * line
 
 
 def _draw_chart(axes: Axes, chart: Chart) -> None:
-    _frame(axes, chart.title, chart.note, chart.x)
-    axes.set_ylim(chart.y.low, chart.y.high)
-    axes.set_yticks([place for place, _ in chart.y.ticks], [text for _, text in chart.y.ticks])
-    axes.grid(axis="y", color=GRID, lw=0.8)
+    frame(axes, chart.title, chart.note, chart.x.label)
+    scale(axes, chart.x, chart.y)
     if not chart.lines:
         axes.text(0.5, 0.5, "nothing was recorded", transform=axes.transAxes, ha="center", color=FAINT)
         return
@@ -93,27 +133,27 @@ def _draw_chart(axes: Axes, chart: Chart) -> None:
             color=FAINT, fontsize=8.5,
         )  # fmt: skip
     for line in chart.lines:
-        curve, colour = line.curve, _colour(line.side)
+        curve, ink = line.curve, colour(line.side)
         if curve.n > 1:
-            axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, lw=0)
-        axes.plot(curve.x, curve.mean, color=colour, lw=_width(line.side), ls=_dash(line.side))
+            axes.fill_between(curve.x, curve.low, curve.high, color=ink, alpha=0.16, lw=0)
+        axes.plot(curve.x, curve.mean, color=ink, lw=_width(line.side), ls=dash(line.side))
 
 
 def _draw_bars(axes: Axes, bars: Bars, names: tuple[str, ...]) -> None:
     from matplotlib.patches import Patch
 
-    _frame(axes, bars.title, bars.note, bars.x)
+    frame(axes, bars.title, bars.note, bars.x.label, grid="x")
     axes.spines["left"].set_visible(False)
+    axes.set_xticks([place for place, _ in bars.x.ticks], [text for _, text in bars.x.ticks])
     axes.set_yticks([])
     axes.set_xlim(0, bars.x.high * 1.13)
-    axes.grid(axis="x", color=GRID, lw=0.8)
     axes.set_axisbelow(True)
     axes.set_ylim(len(bars.bars) - 0.42, -0.62)
     if not bars.bars:
         axes.text(0.5, 0.5, "nothing was recorded", transform=axes.transAxes, ha="center", color=FAINT)
         return
     for y, bar in enumerate(bars.bars):
-        axes.text(0, y - 0.29, names[bar.side], color=_colour(bar.side), va="bottom", fontsize=10)
+        axes.text(0, y - 0.29, names[bar.side], color=colour(bar.side), va="bottom", fontsize=10)
         for piece in bar.pieces:
             axes.barh(y, piece.length, 0.5, piece.begin, color=PHASE_COLOURS[piece.phase], edgecolor="white", lw=1.2)
             if (text := piece_text(piece.phase, piece.share, piece.length / bars.x.high)) is not None:
@@ -141,24 +181,8 @@ def piece_text(phase: str, share: float, width: float) -> str | None:
     return full if width > 0.018 * (len(full) + 1) else f"{share:.0%}" if width > 0.065 else None
 
 
-def _frame(axes: Axes, title: str, note: str, x: Axis) -> None:
-    """Draw the parts that all panels have: title, note, x axis; hide the top and right borders."""
-    axes.annotate(
-        title, (0, 1), xycoords="axes fraction", xytext=(0, 25), textcoords="offset points",
-        fontsize=12, fontweight="bold",
-    )  # fmt: skip
-    axes.annotate(
-        note, (0, 1), xycoords="axes fraction", xytext=(0, 10), textcoords="offset points", fontsize=9, color=FAINT
-    )
-    for name in ("top", "right"):
-        axes.spines[name].set_visible(False)
-    axes.tick_params(length=0, pad=5, labelsize=9.5)
-    axes.set_xlim(x.low, x.high)
-    axes.set_xticks([place for place, _ in x.ticks], [text for _, text in x.ticks])
-    axes.set_xlabel(x.label, color=FAINT, fontsize=9.5, labelpad=3)
-
-
-def _colour(side: int) -> str:
+def colour(side: int) -> str:
+    """Colour of a side."""
     return LIGHT[side % len(LIGHT)]
 
 
@@ -166,5 +190,6 @@ def _width(side: int) -> float:
     return WIDTHS[min(side, 1)]
 
 
-def _dash(side: int) -> str:
+def dash(side: int) -> str:
+    """Line style of a side: dashed where colours repeat."""
     return "-" if side < len(LIGHT) else "--"
