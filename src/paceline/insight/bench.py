@@ -82,19 +82,8 @@ class Bench:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class BareLoops:
-    """Worker program that only steps its envs: the upper limit of training speed on this machine."""
-
-    recipe: WorkerRecipe
-
-    def __call__(self, arena: Arena, share: Share) -> BareLoop:
-        """Build the loop inside the worker."""
-        return BareLoop(self.recipe, arena, share)
-
-
 class BareLoop:
-    """Steps envs with random actions; no policy, no learning."""
+    """Steps envs with random actions; no policy, no learning: the upper limit of training speed on this machine."""
 
     def __init__(self, recipe: WorkerRecipe, arena: Arena, share: Share) -> None:
         shape = recipe.shape
@@ -215,6 +204,6 @@ def _limit(training: Training, num_workers: int, undo: ExitStack) -> ProcessRunt
     workers = max(1, num_workers)
     arena = Arena.create(recipe.fields(1, workers))
     undo.callback(arena.close)
-    loops = ProcessRuntime(BareLoops(recipe), arena, recipe.shape.groups, workers, preload=PRELOAD)
+    loops = ProcessRuntime(partial(BareLoop, recipe), arena, recipe.shape.groups, workers, preload=PRELOAD)
     undo.callback(loops.close)
     return loops

@@ -323,9 +323,9 @@ class ManySummary:
         content = {**about, "seeds": self.rows, "over_seeds": self.over_seeds}
         write_atomic(folder / SUMMARY_JSON, to_json(content))
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([["" if row[name] is None else row[name] for name in COLUMNS] for row in self.rows])
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
         write_atomic(folder / SUMMARY_CSV, text.getvalue())
 
 

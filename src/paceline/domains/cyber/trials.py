@@ -68,11 +68,10 @@ COLUMNS = (*_OWN[:-1], *_TRAINED, _OWN[-1])
 def write_trials(folder: Path, trials: Sequence[Trial], about: Mapping[str, Any]) -> None:
     """Replace search.csv and search.json."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
     rows = [{name: getattr(trial, name) for name in COLUMNS} for trial in trials]
-    for row in rows:
-        writer.writerow(["" if value is None else value for value in row.values()])
+    writer.writerows(rows)
     write_atomic(folder / CSV, text.getvalue())
     write_atomic(folder / JSON, to_json({**about, "trials": rows}))
 
