@@ -8,7 +8,7 @@ Modules in reading order:
     tables.py       effects of the defender's and the attacker's actions on a host, as tables
     attackers.py    the scripted attackers: B_line, Meander, Sleep
     network.py      n games that are stepped together
-    env.py          one game as a Gymnasium env; text.py renders it
+    env.py          one game as a Gymnasium env, and as text
     vector.py       many games as a Gymnasium vector env
 
     workflow.py, conditioned.py                          workflows: the alignment reward, envs that show the workflow

@@ -1,4 +1,4 @@
-"""`NetworkDefence`: one game of network defence as a Gymnasium env. See `vector` for many at once."""
+"""`NetworkDefence`: one game of network defence as a Gymnasium env, and the text of a game. See `vector` for many."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from paceline.domains.cyber.actions import ACTIONS, HOSTS
 from paceline.domains.cyber.network import OBS_SIZE, Network
 from paceline.domains.cyber.scenario import RedAgent, RuleSet, Scenario
-from paceline.domains.cyber.text import table
 from paceline.envs.extras import Extra
 from paceline.errors import ConfigError
 
 _ROW = np.zeros(1, np.intp)
+_LEVELS = ("", "user", "privileged")
+_ACTIVITY = {(0, 0): "", (1, 0): "scan", (1, 1): "exploit"}
+_BELIEF = {(0, 0): "", (1, 0): "unknown", (0, 1): "user", (1, 1): "privileged"}
 
 EXTRAS = {"true_state": Extra(shape=(len(HOSTS),), dtype="int8", read="true_state")}
 
@@ -108,3 +110,14 @@ class NetworkDefence(gym.Env[NDArray[np.float32], np.int64]):
     def render(self) -> str | None:
         """A table of the hosts with the true state and the defender's belief; None without `render_mode="ansi"`."""
         return table(self._network, 0) if self.render_mode == "ansi" else None
+
+
+def table(network: Network, row: int) -> str:
+    """A table of the hosts of one game: true state, activity of the last step and the defender's belief."""
+    levels = network.true_state()[row]
+    bits = network.observe()[row].astype(int).reshape(-1, 4).tolist()
+    lines = [f"step {network.steps[row]}{', OTService is down' if network.ot_stopped()[row] else ''}"]
+    lines.append(f"{'host':<12} {'truth':<11} {'activity':<9} belief")
+    for host, level, (a, b, c, d) in zip(HOSTS, levels, bits, strict=True):
+        lines.append(f"{host:<12} {_LEVELS[level]:<11} {_ACTIVITY[a, b]:<9} {_BELIEF[c, d]}".rstrip())
+    return "\n".join(lines)

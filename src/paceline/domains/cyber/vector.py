@@ -13,10 +13,9 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from paceline.domains.cyber.actions import ACTIONS
-from paceline.domains.cyber.env import EXTRAS, check_render_mode
+from paceline.domains.cyber.env import EXTRAS, check_render_mode, table
 from paceline.domains.cyber.network import OBS_SIZE, Network
 from paceline.domains.cyber.scenario import RedAgent, RuleSet, Scenario
-from paceline.domains.cyber.text import table
 from paceline.errors import ConfigError, EnvError, check_range, nearest
 
 Step = tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]

@@ -24,3 +24,18 @@ def test_it_is_registered_by_name() -> None:
     env = gym.make_vec(ENV, 3, red_agent="meander", autoreset_mode=AutoresetMode.NEXT_STEP)
     assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
     assert NetworkDefenceVector.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+
+
+def test_the_text_shows_truth_and_belief() -> None:
+    env = NetworkDefence(render_mode="ansi")
+    env.reset(seed=0)
+    for _ in range(30):
+        env.step(0)
+    lines = (env.render() or "").splitlines()
+    assert lines[0] == "step 30, OTService is down"
+    assert lines[2 + 7].split() == ["Op_Server0", "privileged", "user"]
+    assert lines[2 + 8].split() == ["User0", "privileged"]
+    assert NetworkDefence().render() is None
+    many = NetworkDefenceVector(2, render_mode="ansi")
+    many.reset(seed=0)
+    assert len(many.render() or ()) == 2
