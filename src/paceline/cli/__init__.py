@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from paceline.cli.interrupts import EXIT_CODE, Interrupts, forget_interrupts
 from paceline.errors import ConfigError, PacelineError, nearest
 
 COMMANDS = {
@@ -41,21 +42,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments after `paceline`. Default: those of this process.
     """
+    interrupts = Interrupts()
     if argv is not None:
-        return _exit_code(list(argv))
-    atexit.register(
-        signal.signal, signal.SIGINT, signal.SIG_IGN
-    )  # atexit runs in reverse order: registered first, called last
+        return _exit_code(list(argv), interrupts)
+    # atexit runs in reverse order: registered first, called last. Python would otherwise restore the system's handler.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    interrupts.install()
     try:
-        code = _exit_code(sys.argv[1:])
+        try:
+            code = _exit_code(sys.argv[1:], interrupts)
+        finally:
+            interrupts.returned = True
     except KeyboardInterrupt:  # a second Ctrl-C while the first one is handled
-        code = 130
-    # Only interpreter shutdown is left: a Ctrl-C now exits at once with the same code.
-    signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+        code = EXIT_CODE
+    forget_interrupts()
+    interrupts.exit_code = code
     return code
 
 
-def _exit_code(words: list[str]) -> int:
+def _exit_code(words: list[str], interrupts: Interrupts) -> int:
     # numpy and torch size their thread pools from these when they are first imported.
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
@@ -70,8 +75,9 @@ def _exit_code(words: list[str]) -> int:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        return 130
+        if not interrupts.said:
+            sys.stderr.write("interrupted\n")
+        return EXIT_CODE
     except BrokenPipeError:
         # The reader closed the pipe (`paceline ls | head`). Without this, the flush at exit would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
