@@ -10,9 +10,10 @@ One file per algorithm in `train/algorithms/`; `config/algorithms.py` lists them
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, Self, TypeAlias, TypeVar
 
 import torch
 from torch import nn
@@ -27,7 +28,7 @@ from paceline.memory.weights import Weights
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.runtime.protocol import Job, Runtime, Share
-from paceline.runtime.ray.transfer import Transfer
+from paceline.runtime.ray.transfer import GroupRange, Transfer
 from paceline.spec import EnvSpec
 from paceline.train.layout import Layout
 from paceline.train.league import League
@@ -64,21 +65,24 @@ class DriverParts(Generic[J]):
     """The opponents of self-play; None without self-play."""
 
 
-class Plan(Protocol[J]):
+@dataclass(frozen=True, kw_only=True)
+class Plan(ABC, Generic[J]):
     """One algorithm with one config. Pickled to every worker, so it holds recipes and settings, no live objects."""
 
-    @property
-    def base(self) -> WorkerRecipe:
-        """The recipe by which a worker builds its envs and its policy."""
+    base: WorkerRecipe
+    """The recipe by which a worker builds its envs and its policy."""
 
     @property
     def alternates(self) -> bool:
         """Whether workers wait while the driver learns, and the driver waits while they collect."""
+        return False
 
     @property
     def shares_gradients(self) -> bool:
         """Whether workers compute gradients of the driver's minibatches."""
+        return False
 
+    @abstractmethod
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Return the fields of the arena.
 
@@ -89,13 +93,25 @@ class Plan(Protocol[J]):
 
     def weights(self, arena: Arena) -> Weights:
         """Return a view of the published weights in the arena."""
+        return Weights(arena)
 
     def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """Return the weights and statistics to act with in central inference, and a function that updates them."""
+        """Return the weights and statistics to act with in central inference, and a function that updates them.
 
-    def local_gradient(self, arena: Arena) -> ShardedGradient | None:
+        By default these are the published ones, in place, and the function does nothing.
+        """
+        return arena.__getitem__, _nothing
+
+    def local_gradient(self, arena: Arena) -> ShardedGradient | None:  # noqa: ARG002 - PPO overrides this
         """Return what computes the driver's shards of a gradient; None if workers compute no gradients."""
+        return None
 
+    def on_node(self, held: GroupRange) -> Self:
+        """Return the same plan for the groups of one node of a cluster."""
+        shape = replace(self.base.shape, first_group=held.first_group, groups=held.groups)
+        return replace(self, base=replace(self.base, shape=shape))
+
+    @abstractmethod
     def transfer(self, weights: int) -> Transfer[J]:
         """Return the definition of what the driver and the nodes of a Ray cluster exchange.
 
@@ -105,15 +121,23 @@ class Plan(Protocol[J]):
 
     def stats(self) -> tuple[str, ...]:
         """Return the names of the `train/` statistics that only this algorithm reports."""
+        return ()
 
     def identity(self) -> Mapping[str, object]:
         """Return the settings that a resumed run must have in common with the earlier one."""
+        return {}
 
+    @abstractmethod
     def __call__(self, arena: Arena, share: Share) -> J:
         """Build the job of one worker. Runs inside the worker."""
 
+    @abstractmethod
     def driver(self, parts: DriverParts[J]) -> AnyDriver:
         """Build the collector and the learner. Runs in the driver, after the workers have started."""
+
+
+def _nothing() -> None:
+    pass
 
 
 def no_head(config: TrainConfig, spec: EnvSpec) -> EpsilonGreedy | None:  # noqa: ARG001 - see `Algorithm.value_head`

@@ -9,108 +9,70 @@ episodes at its own indices, so these differ from the indices on the node.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline.memory.replay_rows import FINAL, PREFIX, ReplayShape, ReplayWriter
-from paceline.memory.shared import Arena, Field
+from paceline.memory.shared import Arena
 from paceline.memory.weights import Snapshots
-from paceline.runtime.protocol import Program, Share
 from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
 from paceline.train.dqn_job import DQNJob
-from paceline.train.rollout_transfer import (
-    EPISODE_CALLS,
-    EPISODES,
-    POOL,
-    NodePlan,
-    episodes_down,
-    episodes_up,
-    loads_of,
-    not_finite_up,
-    odds_down,
-    own_histories,
-    range_of,
-    snapshots_down,
-    token_of,
-)
+from paceline.train.plan import Plan
+from paceline.train.rollout_transfer import RolloutTransfer
 
 
-class ReplayPlan(NodePlan[DQNJob], Protocol):
-    """The methods of a plan that `ReplayTransfer` uses."""
+@dataclass(frozen=True, kw_only=True)
+class ReplayPlan(Plan[DQNJob]):
+    """A plan whose workers write to a replay buffer."""
+
+    shape: ReplayShape
+    """The shape of the replay buffer."""
 
     @property
-    def shape(self) -> ReplayShape:
-        """The shape of the replay buffer."""
-
-    @property
+    @abstractmethod
     def streams(self) -> bool:
         """Whether workers collect while the learner learns."""
 
-    def on_node(self, held: GroupRange) -> ReplayPlan:
-        """Return the same plan for the groups of one node."""
 
-
-@dataclass(frozen=True, slots=True)
-class ReplayTransfer:
+@dataclass(frozen=True)
+class ReplayTransfer(RolloutTransfer[DQNJob]):
     """Transfer for algorithms with a replay buffer. See `Transfer`."""
 
     plan: ReplayPlan
     """The plan of the driver."""
-    weights: int
-    """Number of parameters."""
 
-    def program(self, held: GroupRange) -> Program[DQNJob]:
-        """See `Transfer.program`."""
-        return self.plan.on_node(held)
-
-    def fields(self, held: GroupRange, workers: int) -> list[Field]:
-        """See `Transfer.fields`."""
-        return self.plan.on_node(held).fields(self.weights, workers)
-
-    def loads(self, command: str) -> tuple[str, ...]:
-        """See `Transfer.loads`."""
-        return loads_of(self.plan.base, command)
+    def of(self, held: GroupRange | None) -> ReplayPlan:
+        """Return the plan of this side: of a node with these groups, or for None of the driver."""
+        return self.plan if held is None else self.plan.on_node(held)
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
         """See `Transfer.token`: weights are sent once per version in the async schedule, otherwise with every call."""
-        return token_of(load, arena, int(arena["version"][0]) if self.plan.streams else command)
+        return super().token(load, arena, int(arena["version"][0]) if self.plan.streams else command)
 
-    def down(self, load: str, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
-        """See `Transfer.down`."""
-        if load == POOL:
-            yield from snapshots_down(arena)
-        elif load == EPISODES:
-            yield from episodes_down(self.plan.base, arena, held, pool)
-        else:
-            yield from self._acting_down(arena, held)
-
-    def _acting_down(self, arena: Arena, held: GroupRange | None) -> Iterator[NDArray[Any]]:
-        version = arena["version"].copy()
-        yield version
-        yield arena["weights"]
-        epsilon = arena["epsilon"] if held is None else np.empty(self.plan.shape.n_envs, np.float32)
-        yield epsilon
-        if self.plan.base.league is not None:
-            yield from odds_down(arena)
-        if held is not None:
-            size = self.plan.shape.group_size
-            arena["epsilon"][:] = epsilon[held.first_group * size : (held.first_group + held.groups) * size]
-            if self.plan.streams:
-                Snapshots(arena, ["weights"]).write(int(version[0]))
-            arena["version"][:] = version
-
-    def up(
-        self, call: ExecutedCall, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
-    ) -> Iterator[NDArray[Any]]:
-        """See `Transfer.up`: the new rows, or after a reset the first observations."""
-        if call.command not in (*EPISODE_CALLS, "collect"):
+    def exploration(self, arena: Arena, held: GroupRange | None) -> Iterator[NDArray[Any]]:
+        """List epsilon of all envs. A node copies that of its own envs."""
+        if held is None:
+            yield arena["epsilon"]
             return
-        plan = self.plan if held is None else self.plan.on_node(held)
-        mine, ring = range_of(pool), _Ring(arena, plan.shape)
+        epsilon = np.empty(self.plan.shape.n_envs, np.float32)
+        yield epsilon
+        arena["epsilon"][:] = epsilon[self.plan.shape.columns(*held)]
+
+    def arrived(self, arena: Arena, version: int) -> None:
+        """Called on a node when weights of `version` are in the arena. Writes the snapshot, if workers copy one."""
+        if self.plan.streams:
+            Snapshots(arena, ["weights"]).write(version)
+
+    def written(
+        self, call: ExecutedCall, arena: Arena, held: GroupRange | None, mine: GroupRange
+    ) -> Iterator[NDArray[Any]]:
+        """List the rows that a call has written, or after a reset the first observations."""
+        ring = _Ring(arena, self.of(held).shape)
         if call.command == "collect":
             heads, _ = call.args
             rows = [count for written in call.results for count in written.rows]
@@ -122,15 +84,6 @@ class ReplayTransfer:
                 ring.cut(mine, heads, call.results if call.command == "restore" else None)
             for group in range(mine.first_group, mine.first_group + mine.groups):
                 yield from ring.shown(group, heads[group], heads[group] + 1)
-        yield from episodes_up(plan.base, arena, mine)
-        yield from not_finite_up(arena, pool)
-
-    def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
-        """See `Transfer.trimmed`: keeps only the histories of these workers' envs."""
-        return own_histories(args, pool, self.plan.shape.group_size) if command == "restore" else args
-
-    def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
-        """See `Transfer.posted`: there is nothing to record, as replayed transitions have no lag."""
 
 
 class _Ring:

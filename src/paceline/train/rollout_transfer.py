@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,9 @@ from paceline.memory.slot_copies import parts_of
 from paceline.memory.slots import Slots
 from paceline.memory.weights import Snapshots
 from paceline.memory.worker_status import NOT_FINITE
-from paceline.runtime.protocol import J_co, Program, Share
+from paceline.runtime.protocol import Program, Share
 from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
+from paceline.train.plan import J, Plan
 from paceline.train.worker_recipe import WorkerRecipe
 
 WEIGHTS, POOL, EPISODES = "weights", "pool", "episodes"
@@ -33,70 +34,89 @@ LEARNER_FIELDS = ("samples", "order", "grads", "terms", "learning/")
 """Prefixes of fields that only the learner uses: a node's arena has them, but reserves no memory for them."""
 
 
-class NodePlan(Protocol[J_co]):
-    """The methods of a plan that a transfer uses."""
-
-    @property
-    def base(self) -> WorkerRecipe:
-        """See `Plan.base`."""
-
-    def on_node(self, held: GroupRange) -> NodePlan[J_co]:
-        """Return the same plan for the groups of one node."""
-
-    def fields(self, weights: int, workers: int) -> list[Field]:
-        """See `Plan.fields`."""
-
-    def __call__(self, arena: Arena, share: Share) -> J_co:
-        """Build a worker's job."""
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutTransfer(Generic[J_co]):
+@dataclass(frozen=True)
+class RolloutTransfer(Generic[J]):
     """Transfer for synchronous rollouts. See `Transfer`."""
 
-    plan: NodePlan[J_co]
+    plan: Plan[J]
     """The plan of the driver."""
     weights: int
     """Number of parameters."""
     acting: str = ""
     """Prefix of the fields that workers act with: empty except in a pipeline."""
 
-    def program(self, held: GroupRange) -> Program[J_co]:
+    def program(self, held: GroupRange) -> Program[J]:
         """See `Transfer.program`."""
-        return self.plan.on_node(held)
+        return self.of(held)
+
+    def of(self, held: GroupRange | None) -> Plan[J]:
+        """Return the plan of this side: of a node with these groups, or for None of the driver."""
+        return self.plan if held is None else self.plan.on_node(held)
 
     def fields(self, held: GroupRange, workers: int) -> list[Field]:
         """See `Transfer.fields`."""
-        fields = self.plan.on_node(held).fields(self.weights, workers)
+        fields = self.of(held).fields(self.weights, workers)
         return [replace(one, sparse=one.sparse or one.name.startswith(LEARNER_FIELDS)) for one in fields]
 
     def loads(self, command: str) -> tuple[str, ...]:
         """See `Transfer.loads`."""
-        return loads_of(self.plan.base, command)
+        acting = (WEIGHTS, POOL) if self.plan.base.league is not None else (WEIGHTS,)
+        if command in EPISODE_CALLS:
+            return (EPISODES, *acting)
+        return acting if command == "collect" else ()
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
         """See `Transfer.token`: the weights are sent with every call, because the update before it has changed them."""
-        return token_of(load, arena, command)
+        if load == WEIGHTS:
+            return command
+        return arena["pool/born"].tobytes() if load == POOL else None
 
     def down(self, load: str, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
         """See `Transfer.down`."""
         if load == POOL:
-            yield from snapshots_down(arena)
+            pool_of_opponents = OpponentPool(arena)
+            yield pool_of_opponents.weights
+            yield pool_of_opponents.born
         elif load == EPISODES:
-            yield from episodes_down(self.plan.base, arena, held, pool)
+            yield from self._episodes_down(arena, held, pool)
         else:
-            yield from self._weights_down(arena, node=held is not None)
+            yield from self._acting_down(arena, held)
 
-    def _weights_down(self, arena: Arena, *, node: bool) -> Iterator[NDArray[Any]]:
+    def _acting_down(self, arena: Arena, held: GroupRange | None) -> Iterator[NDArray[Any]]:
         version = arena["version"].copy()
         yield version
         for name in self.plan.base.acting_names():
-            yield arena[name if node else self.acting + name]
+            yield arena[self.acting + name if held is None else name]
+        yield from self.exploration(arena, held)
         if self.plan.base.league is not None:
-            yield from odds_down(arena)
-        if node:
+            opponents = OpponentPool(arena)
+            yield opponents.odds
+            yield opponents.next_epsilon
+        if held is not None:
             self.arrived(arena, int(version[0]))
             arena["version"][:] = version
+
+    def _episodes_down(self, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
+        """List the episode numbers and tags of all envs. A node copies those of the workers that the call is for."""
+        base = self.plan.base
+        if held is None:
+            yield arena["episode"]
+            yield from base.tags(arena).values()
+            return
+        called = range_of(pool)
+        in_run = base.shape.columns(*called)
+        on_node = replace(base.shape, first_group=held.first_group, groups=held.groups).columns(*called)
+        episode = np.empty(base.shape.n_envs, np.int64)
+        yield episode
+        arena["episode"][on_node] = episode[in_run]
+        for tag in base.tags(arena).values():
+            received = np.empty((base.shape.n_envs, *tag.shape[1:]), tag.dtype)
+            yield received
+            tag[in_run] = received[in_run]
+
+    def exploration(self, arena: Arena, held: GroupRange | None) -> Iterator[NDArray[Any]]:  # noqa: ARG002 - DQN overrides this
+        """List what workers explore with. Nothing: they sample from the policy's action distribution."""
+        return iter(())
 
     def arrived(self, arena: Arena, version: int) -> None:
         """Called on a node when weights of `version` are in the arena. Does nothing: workers read them in place."""
@@ -107,13 +127,23 @@ class RolloutTransfer(Generic[J_co]):
         """See `Transfer.up`."""
         if call.command not in (*EPISODE_CALLS, "collect"):
             return
-        base, mine = (self.plan if held is None else self.plan.on_node(held)).base, range_of(pool)
+        mine = range_of(pool)
+        yield from self.written(call, arena, held, mine)
+        yield arena["episode"][self.of(held).base.shape.columns(*mine)]
+        in_run = self.plan.base.shape.columns(*mine)
+        for tag in self.plan.base.tags(arena).values():  # indexed by the env's number in the whole run, on both sides
+            yield tag[in_run]
+        for share in pool:
+            yield arena["heartbeat"][share.worker, NOT_FINITE : NOT_FINITE + 1]
+
+    def written(
+        self, call: ExecutedCall, arena: Arena, held: GroupRange | None, mine: GroupRange
+    ) -> Iterator[NDArray[Any]]:
+        """List the slots that a call has filled, or after a reset the first observations."""
+        base = self.of(held).base
         if call.command == "collect":
-            yield from parts_of(self.filled(arena, base, call), *mine)
-        else:
-            yield from self.shown(arena, base, mine)
-        yield from episodes_up(base, arena, mine)
-        yield from not_finite_up(arena, pool)
+            return iter(parts_of(self.filled(arena, base, call), *mine))
+        return self.shown(arena, base, mine)
 
     def filled(self, arena: Arena, base: WorkerRecipe, call: ExecutedCall) -> Slots:  # noqa: ARG002 - there is one set of slots
         """Return the slots that a call has filled."""
@@ -127,20 +157,23 @@ class RolloutTransfer(Generic[J_co]):
 
     def trimmed(self, command: str, args: tuple[Any, ...], pool: Sequence[Share]) -> tuple[Any, ...]:
         """See `Transfer.trimmed`: keeps only the histories of these workers' envs."""
-        return own_histories(args, pool, self.plan.base.shape.group_size) if command == "restore" else args
+        if command != "restore":
+            return args
+        histories, *rest = args
+        own = self.plan.base.shape.columns(*range_of(pool))
+        mine = range(own.start, own.stop)
+        return [history if env in mine else None for env, history in enumerate(histories)], *rest
 
     def posted(self, arena: Arena, worker: int, command: str, args: tuple[Any, ...]) -> None:
         """See `Transfer.posted`: there is nothing to record."""
 
 
-class SlotTransfer(RolloutTransfer[J_co]):
+class SlotTransfer(RolloutTransfer[J]):
     """Transfer for asynchronous rollouts: each worker fills slots with the newest weights that its node has."""
-
-    __slots__ = ()
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:  # noqa: ARG002 - sent once per version
         """See `Transfer.token`: weights are sent once per version."""
-        return token_of(load, arena, int(arena["version"][0]))
+        return super().token(load, arena, int(arena["version"][0]))
 
     def arrived(self, arena: Arena, version: int) -> None:
         """Called on a node when weights of `version` are in the arena. Writes the snapshot that workers copy."""
@@ -163,87 +196,3 @@ class SlotTransfer(RolloutTransfer[J_co]):
 def range_of(pool: Sequence[Share]) -> GroupRange:
     """Return the range of groups of some workers. Their shares must be contiguous."""
     return GroupRange(pool[0].first_group, sum(share.groups for share in pool))
-
-
-def episodes_down(
-    base: WorkerRecipe, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
-) -> Iterator[NDArray[Any]]:
-    """List the episode numbers and tags of all envs. A node copies those of the workers that the call is for."""
-    if held is None:
-        yield arena["episode"]
-        yield from base.tags(arena).values()
-        return
-    envs, size = base.shape.n_envs, base.shape.group_size
-    called = range_of(pool)
-    in_run = slice(called.first_group * size, (called.first_group + called.groups) * size)
-    on_node = replace(base.shape, first_group=held.first_group, groups=held.groups).columns(*called)
-    episode = np.empty(envs, np.int64)
-    yield episode
-    arena["episode"][on_node] = episode[in_run]
-    for tag in base.tags(arena).values():
-        received = np.empty((envs, *tag.shape[1:]), tag.dtype)
-        yield received
-        tag[in_run] = received[in_run]
-
-
-def loads_of(base: WorkerRecipe, command: str) -> tuple[str, ...]:
-    """Return the names of the loads that workers need before a call. See `Transfer.loads`."""
-    acting = (WEIGHTS, POOL) if base.league is not None else (WEIGHTS,)
-    if command in EPISODE_CALLS:
-        return (EPISODES, *acting)
-    return acting if command == "collect" else ()
-
-
-def token_of(load: str, arena: Arena, weights: int) -> Hashable:
-    """Return the token of a load. See `Transfer.token`.
-
-    Args:
-        load: Name of the load.
-        arena: The arena of the driver.
-        weights: The token of the load `WEIGHTS`.
-    """
-    if load == WEIGHTS:
-        return weights
-    return arena["pool/born"].tobytes() if load == POOL else None
-
-
-def not_finite_up(arena: Arena, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
-    """List the counts of NaN and infinite values that these workers have found."""
-    for share in pool:
-        yield arena["heartbeat"][share.worker, NOT_FINITE : NOT_FINITE + 1]
-
-
-def episodes_up(base: WorkerRecipe, arena: Arena, mine: GroupRange) -> Iterator[NDArray[Any]]:
-    """List the episode numbers and tags of some groups.
-
-    Args:
-        base: The recipe of this side.
-        arena: The arena of this side.
-        mine: The groups.
-    """
-    yield arena["episode"][base.shape.columns(*mine)]
-    size = base.shape.group_size
-    for tag in base.tags(arena).values():  # indexed by the env's number in the whole run, on both sides
-        yield tag[mine.first_group * size : (mine.first_group + mine.groups) * size]
-
-
-def snapshots_down(arena: Arena) -> Iterator[NDArray[Any]]:
-    """List the weights of the snapshots in a league, and the number of each snapshot."""
-    pool = OpponentPool(arena)
-    yield pool.weights
-    yield pool.born
-
-
-def odds_down(arena: Arena) -> Iterator[NDArray[Any]]:
-    """List the probability of each opponent, and the epsilon of snapshots."""
-    pool = OpponentPool(arena)
-    yield pool.odds
-    yield pool.next_epsilon
-
-
-def own_histories(args: tuple[Any, ...], pool: Sequence[Share], group_size: int) -> tuple[Any, ...]:
-    """Return the arguments of `restore` with the histories of these workers' envs, and None for all other envs."""
-    histories, *rest = args
-    mine = range_of(pool)
-    envs = range(mine.first_group * group_size, (mine.first_group + mine.groups) * group_size)
-    return [history if env in envs else None for env, history in enumerate(histories)], *rest

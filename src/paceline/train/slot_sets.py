@@ -21,10 +21,9 @@ from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
 from paceline.runtime.protocol import shares
 from paceline.train.layout import Layout
-from paceline.train.plan import DriverParts
+from paceline.train.plan import DriverParts, Plan
 from paceline.train.recipes import restarts_for
 from paceline.train.slot_scheduler import SlotJob, SlotScheduler
-from paceline.train.worker_recipe import WorkerRecipe
 
 S = TypeVar("S", bound=SlotJob)
 BATCH = "learning/"
@@ -35,8 +34,7 @@ BATCH = "learning/"
 class SlotSets:
     """The number of sets of slots and the size of a batch. Each set has one slot per worker."""
 
-    base: WorkerRecipe
-    sets: int
+    count: int
     """Number of sets, i.e. of slots that each worker has."""
     batch_slots: int
     """Number of slots in a batch."""
@@ -44,8 +42,8 @@ class SlotSets:
     """Number of groups in a batch, enough for the slots of the workers with most groups."""
 
     @classmethod
-    def of(cls, base: WorkerRecipe, settings: ImpalaConfig | A3CConfig, layout: Layout) -> SlotSets:
-        """Make the sets of a run.
+    def of(cls, settings: ImpalaConfig | A3CConfig, layout: Layout) -> SlotSets:
+        """Return those of a run.
 
         Raises:
             ConfigError: A batch has more slots than all workers together.
@@ -59,26 +57,33 @@ class SlotSets:
                 "--slots-per-worker."
             )
         groups = batch_slots * max(share.groups for share in owned)
-        return cls(base, settings.slots_per_worker, batch_slots, groups)
+        return cls(settings.slots_per_worker, batch_slots, groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotPlan(Plan[S]):
+    """A plan whose workers fill slots without waiting for each other; the driver puts batches together from them."""
+
+    sets: SlotSets
 
     def fields(self, weights: int, workers: int) -> list[Field]:
-        """Return the arena fields of slots, batch, weights, and what else workers need."""
+        """See `Plan.fields`: slots, batch, weights, and what else workers need."""
         return [
-            *(field for number in range(self.sets) for field in self.base.shape.fields(f"{number}/")),
+            *(field for number in range(self.sets.count) for field in self.base.shape.fields(f"{number}/")),
             *self.batch_shape.fields(BATCH),
             *Weights.fields(weights),
             *self.base.worker_fields(weights, workers),
-            Field.of("begun_version", (max(1, workers), self.sets), np.int64),
+            Field.of("begun_version", (max(1, workers), self.sets.count), np.int64),
         ]
 
     @property
     def batch_shape(self) -> SlotShape:
         """Shape of a batch."""
-        return replace(self.base.shape, groups=self.batch_groups)
+        return replace(self.base.shape, groups=self.sets.batch_groups)
 
     def slots(self, arena: Arena) -> list[Slots]:
         """Return the sets of slots, into which workers collect."""
-        return [Slots(arena, self.base.shape, f"{number}/") for number in range(self.sets)]
+        return [Slots(arena, self.base.shape, f"{number}/") for number in range(self.sets.count)]
 
     def batch(self, arena: Arena) -> Slots:
         """Return the memory of a batch, which only the driver uses."""

@@ -17,7 +17,7 @@ from paceline.runtime.ray.transfer import GroupRange
 from paceline.train.build import build
 from paceline.train.plan import AnyDriver, DriverParts
 from paceline.train.rollout_job import RolloutJob
-from paceline.train.rollout_plan import RolloutPlan, in_place
+from paceline.train.rollout_plan import RolloutPlan
 from paceline.train.worker_recipe import WorkerRecipe
 
 
@@ -63,9 +63,9 @@ def test_on_a_node_the_arena_has_only_the_groups_of_the_node(recipe: WorkerRecip
     assert (shapes["reward"], shapes["episode"]) == ((6, 4), (4,))
 
 
-def test_in_place_returns_views_that_need_no_update(recipe: WorkerRecipe) -> None:
+def test_acting_reads_views_of_the_published_weights_that_need_no_update(recipe: WorkerRecipe) -> None:
     with closing(Arena.create(OwnPlan(base=recipe).fields(5, 1))) as arena:
-        arrays, update = in_place(arena)
+        arrays, update = OwnPlan(base=recipe).acting(arena)
         arena["weights"][:] = 3.0
         update()
         assert np.shares_memory(arrays("weights"), arena["weights"])

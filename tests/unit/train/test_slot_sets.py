@@ -11,7 +11,7 @@ from tests.unit.train.async_runs import config
 from paceline.errors import ConfigError
 from paceline.train.build import build
 from paceline.train.run import train
-from paceline.train.slot_sets import BATCH, SlotSets
+from paceline.train.slot_sets import BATCH, SlotPlan
 
 
 @pytest.mark.parametrize(
@@ -29,15 +29,15 @@ def test_a_batch_with_more_slots_than_all_workers_have_is_refused(
     assert text in str(caught.value)
 
 
-def sets(**settings: Any) -> SlotSets:
+def plan_with(**settings: Any) -> SlotPlan[Any]:
     with closing(build(config("impala", n_envs=12, group_size=2, **settings))) as training:
         plan: Any = training.plan
-        found: SlotSets = plan.sets
+        found: SlotPlan[Any] = plan
         return found
 
 
 def test_each_set_and_the_batch_have_their_own_fields() -> None:
-    found = sets(slots_per_worker=3, batch_slots=2, num_workers=4)
+    found = plan_with(slots_per_worker=3, batch_slots=2, num_workers=4)
     names = {field.name for field in found.fields(5, 4)}
     assert {"0/reward", "1/reward", "2/reward", BATCH + "reward", "begun_version", "weights"} <= names
     assert "3/reward" not in names
@@ -45,10 +45,10 @@ def test_each_set_and_the_batch_have_their_own_fields() -> None:
 
 
 def test_a_batch_has_room_for_the_slots_of_workers_with_most_groups() -> None:
-    found = sets(batch_slots=3, num_workers=4)  # six groups: two workers have two groups, two have one
-    assert (found.batch_slots, found.batch_groups, found.batch_shape.n_envs) == (3, 6, 12)
+    found = plan_with(batch_slots=3, num_workers=4)  # six groups: two workers have two groups, two have one
+    assert (found.sets.batch_slots, found.sets.batch_groups, found.batch_shape.n_envs) == (3, 6, 12)
 
 
 def test_by_default_a_batch_has_one_slot_per_worker() -> None:
-    assert sets(num_workers=3).batch_slots == 3
-    assert sets(num_workers=0).batch_slots == 1
+    assert plan_with(num_workers=3).sets.batch_slots == 3
+    assert plan_with(num_workers=0).sets.batch_slots == 1

@@ -6,7 +6,6 @@ driver: counts the updates, evaluates, copies the weights for checkpoints
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -24,10 +23,10 @@ from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
 from paceline.measure.clock import Clock
 from paceline.memory.shards import Shards
-from paceline.memory.shared import Arena, ArraysByName, Field
+from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_copies import copy_columns
 from paceline.memory.slots import Slots
-from paceline.memory.weights import LiveWeights, Weights
+from paceline.memory.weights import LiveWeights
 from paceline.ops.adam import FlatAdam
 from paceline.ops.optimiser import Optimiser
 from paceline.ops.rmsprop import FlatRMSProp
@@ -39,9 +38,8 @@ from paceline.train.layout import Layout
 from paceline.train.league import in_league
 from paceline.train.loop import Driver
 from paceline.train.plan import Algorithm, AnyDriver, DriverParts
-from paceline.train.rollout_plan import in_place
 from paceline.train.slot_scheduler import SlotReport
-from paceline.train.slot_sets import SlotSets
+from paceline.train.slot_sets import SlotPlan, SlotSets
 from paceline.train.worker_recipe import WorkerRecipe
 
 
@@ -101,55 +99,27 @@ class A3CJob:
         self._collector.close()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class A3CPlan:
-    """The plan of A3C. See `Plan`."""
+@dataclass(frozen=True, kw_only=True)
+class A3CPlan(SlotPlan[A3CJob]):
+    """The plan of A3C. See `Plan`. The published weights are the driver's copy of the shared weights."""
 
     settings: A3CConfig
-    sets: SlotSets
     workers: int
     """Number of workers that learn; 1 without worker processes."""
-
-    alternates = False
-    shares_gradients = False
-
-    @property
-    def base(self) -> WorkerRecipe:
-        """See `Plan.base`."""
-        return self.sets.base
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """See `Plan.fields`."""
         return [
-            *self.sets.fields(weights, workers),
+            *super().fields(weights, workers),
             *LiveWeights.fields(weights, workers),
             Field.of("moments", (2, weights), np.float32),
             Field.of("moment_steps", (1,), np.float32),
             Field.of("progress", (1,), np.float64),
         ]
 
-    def weights(self, arena: Arena) -> Weights:
-        """See `Plan.weights`: the driver's copy of the shared weights, which starts as the initial weights."""
-        return Weights(arena)
-
-    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """See `Plan.acting`. Not used in a run: the config checks refuse central inference with A3C."""
-        return in_place(arena)
-
-    def local_gradient(self, arena: Arena) -> None:
-        """See `Plan.local_gradient`: None."""
-
     def transfer(self, weights: int) -> Transfer[A3CJob]:  # noqa: ARG002 - always raises
         """See `Plan.transfer`: always raises."""
         raise ConfigError("runtime=ray: workers of a3c share their weights in place, on one machine. Use impala.")
-
-    def stats(self) -> tuple[str, ...]:
-        """See `Plan.stats`."""
-        return ()
-
-    def identity(self) -> dict[str, object]:
-        """See `Plan.identity`."""
-        return {}
 
     def optimiser(self, arena: Arena) -> Optimiser:
         """Return an optimiser of the shared weights, with its state in shared memory too."""
@@ -183,11 +153,11 @@ class A3CPlan:
         )
         first = share.first_group * size
         return A3CJob(
-            base.collector(arena, share, self.sets.slots(arena), copies.__getitem__),
+            base.collector(arena, share, self.slots(arena), copies.__getitem__),
             learner,
             live,
             [(originals[name], copies[name]) for name in originals],
-            self.sets.slots(arena),
+            self.slots(arena),
             slice(first, first + shape.n_envs),
             learning,
             arena["progress"],
@@ -197,7 +167,7 @@ class A3CPlan:
         """See `Plan.driver`."""
         arena = parts.arena
         collector = AsyncRollouts(
-            self.sets.scheduler(parts), self.sets.batch(arena), parts.clock, batch_slots=self.sets.batch_slots
+            self.scheduler(parts), self.batch(arena), parts.clock, batch_slots=self.sets.batch_slots
         )
         learner = A3CLearner(
             LiveWeights(arena),
@@ -215,7 +185,8 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> A3CPlan:
     settings = config.training
     if not isinstance(settings, A3CConfig):
         raise TypeError(f"a3c: expected A3CConfig, got {type(settings).__name__}")
-    return A3CPlan(settings=settings, sets=SlotSets.of(base, settings, layout), workers=max(1, layout.num_workers))
+    sets = SlotSets.of(settings, layout)
+    return A3CPlan(base=base, settings=settings, sets=sets, workers=max(1, layout.num_workers))
 
 
 A3C = Algorithm(_plan)

@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import numpy as np
 import psutil
@@ -50,25 +51,18 @@ from paceline.train.replay_access import ReplayAccess
 from paceline.train.replay_batches import ReplayBatches
 from paceline.train.replay_ingest import ReplayIngest
 from paceline.train.replay_stream import REQUESTS_PER_WORKER, ReplayStream
-from paceline.train.replay_transfer import ReplayTransfer
-from paceline.train.rollout_plan import in_place
+from paceline.train.replay_transfer import ReplayPlan, ReplayTransfer
 from paceline.train.worker_recipe import WorkerRecipe
 
 MAX_MEMORY_SHARE = 0.9
 """Largest fraction of the free memory that a replay buffer may take."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DQNPlan:
+@dataclass(frozen=True, kw_only=True)
+class DQNPlan(ReplayPlan):
     """The plan of DQN. See `Plan`."""
 
-    base: WorkerRecipe
     settings: DQNConfig
-    shape: ReplayShape
-    """The shape of the replay buffer."""
-
-    alternates = False
-    shares_gradients = False
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """See `Plan.fields`."""
@@ -110,19 +104,15 @@ class DQNPlan:
         settings = self.settings
         return Replay(arena, self.shape, gamma=settings.gamma, multi_step=settings.multi_step, margin=self.margin)
 
-    def local_gradient(self, arena: Arena) -> None:
-        """See `Plan.local_gradient`: None."""
-
     def transfer(self, weights: int) -> ReplayTransfer:
         """See `Plan.transfer`."""
         return ReplayTransfer(self, weights)
 
-    def on_node(self, held: GroupRange) -> DQNPlan:
+    def on_node(self, held: GroupRange) -> Self:
         """Return the plan for a node of a cluster, whose ring buffer holds only the rows that are being written."""
         rows = min(self.shape.rows, (self.max_batch_rows if self.settings.plays_episodes else self.requested_rows) + 2)
-        slots = replace(self.base.shape, first_group=held.first_group, groups=held.groups)
         ring = replace(self.shape, rows=rows, first_group=held.first_group, groups=held.groups)
-        return replace(self, base=replace(self.base, shape=slots), shape=ring)
+        return replace(super().on_node(held), shape=ring)
 
     def stats(self) -> tuple[str, ...]:
         """See `Plan.stats`."""
@@ -135,7 +125,7 @@ class DQNPlan:
     def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
         """See `Plan.acting`: the published weights, or in the async schedule a private copy."""
         if not self.streams:
-            return in_place(arena)
+            return super().acting(arena)
         snapshots = Snapshots(arena, ["weights"])
         private, parts = snapshots.private()
         return parts.__getitem__, partial(snapshots.copy, private)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ from paceline.train.loop import Driver
 from paceline.train.plan import Algorithm, AnyDriver, DriverParts
 from paceline.train.rollout_transfer import SlotTransfer
 from paceline.train.slot_scheduler import SlotReport
-from paceline.train.slot_sets import SlotSets
+from paceline.train.slot_sets import SlotPlan, SlotSets
 from paceline.train.worker_recipe import WorkerRecipe
 
 
@@ -80,28 +81,19 @@ class AsyncJob:
         self._collector.close()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ImpalaPlan:
+@dataclass(frozen=True, kw_only=True)
+class ImpalaPlan(SlotPlan[AsyncJob]):
     """The plan of IMPALA and APPO. See `Plan`."""
 
     settings: ImpalaConfig
-    sets: SlotSets
     shards: int
     """Shards of a minibatch's gradient, which the driver computes one after another."""
 
-    @property
-    def base(self) -> WorkerRecipe:
-        """See `Plan.base`."""
-        return self.sets.base
-
-    alternates = False
-    shares_gradients = False
-
     def fields(self, weights: int, workers: int) -> list[Field]:
         """See `Plan.fields`."""
-        batch, acting = self.sets.batch_shape, [*Weights.fields(weights)[:1], *self.base.norms()]
+        batch, acting = self.batch_shape, [*Weights.fields(weights)[:1], *self.base.norms()]
         return [
-            *self.sets.fields(weights, workers),
+            *super().fields(weights, workers),
             *shard_fields(batch.n_steps * batch.n_envs, self.shards, weights),
             *Snapshots.fields(acting),
         ]
@@ -120,26 +112,13 @@ class ImpalaPlan:
         private, parts = snapshots.private()
         return parts.__getitem__, partial(snapshots.copy, private)
 
-    def local_gradient(self, arena: Arena) -> None:
-        """See `Plan.local_gradient`: None."""
-
-    def on_node(self, held: GroupRange) -> ImpalaPlan:
+    def on_node(self, held: GroupRange) -> Self:
         """Return the plan for a node of a cluster, which collects and does not learn."""
-        shape = replace(self.base.shape, first_group=held.first_group, groups=held.groups)
-        sets = replace(self.sets, base=replace(self.base, shape=shape), batch_groups=1)
-        return replace(self, sets=sets, shards=1)
+        return replace(super().on_node(held), sets=replace(self.sets, batch_groups=1), shards=1)
 
     def transfer(self, weights: int) -> SlotTransfer[AsyncJob]:
         """See `Plan.transfer`."""
         return SlotTransfer(self, weights)
-
-    def stats(self) -> tuple[str, ...]:
-        """See `Plan.stats`."""
-        return ()
-
-    def identity(self) -> dict[str, object]:
-        """See `Plan.identity`."""
-        return {}
 
     def __call__(self, arena: Arena, share: Share) -> AsyncJob:
         """Build the envs and the policy of one worker. Runs inside the worker."""
@@ -147,7 +126,7 @@ class ImpalaPlan:
         snapshots = self.snapshots(arena)
         private, parts = snapshots.private()
         return AsyncJob(
-            self.base.collector(arena, share, self.sets.slots(arena), parts.__getitem__),
+            self.base.collector(arena, share, self.slots(arena), parts.__getitem__),
             snapshots,
             private,
             arena["begun_version"][share.worker],
@@ -157,9 +136,9 @@ class ImpalaPlan:
     def driver(self, parts: DriverParts[AsyncJob]) -> AnyDriver:
         """See `Plan.driver`."""
         settings, arena, spec = self.settings, parts.arena, self.base.shape.spec
-        batch = self.sets.batch(arena)
+        batch = self.batch(arena)
         collector = AsyncRollouts(
-            self.sets.scheduler(parts),
+            self.scheduler(parts),
             batch,
             parts.clock,
             batch_slots=self.sets.batch_slots,
@@ -178,7 +157,7 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> ImpalaPlan
     if not isinstance(settings, ImpalaConfig):
         raise TypeError(f"impala: expected ImpalaConfig, got {type(settings).__name__}")
     shards = config.grad_shards(image=base.shape.spec.has_image)
-    return ImpalaPlan(settings=settings, sets=SlotSets.of(base, settings, layout), shards=shards)
+    return ImpalaPlan(base=base, settings=settings, sets=SlotSets.of(settings, layout), shards=shards)
 
 
 IMPALA = Algorithm(_plan)

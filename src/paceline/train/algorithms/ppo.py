@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from paceline.train.league import in_league
 from paceline.train.loop import Driver
 from paceline.train.plan import Algorithm, AnyDriver, DriverParts
 from paceline.train.rollout_job import RolloutJob
-from paceline.train.rollout_plan import RolloutPlan, in_place
+from paceline.train.rollout_plan import RolloutPlan
 from paceline.train.rollout_transfer import RolloutTransfer
 from paceline.train.worker_recipe import WorkerRecipe
 
@@ -69,7 +69,7 @@ class PPOPlan(RolloutPlan):
 
     def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
         """See `Plan.acting`."""
-        arrays, update = in_place(arena)
+        arrays, update = super().acting(arena)
         return (partial(_prefixed, arena, ACTING) if self.settings.pipeline else arrays), update
 
     def slots(self, arena: Arena) -> Slots:
@@ -89,10 +89,9 @@ class PPOPlan(RolloutPlan):
         collector = self.base.collector(arena, share, [Slots(arena, self.base.shape)], self.acting(arena)[0])
         return RolloutJob(collector, self.gradient(arena) if share.helps else None)
 
-    def on_node(self, held: GroupRange) -> PPOPlan:
+    def on_node(self, held: GroupRange) -> Self:
         """Return the plan for a node of a cluster, which collects and does not learn."""
-        plan = super().on_node(held)
-        return PPOPlan(base=plan.base, settings=replace(self.settings, pipeline=False), shards=1)
+        return replace(super().on_node(held), settings=replace(self.settings, pipeline=False), shards=1)
 
     def transfer(self, weights: int) -> RolloutTransfer[RolloutJob]:
         """See `Plan.transfer`."""
