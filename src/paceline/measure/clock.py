@@ -27,12 +27,15 @@ class Phases:
 
     seconds: dict[str, float] = field(default_factory=dict)
     count: dict[str, int] = field(default_factory=dict)
+    elapsed_s: float = 0.0
+    """Elapsed seconds at the same moment, or between both."""
 
     def since(self, earlier: Phases) -> Phases:
         """Return the difference to `earlier`, for every phase of this snapshot."""
         return Phases(
             {name: s - earlier.seconds.get(name, 0.0) for name, s in self.seconds.items()},
             {name: n - earlier.count.get(name, 0) for name, n in self.count.items()},
+            self.elapsed_s - earlier.elapsed_s,
         )
 
 
@@ -86,9 +89,10 @@ class Clock:
 
     def snapshot(self) -> Phases:
         """Return the seconds of all phases up to now, including open ones."""
+        now = self._now()
         if self._open:
-            self._settle(self._now())
-        return Phases(dict(self._seconds), dict(self._count))
+            self._settle(now)
+        return Phases(dict(self._seconds), dict(self._count), self._earlier_s + now - self._began)
 
     def delta(self, earlier: Phases) -> Phases:
         """Return the seconds since `earlier`, a snapshot of this clock."""
@@ -96,7 +100,8 @@ class Clock:
 
     def state(self) -> dict[str, float]:
         """Return what a checkpoint stores: elapsed seconds, and seconds by phase."""
-        return {"elapsed": self.elapsed_s, **{f"phase/{name}": s for name, s in self.snapshot().seconds.items()}}
+        now = self.snapshot()
+        return {"elapsed": now.elapsed_s, **{f"phase/{name}": s for name, s in now.seconds.items()}}
 
     def load(self, state: Mapping[str, float]) -> None:
         """Add the time of earlier sessions, which `state` returned."""

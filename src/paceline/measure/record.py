@@ -13,13 +13,14 @@ from types import TracebackType
 from paceline.measure.append import EventFile, Table
 from paceline.measure.episodes import Episodes
 from paceline.measure.folder import EPISODES, LOGS, PROGRESS, RunFolder
+from paceline.measure.speed import per_second, training_s
 
-PHASES = ("collect", "learn", "sync", "wait", "eval")
-"""Phases with a TensorBoard tag. A run may have more phases, which only the summary contains."""
+PHASES = ("collect", "learn", "sync", "wait", "eval", "checkpoint", "other")
+"""Phases with a TensorBoard tag; `other` has the phases without one. Together they are the seconds of an iteration."""
 
 TAGS = (
     *(f"rollout/{name}" for name in ("ep_rew_mean", "ep_len_mean", "n_completed_episodes")),
-    *(f"time/{name}" for name in ("fps", "episodes_per_s", "iteration_s", "time_elapsed")),
+    *(f"time/{name}" for name in ("fps", "episodes_per_s", "iteration_s", "time_elapsed", "training_s")),
     *(f"time/{name}_s" for name in PHASES),
     *(
         f"train/{name}"
@@ -109,6 +110,8 @@ class Iteration:
     """Episodes of the run so far."""
     wall_s: float
     """Seconds of the run so far, including earlier sessions of a resumed run."""
+    training_s: float
+    """Those of them that steps/s counts (`speed.training_s`)."""
     iteration_steps: int
     iteration_episodes: int
     iteration_s: float
@@ -122,7 +125,7 @@ class Iteration:
     """Return of the episode that ended last."""
     last_length: int | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of this iteration by phase; `env` and `inference` are parts of collecting."""
+    """Seconds of this iteration by phase, with `other`; `env` and `inference` are parts of collecting."""
     train: Mapping[str, float] = field(default_factory=dict)
     """Numbers that the update reports, by tag without the prefix `train/`."""
     evaluation: EvaluationRow | None = None
@@ -135,9 +138,9 @@ class Iteration:
     """Activity of each worker; only displayed, not recorded."""
 
     @property
-    def fps(self) -> float:
-        """Steps per second of this iteration, including learning and everything else."""
-        return self.iteration_steps / self.iteration_s if self.iteration_s > 0 else 0.0
+    def counted_s(self) -> float:
+        """The training time within this iteration: the seconds that steps/s counts."""
+        return training_s(self.iteration_s, self.phases)
 
     def scalars(self) -> dict[str, float]:
         """Return the numbers of this iteration by tag."""
@@ -147,13 +150,15 @@ class Iteration:
             found["rollout/ep_len_mean"] = self.ep_len_mean
         found |= {f"rollout/{name}_mean": value for name, value in self.reward_parts.items()}
         found["rollout/n_completed_episodes"] = self.iteration_episodes
-        found["time/fps"] = self.fps
-        found["time/episodes_per_s"] = self.iteration_episodes / self.iteration_s if self.iteration_s > 0 else 0.0
+        found["time/fps"] = per_second(self.iteration_steps, self.counted_s)
+        found["time/episodes_per_s"] = per_second(self.iteration_episodes, self.counted_s)
         found["time/iteration_s"] = self.iteration_s
         found["time/time_elapsed"] = self.wall_s
-        for name in PHASES:
-            found[f"time/{name}_s"] = self.phases.get(name, 0.0)
-        found["time/collect_s"] += self.phases.get("env", 0.0) + self.phases.get("inference", 0.0)
+        found["time/training_s"] = self.training_s
+        spent = {name: self.phases.get(name, 0.0) for name in PHASES}
+        spent["collect"] += self.phases.get("env", 0.0) + self.phases.get("inference", 0.0)
+        spent["other"] += sum(self.phases.values()) - sum(spent.values())
+        found |= {f"time/{name}_s": seconds for name, seconds in spent.items()}
         for group, values in (("train", self.train), ("parallel", self.parallel), ("system", self.system)):
             for name, value in values.items():
                 found[f"{group}/{name}"] = value
@@ -180,12 +185,14 @@ class Summary:
     """Seconds from the first step on, including earlier sessions of a resumed run."""
     startup_s: float
     """Seconds before the first step: calibration, and start of workers and envs."""
+    training_s: float
+    """Seconds that `fps` counts: `wall_s` without evaluations and checkpoints."""
     fps: float
-    """Steps per second of training, including learning, without evaluation and checkpoints."""
+    """Steps per second: `steps` divided by `training_s`."""
     final_eval: EvaluationRow | None
     best_eval: EvaluationRow | None
     phases: Mapping[str, float]
-    """Seconds by phase."""
+    """Seconds by phase; they add up to `wall_s`."""
     peak_memory_mb: float | None
     """Peak memory of the process tree; None if it was not measured."""
     worker_peak_mb: Sequence[float] = ()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.measure.record import EvaluationRow, Goal, Iteration, RunInfo
+from paceline.measure.speed import per_second
 
 COLOURS = {
     "env": "cyan",
@@ -49,14 +50,14 @@ class View:
 
     @property
     def fps(self) -> float | None:
-        """Recent steps per second, including learning."""
-        seconds = sum(it.iteration_s for it in self.recent)
+        """Recent steps per second (`speed`)."""
+        seconds = sum(it.counted_s for it in self.recent)
         return sum(it.iteration_steps for it in self.recent) / seconds if seconds > 0 else None
 
     @property
     def episodes_per_s(self) -> float | None:
-        """Recent episodes per second."""
-        seconds = sum(it.iteration_s for it in self.recent)
+        """Recent episodes per second, in the time that steps/s counts."""
+        seconds = sum(it.counted_s for it in self.recent)
         return sum(it.iteration_episodes for it in self.recent) / seconds if seconds > 0 else None
 
     @property
@@ -84,11 +85,12 @@ class View:
         lefts = []
         if self.goal.seconds is not None:
             lefts.append(self.goal.seconds - self.wall_s)
-        for goal, have, rate in (
-            (self.goal.steps, self.steps, self.fps),
-            (self.goal.episodes, self.episodes, self.episodes_per_s),
+        seconds = sum(it.iteration_s for it in self.recent)  # with evaluations, which the remaining time has too
+        for goal, have, recent in (
+            (self.goal.steps, self.steps, sum(it.iteration_steps for it in self.recent)),
+            (self.goal.episodes, self.episodes, sum(it.iteration_episodes for it in self.recent)),
         ):
-            if goal is not None and rate:
+            if goal is not None and (rate := per_second(recent, seconds)):
                 lefts.append((goal - have) / rate - self.since_s)
         return max(0.0, min(lefts)) if lefts else None
 

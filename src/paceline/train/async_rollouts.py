@@ -69,8 +69,8 @@ class AsyncRollouts:
         return self._drops + sum(full.steps for full in self._ready if full.report.stats is None)
 
     def reset(self) -> None:
-        """See `Collector.reset`; also requests all slots."""
-        self._scheduler.begin()
+        """See `Collector.reset`."""
+        self._scheduler.reset()
 
     def next(self, version: int) -> Trajectory:
         """Return a batch of full slots, those with the oldest weights first. Blocks until there are enough.
@@ -79,6 +79,7 @@ class AsyncRollouts:
             version: Version of the weights that will learn from the batch.
         """
         began = perf_counter()
+        self._scheduler.start()
         self._drop(version)
         while len(self._ready) < self._batch_slots or self._too_old_soon(version):
             self._receive()
@@ -93,9 +94,10 @@ class AsyncRollouts:
 
     def release(self) -> None:
         """See `Collector.release`: request the slots of the batch again."""
-        for full in self._batch:
-            self._scheduler.request(full)
-        self._batch = []
+        with self._clock.phase("sync"):
+            for full in self._batch:
+                self._scheduler.request(full)
+            self._batch = []
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Where collection is, for a checkpoint."""

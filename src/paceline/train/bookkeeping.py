@@ -17,6 +17,7 @@ from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
 from paceline.measure.machine import SystemSampler
 from paceline.measure.progress import Progress
 from paceline.measure.record import EvaluationRow, Iteration, RunRecord, Summary
+from paceline.measure.speed import per_second, training_s, with_other
 from paceline.measure.tracking import Tracking
 from paceline.memory.worker_status import MEMORY
 from paceline.train import checkpoint
@@ -26,9 +27,6 @@ from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.evaluate import Evaluator
 from paceline.train.fault_notes import FaultNotes
 from paceline.train.training import Training
-
-TRAINING = ("env", "inference", "wait", "learn", "sync", "record", "callback")
-"""Phases that count as training time in steps per second: all but start-up, evaluation and checkpoints."""
 
 SIGNALS = ("SIGINT", "SIGTERM")
 """Stop reasons of runs that a signal ended before their budget was spent."""
@@ -73,7 +71,7 @@ class Bookkeeping:
         self._evaluated_at = -1
         self._saved_at = -1
         self._phases = self._clock.snapshot()
-        self._steps, self._episodes, self._wall_s = 0, 0, 0.0
+        self._steps, self._episodes = 0, 0
         self._first_step, self._moved = self._tracker.steps, training.runtime.bytes_up
 
     def begin(self, budget: RunBudget, progress: Progress, callbacks: Callbacks | None = None) -> None:
@@ -86,7 +84,7 @@ class Bookkeeping:
         """
         self._budget, self._progress, self._callbacks = budget, progress, callbacks or Callbacks()
         self._stopped = False
-        self._phases, self._wall_s = self._clock.snapshot(), self._clock.elapsed_s
+        self._phases = self._clock.snapshot()
         self._steps, self._episodes = self._tracker.steps, self._tracker.episodes
 
     def __enter__(self) -> Bookkeeping:
@@ -100,6 +98,10 @@ class Bookkeeping:
 
     def updated(self, stats: dict[str, float]) -> None:
         """Log, call callbacks, evaluate and save after an update."""
+        with self._clock.phase("record"):
+            self._updated(stats)
+
+    def _updated(self, stats: dict[str, float]) -> None:
         self._iterations += 1
         self._stats = stats
         self._lags = self._training.rollouts.last.lags or [self._training.learner.lag]
@@ -242,10 +244,10 @@ class Bookkeeping:
 
     def _record_iteration(self, stats: dict[str, float], evaluation: EvaluationRow | None) -> None:
         clock, tracker, training = self._clock, self._tracker, self._training
-        phases = clock.snapshot()
-        spent = phases.since(self._phases).seconds
-        wall_s = clock.elapsed_s
-        iteration_s = wall_s - self._wall_s
+        now = clock.snapshot()
+        since = now.since(self._phases)
+        wall_s, iteration_s = now.elapsed_s, since.elapsed_s
+        spent = with_other(since.seconds, iteration_s)
         report = training.rollouts.last
         times = report.times
         busy_s = sum(one.busy_s for one in times) / max(1, len(times))
@@ -261,6 +263,7 @@ class Bookkeeping:
             steps=tracker.steps,
             episodes=tracker.episodes,
             wall_s=wall_s,
+            training_s=training_s(wall_s, now.seconds),
             iteration_steps=tracker.steps - self._steps,
             iteration_episodes=tracker.episodes - self._episodes,
             iteration_s=iteration_s,
@@ -285,15 +288,14 @@ class Bookkeeping:
             system=usage.scalars(),
             workers=activity(training, usage) if workers else (),
         )
-        self._phases, self._steps, self._episodes, self._wall_s = phases, tracker.steps, tracker.episodes, wall_s
+        self._phases, self._steps, self._episodes = now, tracker.steps, tracker.episodes
         self._moved = moved
-        with clock.phase("record"):
-            if self._record is not None:
-                self._record(iteration, finished)
-            if self._tracking is not None:
-                self._tracking(iteration)
-            if self._progress is not None:
-                self._progress.update(iteration)
+        if self._record is not None:
+            self._record(iteration, finished)
+        if self._tracking is not None:
+            self._tracking(iteration)
+        if self._progress is not None:
+            self._progress.update(iteration)
 
     def _write(self, path: Path, arrays: checkpoint.State) -> Path | None:
         training = self._training
@@ -316,8 +318,10 @@ class Bookkeeping:
         training, config = self._training, self._training.config
         reason = failure or (self._budget and self._budget.stop_reason) or ""
         self._system.sample(force=True)
-        phases = self._clock.snapshot().seconds
-        training_s = sum(phases.get(phase, 0.0) for phase in TRAINING)
+        now = self._clock.snapshot()
+        phases, wall_s = now.seconds, now.elapsed_s
+        startup_s = phases.pop("startup", 0.0)
+        counted_s = training_s(wall_s, phases)
         summary = Summary(
             algo=config.run.algo,
             env=config.env_name,
@@ -328,12 +332,13 @@ class Bookkeeping:
             steps=self._tracker.steps,
             episodes=self._tracker.episodes,
             iterations=self._iterations,
-            wall_s=self._clock.elapsed_s,
-            startup_s=phases.pop("startup", 0.0),
-            fps=self._tracker.steps / training_s if training_s > 0 else 0.0,
+            wall_s=wall_s,
+            startup_s=startup_s,
+            training_s=counted_s,
+            fps=per_second(self._tracker.steps, counted_s),
             final_eval=self._final,
             best_eval=self._best,
-            phases=phases,
+            phases=with_other(phases, wall_s),
             peak_memory_mb=self._system.peak_memory_mb,
             worker_peak_mb=[
                 round(kb / 1024, 1) for kb in training.arena["heartbeat"][: training.layout.num_workers, MEMORY]

@@ -72,14 +72,15 @@ class ReplayStream:
         self.restarts = restarts or Restarts(runtime)
 
     def reset(self) -> None:
-        """See `Collector.reset`; also submits the first requests."""
+        """See `Collector.reset`. Workers are idle until `next`, so no step is taken during start-up."""
         self._renew()
         self.restarts.run_all(DQNJob.reset, self._ingest.replay.head.tolist())
-        self._request_more()
 
     def next(self, version: int) -> int:  # noqa: ARG002 - replayed transitions have no lag
         """Return the number of updates that the learner may make. Blocks until there is at least one."""
         began, tracker = perf_counter(), self._ingest.tracker
+        if not self._pending:
+            self._request_more()
         self._receive(0.0)
         while not (updates := self._limiter.updates(tracker.steps, self._samples())) or not self._enough():
             self._request_more()

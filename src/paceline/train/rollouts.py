@@ -77,11 +77,12 @@ class Rollouts:
         a new run, or if the checkpoint has none), it collects one first.
         """
         if not self._pending:
-            started, began = self._begin(version), perf_counter()
+            began, started = perf_counter(), self._begin(version)
             self._count(self.restarts.finish(started, self._recovery), perf_counter() - began)
         batch = (self._learning or self._slots).trajectory(self._version)
         if self._learning is not None:
-            self._started = self._begin(version)
+            with self._clock.phase("sync"):
+                self._started = self._begin(version)
         return batch
 
     def release(self) -> None:

@@ -367,7 +367,7 @@ def _load_or_reset(training: Training, resume_from: Path | None, init: checkpoin
         notes.append(f"weights from {snapshot.path}")
     if init is not None:
         training.load_model(init)
-    training.rollouts.reset()  # asynchronous workers start to act here
+    training.rollouts.reset()
     return notes
 
 

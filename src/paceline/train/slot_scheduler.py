@@ -95,7 +95,7 @@ class SlotScheduler:
         renew: Callable[[], None],
         restarts: Restarts[SlotJob] | None = None,
     ) -> None:
-        """Store the parts; `begin` or `load` starts the envs.
+        """Store the parts; `reset` or `load` starts the envs.
 
         Args:
             runtime: The workers.
@@ -111,16 +111,23 @@ class SlotScheduler:
         self._runtime, self._sets, self._shares = runtime, sets, shares
         self._begun, self._episode, self._tracker = begun, episode, tracker
         self._requested: set[tuple[int, int]] = set()
+        self._started = False
         self._pending: list[Reply[SlotReport]] = []
         self._steps = [0] * len(shares)
         self._finished: list[Episodes] = []
         self.restarts = restarts or Restarts(runtime)
         self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
 
-    def begin(self) -> None:
-        """Start the first episode of every env, and request every slot."""
+    def reset(self) -> None:
+        """Start the first episode of every env."""
         self._renew()
         self.restarts.run_all(reset)
+
+    def start(self) -> None:
+        """Request every slot, in the first call. Before it workers are idle, so no step is taken during start-up."""
+        if self._started:
+            return
+        self._started = True
         for share in self._shares:
             for into in range(len(self._sets)):
                 self._submit(share.worker, into)
@@ -162,7 +169,7 @@ class SlotScheduler:
         """Continue from `state()` with the next episode of every env; returns all envs."""
         self._episode[:] = state["episode"] + 1
         self._steps = [int(max(state["steps"]))] * len(self._shares)
-        self.begin()
+        self.reset()
         envs = list(range(len(self._episode)))
         self._tracker.forget(envs)
         return envs

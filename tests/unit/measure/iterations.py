@@ -32,6 +32,7 @@ def iteration(number: int, **changes: Any) -> Iteration:
         steps=1000 * number,
         episodes=10 * number,
         wall_s=0.5 * number,
+        training_s=0.5 * number,
         iteration_steps=1000,
         iteration_episodes=10,
         iteration_s=0.5,
@@ -66,7 +67,8 @@ def drawn(one: View, width: int = 120) -> str:
 
 SUMMARY = Summary(
     algo="ppo", env="CartPole-v1", seed=7, n_envs=32, num_workers=2, group_size=4, steps=4000, episodes=40,
-    iterations=4, wall_s=2.0, fps=2000.0, final_eval=EvaluationRow(480.0, 1.0), best_eval=EvaluationRow(490.0, 1.0),
+    iterations=4, wall_s=2.0, training_s=2.0, fps=2000.0,
+    final_eval=EvaluationRow(480.0, 1.0), best_eval=EvaluationRow(490.0, 1.0),
     startup_s=1.5,
     phases={"collect": 1.2, "learn": 0.6}, peak_memory_mb=None, lag={}, restarts=1, weights_sha256="", finished=True,
     stop_reason="total_timesteps",

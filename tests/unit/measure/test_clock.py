@@ -88,6 +88,14 @@ def test_delta_is_what_came_after_and_names_every_phase(clock: Clock, timer: Tim
     assert before.seconds == {"eval": 3.0}  # a snapshot does not change
 
 
+def test_elapsed_seconds_of_a_snapshot_are_of_the_same_moment(clock: Clock, timer: Timer) -> None:
+    timer.now += 3.0
+    before = clock.snapshot()
+    timer.now += 4.0
+    assert before.elapsed_s == 3.0
+    assert clock.delta(before).elapsed_s == 4.0
+
+
 def test_seconds_measured_elsewhere(clock: Clock) -> None:
     clock.add("env", 0.5)
     clock.add("env", 0.5, count=3)

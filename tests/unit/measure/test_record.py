@@ -26,11 +26,14 @@ DESIGN = {
         "episodes_per_s",
         "iteration_s",
         "time_elapsed",
+        "training_s",
         "collect_s",
         "learn_s",
         "sync_s",
         "wait_s",
         "eval_s",
+        "checkpoint_s",
+        "other_s",
     ],
     "train": [
         "loss",
@@ -65,12 +68,21 @@ def iteration(number: int, **changes: Any) -> Iteration:
         steps=100 * number,
         episodes=3 * number,
         wall_s=0.5 * number,
+        training_s=0.4 * number,
         iteration_steps=100,
         iteration_episodes=3,
         iteration_s=0.5,
         ep_rew_mean=20.0 + number,
         ep_len_mean=21.0,
-        phases={"collect": 0.3, "learn": 0.1, "sync": 0.01, "wait": 0.02, "eval": 0.05, "checkpoint": 0.02},
+        phases={
+            "collect": 0.3,
+            "learn": 0.1,
+            "sync": 0.01,
+            "wait": 0.02,
+            "eval": 0.05,
+            "checkpoint": 0.05,
+            "record": 0.02,
+        },
         train={name: float(i) for i, name in enumerate(DESIGN["train"])},
         evaluation=EvaluationRow(490.5, 480.25),
         parallel={name: float(i) for i, name in enumerate(DESIGN["parallel"])},
@@ -114,8 +126,8 @@ def test_tensorboard_reads_every_tag_of_the_design(folder: RunFolder) -> None:
     for tag, points in found.items():
         assert [step for step, _ in points] == [100, 200], tag
     assert found["rollout/ep_rew_mean"] == [(100, 21.0), (200, 22.0)]
-    assert found["time/fps"] == [(100, 200.0), (200, 200.0)]
-    assert found["time/episodes_per_s"][0][1] == 6.0
+    assert [value for _, value in found["time/fps"]] == pytest.approx([250.0, 250.0]), "0.1 s of 0.5 s do not count"
+    assert found["time/episodes_per_s"][0][1] == pytest.approx(7.5)
     assert found["time/collect_s"][0][1] == pytest.approx(0.3)
     assert found["eval/mean_ep_length"][0][1] == 480.25
     assert found["train/n_updates"][0][1] == 8.0

@@ -47,8 +47,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[FakeRun]:
 
 def iteration(**changes: Any) -> Iteration:
     whole: dict[str, Any] = {
-        "iteration": 1, "steps": 4096, "episodes": 3, "wall_s": 1.0, "iteration_steps": 4096, "iteration_episodes": 3,
-        "iteration_s": 0.5, "ep_rew_mean": 9.0, "ep_len_mean": 9.0, "train": {"loss": 0.25},
+        "iteration": 1, "steps": 4096, "episodes": 3, "wall_s": 1.0, "training_s": 1.0, "iteration_steps": 4096,
+        "iteration_episodes": 3, "iteration_s": 0.5, "ep_rew_mean": 9.0, "ep_len_mean": 9.0, "train": {"loss": 0.25},
     }  # fmt: skip
     return Iteration(**{**whole, **changes})
 

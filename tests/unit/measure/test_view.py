@@ -14,6 +14,10 @@ def test_rates_are_of_the_recent_iterations() -> None:
     assert one.fps == pytest.approx(2000 / 1.5)
     assert one.episodes_per_s == pytest.approx(20 / 1.5)
     assert view().fps is None
+    apart = view(iteration(1, iteration_s=1.0, phases={"learn": 0.5, "eval": 0.3, "checkpoint": 0.2}))
+    assert apart.fps == pytest.approx(2000.0)
+    assert apart.episodes_per_s == pytest.approx(20.0)
+    assert apart.left_s == pytest.approx(9.0), "the rest of the run has evaluations too"
 
 
 def test_remaining_time_is_that_of_the_budget_that_ends_first() -> None:

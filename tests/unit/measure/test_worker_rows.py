@@ -8,8 +8,8 @@ from paceline.measure.worker_rows import BAR_WIDTH, SHOWN, Activity, activities,
 
 def iteration(*workers: WorkerActivity, seconds: float = 1.0) -> Iteration:
     return Iteration(
-        iteration=1, steps=1, episodes=0, wall_s=1.0, iteration_steps=1, iteration_episodes=0, iteration_s=seconds,
-        workers=workers,
+        iteration=1, steps=1, episodes=0, wall_s=1.0, training_s=1.0, iteration_steps=1, iteration_episodes=0,
+        iteration_s=seconds, workers=workers,
     )  # fmt: skip
 
 

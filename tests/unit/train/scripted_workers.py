@@ -65,7 +65,9 @@ class ScriptedRuntime:
 
 
 class Stage:
-    def __init__(self, spec: EnvSpec, workers: int = 2, groups: int = 2, sets: int = 2, **settings: Any) -> None:
+    def __init__(
+        self, spec: EnvSpec, workers: int = 2, groups: int = 2, sets: int = 2, *, start: bool = True, **settings: Any
+    ) -> None:
         shape = SlotShape(spec, STEPS, groups, SIZE)
         self.sets = [_slots(shape) for _ in range(sets)]
         owned = shares(groups, workers)
@@ -78,6 +80,8 @@ class Stage:
         self.scheduler = SlotScheduler(runtime, self.sets, owned, self.begun, self.episode, self.tracker, lambda: None)
         self.rollouts = AsyncRollouts(self.scheduler, _slots(room), Clock(), **settings)
         self.rollouts.reset()
+        if start:
+            self.scheduler.start()
         self._owned, self._filled = owned, 0
 
     def _fill(self, worker: int, into: int) -> None:

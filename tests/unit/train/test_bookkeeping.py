@@ -9,9 +9,14 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from paceline.config.train_config import TrainConfig
+from paceline.insight.runs.columns import read_columns
+from paceline.insight.runs.listing import listed
+from paceline.insight.runs.results import read_run
+from paceline.measure.record import PHASES, PROGRESS_HEADER
 from paceline.train import checkpoint
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.evaluate import Evaluation, Evaluator
@@ -56,6 +61,52 @@ def test_skipped_updates_are_shown_during_the_run(algo: str, settings: dict[str,
     assert summary.skipped_updates == 1
     assert reader.seen[0] == 1, "the step with the NaN is in the first rollout"
     assert set(reader.seen) == {1}, "one note, and no other"
+
+
+MODES: dict[str, tuple[str, dict[str, Any]]] = {
+    "ppo": ("ppo", {}),
+    "pipeline": ("ppo", {"pipeline": True}),
+    "impala": ("impala", {}),
+    "appo": ("appo", {}),
+    "a3c": ("a3c", {}),
+    "dqn": ("dqn", {"schedule": "batch", "learning_starts": 100}),
+    "dqn async": ("dqn", {"schedule": "async", "learning_starts": 100}),
+}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("mode", MODES)
+def test_all_seconds_are_accounted_for_and_steps_per_second_are_steps_by_seconds(
+    mode: str, workers: int, tmp_path: Path
+) -> None:
+    algo, settings = MODES[mode]
+    own = {"algo": algo, "num_workers": workers, "output_dir": tmp_path / "run", **settings}
+    seldom = {"n_eval_episodes": 1, "eval_freq": 500, "save_freq": 400, "group_size": 2}
+    config = TrainConfig.from_flat(**{**SMALL, **seldom, **own, "total_timesteps": 1200})
+    longer = TrainConfig.from_flat(**{**SMALL, **seldom, **own, "total_timesteps": 2400, "resume": tmp_path / "run"})
+    before = 0
+    for each in (config, longer):
+        with Run(each, folder=open_folder(each)) as run:
+            assert run.training.tracker.steps == before, "no step during start-up"
+            summary = run.go()
+            before = summary.steps
+        phases, wall_s = summary.phases, summary.wall_s
+        assert min(phases["eval"], phases["checkpoint"], phases["other"]) > 0.0
+        assert sum(phases.values()) == pytest.approx(wall_s, rel=0.01)
+        assert summary.training_s == pytest.approx(wall_s - phases["eval"] - phases["checkpoint"])
+        assert summary.fps * summary.training_s == pytest.approx(summary.steps)
+
+        columns = read_columns(tmp_path / "run" / "progress.csv", PROGRESS_HEADER)
+        took, steps = columns["time/iteration_s"], np.diff(columns["steps"], prepend=0.0)
+        apart = columns["time/eval_s"] + columns["time/checkpoint_s"]
+        assert sum(columns[f"time/{name}_s"] for name in PHASES) == pytest.approx(took, rel=0.01)
+        assert columns["time/fps"] * (took - apart) == pytest.approx(steps)
+        assert read_run(tmp_path / "run").fps == listed(tmp_path / "run").fps == summary.fps
+        (tmp_path / "run" / "summary.json").rename(tmp_path / "kept.json")
+        unfinished = read_run(tmp_path / "run").fps
+        assert listed(tmp_path / "run").fps == pytest.approx(unfinished)
+        assert unfinished * columns["time/training_s"][-1] == pytest.approx(columns["steps"][-1])
+        (tmp_path / "kept.json").rename(tmp_path / "run" / "summary.json")
 
 
 def test_a_run_without_skipped_updates_shows_no_note_about_them(tmp_path: Path) -> None:

@@ -43,6 +43,18 @@ def test_samples_per_insert_stay_within_the_tolerance(workers: int, tmp_path: Pa
         assert abs(ratio - 2.0) <= limiter.max_ahead / (summary.steps - settings["learning_starts"])
 
 
+def test_no_step_is_requested_before_the_first_batch() -> None:
+    """So no step is taken during start-up: the first iteration would count its steps but not its time."""
+    settings = {**SMALL, "algo": "dqn", "env": "CartPole-v1", "schedule": "async", "n_steps": 8, "num_workers": 0}
+    with closing(build(TrainConfig.from_flat(**settings))) as training:
+        stream = training.rollouts
+        assert isinstance(stream, ReplayStream)
+        stream.reset()
+        assert not stream._pending
+        stream.next(0)
+        assert training.tracker.steps >= SMALL["learning_starts"]
+
+
 def test_a_resumed_run_aligns_groups_whose_heads_differed(tmp_path: Path) -> None:
     settings = {
         **SMALL, "algo": "dqn", "env": "CartPole-v1", "schedule": "async", "samples_per_insert": 2.0, "n_steps": 8,
@@ -61,6 +73,7 @@ def test_a_resumed_run_aligns_groups_whose_heads_differed(tmp_path: Path) -> Non
         stream.load(state)
         replay = stream._ingest.replay
         assert replay.head.tolist() == [80, 80]
+        stream._request_more()
         while other.tracker.steps == 0:
             stream._receive(0.0)
         rows = int(replay.head[0]) - 80

@@ -30,6 +30,15 @@ def test_all_slots_of_every_worker_are_requested_with_increasing_steps(spec: Env
     stage.check()
 
 
+def test_no_slot_is_requested_before_the_first_batch(spec: EnvSpec) -> None:
+    """So no step is taken during start-up: the first iteration would count its steps but not its time."""
+    stage = Stage(spec, batch_slots=1, max_lag=9, start=False)
+    assert [list(requests) for requests in stage.workers.requests] == [[], []]
+    stage.workers.script.append(lambda: stage.workers.done(0, 0))
+    stage.rollouts.next(0)
+    assert [len(requests) for requests in stage.workers.requests] == [1, 2]
+
+
 def test_a_dead_worker_is_replaced_and_its_requests_are_submitted_again(spec: EnvSpec) -> None:
     stage = Stage(spec, batch_slots=1, max_lag=9)
 

@@ -61,6 +61,17 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"{path}: cannot be read ({reason}). Compare another run.") from None
 
 
+def training_seconds(columns: Columns) -> NDArray[np.float64]:
+    """The training time up to each row of progress.csv: the seconds that steps/s counts.
+
+    In rows of earlier versions, which did not record it, the wall time without evaluations.
+    """
+    elapsed = np.nan_to_num(columns["time/time_elapsed"])
+    evaluations = np.cumsum(np.nan_to_num(columns["time/eval_s"])) if "time/eval_s" in columns else 0.0
+    recorded = columns.get("time/training_s", np.full_like(elapsed, math.nan))
+    return np.where(np.isfinite(recorded), recorded, elapsed - evaluations)
+
+
 def known(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The finite values of a column, without empty cells."""
     return values[np.isfinite(values)]

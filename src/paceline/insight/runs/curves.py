@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.insight.runs.columns import read_columns
+from paceline.insight.runs.columns import read_columns, training_seconds
 from paceline.insight.runs.intervals import t_quantile
 from paceline.insight.runs.results import RunResult
 from paceline.measure.folder import EPISODES
@@ -114,16 +114,14 @@ def returns_over_time(run: RunResult) -> Series:
 
 
 def fps_over_time(run: RunResult) -> Series:
-    """Steps per second without evaluation time, averaged over a moving window.
+    """Steps per second of training time, averaged over a moving window.
 
     Steps of the window divided by its seconds. A mean of rates would give fast updates too much weight.
     """
-    names = ("time/time_elapsed", "time/fps", "time/iteration_s", "time/eval_s")
-    if not set(names) <= set(run.progress):
+    if "time/time_elapsed" not in run.progress:
         return NO_POINTS
-    wall_s, fps, iteration_s, eval_s = (np.nan_to_num(run.progress[name]) for name in names)
-    seconds = np.maximum(0.0, iteration_s - eval_s)
-    sums = [np.concatenate(([0.0], np.cumsum(values))) for values in (fps * iteration_s, seconds)]
+    wall_s = np.nan_to_num(run.progress["time/time_elapsed"])
+    sums = [np.concatenate(([0.0], so_far)) for so_far in (run.progress["steps"], training_seconds(run.progress))]
     n = len(wall_s)
     reach = max(1, round(n * FPS_WINDOW / 2))
     begin = np.maximum(0, np.arange(n) - reach)

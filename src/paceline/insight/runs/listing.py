@@ -16,6 +16,7 @@ from typing import Any, Literal
 import yaml
 
 from paceline.measure.folder import CONFIG, LAYOUT, MARKS, PROGRESS, SUMMARY, TRAIN_LOG
+from paceline.measure.speed import fps_of, per_second
 from paceline.measure.train_log import being_written
 
 RunState = Literal["running", "finished", "unfinished", "damaged"]
@@ -58,10 +59,11 @@ def listed(path: Path) -> Listed:
     age_s = _age_s(path)
     row = _last_row(path / PROGRESS)
     known = _names(path)
-    wall_s, steps = row.get("time/time_elapsed"), row.get("steps")
+    steps = row.get("steps")
+    counted_s = row.get("time/training_s", row.get("time/time_elapsed"))  # earlier versions recorded only the second
     known |= {
         "steps": None if steps is None else int(steps),
-        "fps": steps / wall_s if steps is not None and wall_s else None,
+        "fps": per_second(steps, counted_s) if steps is not None and counted_s else None,
         "score": row.get("rollout/ep_rew_mean"),
     }
     if running or not (path / SUMMARY).exists():
@@ -73,6 +75,7 @@ def listed(path: Path) -> Listed:
         for name, kind in (("steps", int), ("fps", (int, float)), ("env", str), ("algo", str)):
             if not isinstance(known[name], kind):
                 raise ValueError(f"{name} is {known[name]!r}")
+        known["fps"] = fps_of(summary)
         finished, reason = summary["finished"] is True, str(summary["stop_reason"])
         if summary.get("final_eval"):
             known |= {"score": float(summary["final_eval"]["mean_reward"]), "evaluated": True}

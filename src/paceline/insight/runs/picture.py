@@ -155,7 +155,7 @@ def make_picture(comparison: Comparison) -> Picture:
         _chart("return-time", "Return over wall time", mean, unit, sides, own(timed(returns_over_time)), mark=score),
         _chart(
             "fps", "Steps per second over time",
-            f"learning included, evaluation not; running mean over {FPS_WINDOW:.0%} of each run",
+            f"learning included, evaluations and checkpoints not; running mean over {FPS_WINDOW:.0%} of each run",
             unit, sides, lambda side: [timed(fps_over_time)(run) for run in side.runs], zero=True,
         ),
     )  # fmt: skip

@@ -13,9 +13,10 @@ import numpy as np
 import yaml
 
 from paceline.errors import ConfigError
-from paceline.insight.runs.columns import Columns, known, read_columns, read_text
+from paceline.insight.runs.columns import Columns, known, read_columns, read_text, training_seconds
 from paceline.measure.folder import COMMAND, CONFIG, LAYOUT, PROGRESS, SUMMARY, SYSTEM_INFO
 from paceline.measure.record import PHASES, PROGRESS_HEADER
+from paceline.measure.speed import fps_of, per_second
 
 _T = TypeVar("_T")
 
@@ -40,7 +41,7 @@ class RunResult:
     wall_s: float
     """Wall-clock seconds since the first step."""
     fps: float
-    """Steps per second, learning included, evaluation not."""
+    """Steps divided by the training time (`measure.speed`)."""
     final_eval: float | None
     best_eval: float | None
     mean_return: float | None
@@ -135,7 +136,9 @@ def _from_summary(file: Path, shared: Mapping[str, Any]) -> RunResult:
             raise ConfigError(f"{file}: damaged, {key} is missing. Remove the file to read {PROGRESS} instead.")
         return value
 
-    phases = get("phases", dict) or {}
+    recorded = get("phases", dict) or {}
+    phases = {name: get(name, float, within=recorded) or 0.0 for name in recorded}
+    steps, wall_s, _ = need("steps", int), need("wall_s", float), need("fps", float)
     return RunResult(
         finished=get("finished", bool) is True,
         stop_reason=get("stop_reason", str) or "unknown",
@@ -145,18 +148,18 @@ def _from_summary(file: Path, shared: Mapping[str, Any]) -> RunResult:
         n_envs=get("n_envs", int),
         num_workers=get("num_workers", int),
         group_size=get("group_size", int),
-        steps=need("steps", int),
+        steps=steps,
         episodes=need("episodes", int),
-        wall_s=need("wall_s", float),
+        wall_s=wall_s,
         startup_s=get("startup_s", float),
-        fps=need("fps", float),
+        fps=fps_of({**content, "phases": phases}),
         final_eval=get("mean_reward", float, within=get("final_eval", dict) or {}),
         best_eval=get("mean_reward", float, within=get("best_eval", dict) or {}),
         peak_memory_mb=get("peak_memory_mb", float),
         lag_mean=get("mean", float, within=get("lag", dict) or {}),
         lag_max=get("max", float, within=get("lag", dict) or {}),
         dropped_steps=get("dropped_steps", int),
-        phases={name: get(name, float, within=phases) or 0.0 for name in phases},
+        phases=phases,
         restarts=get("restarts", int),
         restarted=get("restarted", int),
         weights_sha256=get("weights_sha256", str) or None,
@@ -173,7 +176,6 @@ def _from_progress(path: Path, progress: Columns, shared: Mapping[str, Any], *, 
 
     steps = int(progress["steps"][-1])
     wall_s = _last(progress, "time/time_elapsed") or 0.0
-    training_s = wall_s - total("time/eval_s")
     evaluations = known(progress.get("eval/mean_reward", np.empty(0)))
     memory = known(progress.get("system/rss_mb", np.empty(0)))
     restarts = _last(progress, "parallel/worker_restarts")
@@ -191,7 +193,7 @@ def _from_progress(path: Path, progress: Columns, shared: Mapping[str, Any], *, 
         steps=steps,
         episodes=int(progress["episodes"][-1]),
         wall_s=wall_s,
-        fps=steps / training_s if training_s > 0 else 0.0,
+        fps=per_second(steps, float(training_seconds(progress)[-1])) if wall_s else 0.0,
         final_eval=float(evaluations[-1]) if len(evaluations) else None,
         best_eval=float(evaluations.max()) if len(evaluations) else None,
         peak_memory_mb=float(memory.max()) if len(memory) else None,

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.insight.runs.run_folders import complete, read_progress, recorded, summarised
 
 from paceline.errors import ConfigError
+from paceline.insight.runs.listing import listed
 from paceline.insight.runs.results import RENAMED, read_run
 
 STORED = Path(__file__).parents[3] / "golden" / "stored" / "checkpoints"
@@ -43,6 +44,29 @@ def test_unfinished_run_is_read_from_its_progress(tmp_path: Path) -> None:
     assert run.peak_memory_mb == 300.0
     assert run.phases["collect"] == pytest.approx(0.75)
     assert run.restarts == 1
+
+
+def test_steps_per_second_of_earlier_versions_are_computed_by_the_present_definition(tmp_path: Path) -> None:
+    path = summarised(tmp_path / "a", phases={"learn": 4.0, "eval": 1.0, "checkpoint": 1.0}, fps=25_000.0)
+    content = json.loads((path / "summary.json").read_text())
+    assert read_run(path).fps == 25_000.0
+    del content["training_s"]  # an earlier version wrote it: 100,000 steps / 4 s, without the 4 s in no phase
+    (path / "summary.json").write_text(json.dumps(content))
+    assert read_run(path).fps == 12_500.0
+    assert listed(path).fps == 12_500.0
+
+
+def test_rows_of_earlier_versions_count_all_but_evaluations(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "a")
+    lines = [line.split(",") for line in (path / "progress.csv").read_text().splitlines()]
+    column = lines[0].index("time/training_s")
+    assert read_run(path).fps == listed(path).fps == pytest.approx(3000 / 1.4)
+    for line in lines[1:]:
+        line[column] = ""  # a run that an earlier version began
+    (path / "progress.csv").write_text("".join(",".join(line) + "\n" for line in lines))
+    assert read_run(path).fps == pytest.approx(3000 / 1.4)
+    (path / "progress.csv").write_text("".join(",".join(line[:column] + line[column + 1 :]) + "\n" for line in lines))
+    assert read_run(path).fps == pytest.approx(3000 / 1.4)
 
 
 def test_cpu_use_is_the_mean_from_the_first_sample_on(tmp_path: Path) -> None:
@@ -118,7 +142,7 @@ def test_summary_has_the_keys_that_readers_rely_on(tmp_path: Path) -> None:
     content = json.loads((summarised(tmp_path / "a") / "summary.json").read_text())
     assert set(content) >= {
         "algo", "env", "seed", "n_envs", "num_workers", "group_size", "steps", "episodes", "iterations", "wall_s",
-        "startup_s", "fps", "final_eval", "best_eval", "phases", "peak_memory_mb", "lag", "restarts",
+        "startup_s", "training_s", "fps", "final_eval", "best_eval", "phases", "peak_memory_mb", "lag", "restarts",
         "weights_sha256", "finished", "stop_reason",
     }  # fmt: skip
     assert content["final_eval"] == {"mean_reward": 480.0, "mean_ep_length": 480.0}
