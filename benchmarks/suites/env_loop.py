@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from paceline.envs.block import BlockSetup
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import EnvRecipe
 from paceline.envs.seeding import episode_seed
@@ -70,7 +71,9 @@ def block_loop(recipe: EnvRecipe, spec: EnvSpec, actions: np.ndarray) -> Callabl
     """The loop of a training."""
     n = actions.shape[1]
     rows = [blank_row(spec, n) for _ in range(STEPS + 1)]
-    block = SingleEnvs(recipe, spec, seed=0, first_env=0, n=n, episode=np.zeros(n, np.int64))
+    episode = np.zeros(n, np.int64)
+    setup = BlockSetup(recipe=recipe, spec=spec, seed=0, first_group=0, groups=1, group_size=n, episode=episode)
+    block = SingleEnvs(setup)
     block.reset(rows[0])
 
     def loop() -> None:

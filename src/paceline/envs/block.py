@@ -18,8 +18,10 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from paceline.envs.extras import Readings
+from paceline.envs.make import EnvRecipe
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
+from paceline.memory.worker_status import StatusLine
 from paceline.spec import MASK_KEY, PLAIN, EnvSpec, Leaf
 
 FinalObs = Sequence[tuple[int, dict[str, NDArray[Any]]]]
@@ -27,6 +29,39 @@ FinalObs = Sequence[tuple[int, dict[str, NDArray[Any]]]]
 
 CHECKED_STEPS = 2
 """Steps after the first reset whose results are checked against the spaces. A broken env fails at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockSetup:
+    """How to make the envs of one block, and where it writes their state."""
+
+    recipe: EnvRecipe
+    """How to make an env."""
+    spec: EnvSpec
+    """Spec that `recipe.probe()` returned."""
+    seed: int
+    """The run's seed."""
+    first_group: int
+    """Index in the run of the block's first group."""
+    groups: int
+    group_size: int
+    episode: NDArray[np.int64]
+    """[n] episode number of each env; the block writes it."""
+    line: StatusLine = None
+    """The worker's status line in shared memory; the block writes which env is being stepped or waited for."""
+    place: int = 0
+    """Chooses the core of the env threads, if there are any: different for each process of a machine, and the same for
+    all blocks of a process."""
+
+    @property
+    def first_env(self) -> int:
+        """Index in the run of the block's first env."""
+        return self.first_group * self.group_size
+
+    @property
+    def n(self) -> int:
+        """Number of envs."""
+        return self.groups * self.group_size
 
 
 @dataclass(frozen=True, slots=True)

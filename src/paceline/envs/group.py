@@ -8,8 +8,8 @@ observations are copied to the row env by env, before the next env steps, becaus
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -19,7 +19,7 @@ from paceline.envs import block
 from paceline.envs.block import (
     CHECKED_STEPS,
     ActionMap,
-    EnvBlock,
+    BlockSetup,
     FinalObs,
     History,
     ObsMap,
@@ -27,17 +27,14 @@ from paceline.envs.block import (
     require_same_spaces,
 )
 from paceline.envs.extras import Readings
-from paceline.envs.make import Env, EnvMaker, describe
+from paceline.envs.make import Env, describe
 from paceline.envs.seeding import episode_seed
 from paceline.errors import EnvError
 from paceline.memory.rows import Row
-from paceline.memory.worker_status import ENV, StatusLine, WorkerStatus
+from paceline.memory.worker_status import ENV, WorkerStatus
 from paceline.spec import MASK_KEY, EnvSpec
 from paceline.system.one_core import roaming
 
-__all__ = ["EnvBlock", "FinalObs", "History", "SingleEnvs"]
-
-Ints: TypeAlias = NDArray[np.int64]
 _log = logging.getLogger(__name__)
 
 
@@ -45,39 +42,25 @@ class SingleEnvs:
     """Steps n single envs one after another, and resets an ended env within the same step.
 
     Args:
-        recipe: How to make an env.
-        spec: Spec that `recipe.probe()` returned.
-        seed: The run's seed.
-        first_env: Index in the run of the block's first env.
-        n: Number of envs.
-        episode: [n] episode number of each env; the block writes it.
-        line: The worker's status line; the block writes the index of the env that is being stepped.
+        setup: The envs.
+        make: Makes an env in place of the setup's recipe: for envs that are made in another thread.
     """
 
-    def __init__(
-        self,
-        recipe: EnvMaker,
-        spec: EnvSpec,
-        *,
-        seed: int,
-        first_env: int,
-        n: int,
-        episode: Ints,
-        line: StatusLine = None,
-    ) -> None:
-        self.episode = episode
-        self._seed, self._first = seed, first_env
+    def __init__(self, setup: BlockSetup, make: Callable[..., Env] | None = None) -> None:
+        spec, n, make = setup.spec, setup.n, make or setup.recipe.make
+        self.episode = setup.episode
+        self._seed, self._first = setup.seed, setup.first_env
         self._actions, self._obs = ActionMap(spec), ObsMap(spec)
         self._simple = self._obs.plain and not self._obs.masked
         self._rewards: list[Any] = [0.0] * n
-        self._status, self._row = WorkerStatus(line, first_env), 0
+        self._status, self._row = WorkerStatus(setup.line, self._first), 0
         self.readings = Readings(spec.extras, n, self._who) if spec.extras else None
         self._begun = [0] * n  # The row in which each env's episode began: gives the step for error texts.
         self.envs: list[Env] = []
         try:
             for i in range(n):
                 self._status.at(i)
-                self.envs.append(recipe.make(who=f"env {first_env + i} (seed {seed})"))
+                self.envs.append(make(who=f"env {self._first + i} (seed {self._seed})"))
                 self._status.beat()
             self._status.end()
             self._check_envs(spec)

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as Registered
@@ -39,13 +39,6 @@ CartPole-v1's vector env takes 18.3 microseconds per env step in groups of 4, 9.
 
 _PACKAGES = {"ALE": ("ale_py", "atari")}
 """Namespaces whose ids are registered when a package is imported: the package, and the extra that installs it."""
-
-
-class EnvMaker(Protocol):
-    """Makes envs: an `EnvRecipe`, or an object that makes them in another thread."""
-
-    def make(self, *, who: str = "env") -> Env:
-        """Make one env. See `EnvRecipe.make`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

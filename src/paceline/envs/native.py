@@ -18,14 +18,24 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from paceline.envs.block import CHECKED_STEPS, ActionMap, FinalObs, History, ObsMap, Watch, pickled, require_same_spaces
+from paceline.envs.block import (
+    CHECKED_STEPS,
+    ActionMap,
+    BlockSetup,
+    FinalObs,
+    History,
+    ObsMap,
+    Watch,
+    pickled,
+    require_same_spaces,
+)
 from paceline.envs.extras import Readings
-from paceline.envs.make import EnvRecipe, describe
+from paceline.envs.make import describe
 from paceline.envs.seeding import group_seed
 from paceline.envs.vector_extras import GroupReader
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
-from paceline.memory.worker_status import StatusLine, WorkerStatus
+from paceline.memory.worker_status import WorkerStatus
 from paceline.spec import MASK_KEY, EnvSpec
 
 _log = logging.getLogger(__name__)
@@ -35,42 +45,25 @@ class VectorEnvs:
     """Steps groups of envs, each group with the env's own vector implementation.
 
     Args:
-        recipe: How to make a vector env.
-        spec: Spec that `recipe.probe()` returned.
-        seed: The run's seed.
-        first_group: Index in the run of the block's first group.
-        groups: Number of groups.
-        group_size: Envs per group.
-        episode: [groups * group_size] episode number of each env; the block writes it.
-        line: The worker's status line; the block writes the envs of the group that is being stepped.
+        setup: The envs.
     """
 
-    def __init__(
-        self,
-        recipe: EnvRecipe,
-        spec: EnvSpec,
-        *,
-        seed: int,
-        first_group: int,
-        groups: int,
-        group_size: int,
-        episode: NDArray[np.int64],
-        line: StatusLine = None,
-    ) -> None:
-        self.episode = episode
-        self._status = WorkerStatus(line, first_group * group_size)
-        self._seed, self._first_group, self._size = seed, first_group, group_size
+    def __init__(self, setup: BlockSetup) -> None:
+        spec, groups, group_size = setup.spec, setup.groups, setup.group_size
+        self.episode = setup.episode
+        self._status = WorkerStatus(setup.line, setup.first_env)
+        self._seed, self._first_group, self._size = setup.seed, setup.first_group, group_size
         self._actions, self._obs = ActionMap(spec), ObsMap(spec)
         self._columns = [slice(g * group_size, (g + 1) * group_size) for g in range(groups)]
-        self.readings = Readings(spec.extras, groups * group_size, str) if spec.extras else None
+        self.readings = Readings(spec.extras, setup.n, str) if spec.extras else None
         self._readers: list[GroupReader] = []
-        self._pending = np.zeros(groups * group_size, np.bool_)  # envs whose next step only resets them
+        self._pending = np.zeros(setup.n, np.bool_)  # envs whose next step only resets them
         self._row = 0
         self._envs: list[VectorEnv[Any, Any, Any]] = []
         try:
             for g in range(groups):
                 self._status.at(g * self._size, self._size)
-                self._envs.append(recipe.make_vector(group_size, who=self._who(g)))
+                self._envs.append(setup.recipe.make_vector(group_size, who=self._who(g)))
                 self._status.beat()
             self._status.end()
             self._modes = [self._check_env(g, env, spec) for g, env in enumerate(self._envs)]

@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import FinalObs, History, Watch, require_distinct
+from paceline.envs.block import BlockSetup, FinalObs, History, Watch, require_distinct
 from paceline.envs.env_thread import TaskOutcome, Team, ThreadTask, outcome_of, result_of
 from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
-from paceline.envs.make import EnvMaker, describe
+from paceline.envs.make import describe
 from paceline.memory.rows import Row
-from paceline.memory.worker_status import BEAT, ENV, FIRST, SPAN, StatusLine, spare
-from paceline.spec import EnvSpec
+from paceline.memory.worker_status import BEAT, ENV, FIRST, SPAN, spare
 
 LOOK_S = 0.1
 """Seconds between two checks of which env is being waited for."""
@@ -36,36 +35,19 @@ class ThreadPerEnv:
     """Owns n single envs, and a thread for each.
 
     Args:
-        recipe: How to make an env.
-        spec: Spec that `recipe.probe()` returned.
-        seed: The run's seed.
-        first_env: Index in the run of the block's first env.
-        n: Number of envs.
-        episode: [n] episode number of each env; the block writes it.
-        line: The worker's status line; the block writes the env that is being waited for.
-        place: Chooses the core to bind the threads to; different for each process of a machine.
+        setup: The envs. `setup.place` chooses the core to bind the threads to.
     """
 
-    def __init__(
-        self,
-        recipe: EnvMaker,
-        spec: EnvSpec,
-        *,
-        seed: int,
-        first_env: int,
-        n: int,
-        episode: NDArray[np.int64],
-        line: StatusLine = None,
-        place: int = 0,
-    ) -> None:
-        self.episode = episode
-        self.readings = Readings(spec.extras, n, str) if spec.extras else None
+    def __init__(self, setup: BlockSetup) -> None:
+        n, extras, line = setup.n, setup.spec.extras, setup.line
+        self.episode = setup.episode
+        self.readings = Readings(extras, n, str) if extras else None
         self.lines = [spare() for _ in range(n)]
         """Status line of each thread (current env, heartbeat); the worker's own line has room for one env only."""
         self.halted = False
         """True when the results are no longer needed; long operations check it."""
-        self.first_env, self._line, self._seen = first_env, spare() if line is None else line, [0] * n
-        self._team = Team(n + 1, f"envs-{first_env}", place)
+        self.first_env, self._line, self._seen = setup.first_env, spare() if line is None else line, [0] * n
+        self._team = Team(n + 1, f"envs-{self.first_env}", setup.place)
         self._jobs: list[ThreadTask | None] = [*(partial(self._do, i) for i in range(n)), None]
         self._doing: Callable[[int], Any] = int
         self._outcomes: list[TaskOutcome] = [(None, None)] * n
@@ -73,17 +55,9 @@ class ThreadPerEnv:
         """Blocks of one."""
         try:
             for i in range(n):  # one after another, because envs may count ports or licences
-                own = partial(
-                    SingleEnvs,
-                    recipe,
-                    spec,
-                    seed=seed,
-                    first_env=first_env + i,
-                    n=1,
-                    episode=episode[i : i + 1],
-                    line=self.lines[i],
-                )
-                self.envs.append(self._ask(i, own))
+                number, episode = self.first_env + i, self.episode[_only(i)]
+                one = replace(setup, first_group=number, groups=1, group_size=1, episode=episode, line=self.lines[i])
+                self.envs.append(self._ask(i, partial(SingleEnvs, one)))
                 if self.readings is not None and (readings := self.envs[i].readings) is not None:
                     self.readings.share_columns(_only(i), readings)
                 self._line[BEAT] += 1

@@ -15,18 +15,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from paceline.envs.block import ActionMap, FinalObs, History, Watch
+from paceline.envs.block import ActionMap, BlockSetup, FinalObs, History, Watch
 from paceline.envs.env_thread import TaskOutcome, Team, ThreadTask, outcome_of, result_of
 from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
-from paceline.envs.make import Env, EnvMaker
+from paceline.envs.make import Env
 from paceline.envs.seeding import episode_seed
 from paceline.memory.rows import Row
-from paceline.memory.worker_status import StatusLine, WorkerStatus
-from paceline.spec import MASK_KEY, EnvSpec
+from paceline.memory.worker_status import WorkerStatus
+from paceline.spec import MASK_KEY
 from paceline.system.one_core import roaming
 
 LONG_S = 0.5
@@ -37,67 +36,43 @@ class ThreadedEnvs:
     """Steps n single envs, up to `threads` of them at the same time. Blocks until the slowest is done.
 
     Args:
-        recipe: How to make an env.
-        spec: Spec that `recipe.probe()` returned.
-        seed: The run's seed.
-        first_env: Index in the run of the block's first env.
-        n: Number of envs.
-        episode: [n] episode number of each env; the block writes it.
+        setup: The envs. `setup.place` chooses the core to bind the threads to.
         threads: Most envs to step at the same time, at least 2.
-        line: The worker's status line; the block writes the env that is being waited for.
-        place: Chooses the core to bind the threads to: different for each process of a machine, and the same for all
-            blocks of a process. None derives it from `first_env`.
     """
 
-    def __init__(
-        self,
-        recipe: EnvMaker,
-        spec: EnvSpec,
-        *,
-        seed: int,
-        first_env: int,
-        n: int,
-        episode: NDArray[np.int64],
-        threads: int,
-        line: StatusLine = None,
-        place: int | None = None,
-    ) -> None:
-        self.episode = episode
-        self._status, self._n = WorkerStatus(line, first_env), n
-        self._actions = ActionMap(spec)
+    def __init__(self, setup: BlockSetup, threads: int) -> None:
+        self.episode = setup.episode
+        first_env, n = setup.first_env, setup.n
+        self._status, self._n = WorkerStatus(setup.line, first_env), n
+        self._actions = ActionMap(setup.spec)
         owners = min(threads, n)
         # The caller, which is the last owner of a team, owns no env: it has work for other blocks meanwhile.
-        team = self._team = Team(owners + 1, f"envs-{first_env}", first_env // n if place is None else place)
+        team = self._team = Team(owners + 1, f"envs-{first_env}", setup.place)
         self._under_way, self._busy = False, list[int]()
         made: list[_SteppedAhead] = []
 
-        class Recipe:
-            """Makes each env in its own thread, one after another: envs may count ports or licences."""
-
-            def make(self, *, who: str = "env") -> Any:
-                i = len(made)
-                ask = partial(team.ask, i * owners // n)
-                made.append(_SteppedAhead(ask, partial(recipe.make, who=who), partial(seed_of, i)))
-                return made[-1]
+        def make(*, who: str) -> Any:
+            """Make each env in its own thread, one after another: envs may count ports or licences."""
+            i = len(made)
+            ask = partial(team.ask, i * owners // n)
+            made.append(_SteppedAhead(ask, partial(setup.recipe.make, who=who), partial(seed_of, i)))
+            return made[-1]
 
         def seed_of(i: int, later: int) -> int:
-            return episode_seed(seed, first_env + i, int(episode[i]) + later)
+            return episode_seed(setup.seed, first_env + i, int(setup.episode[i]) + later)
 
         try:
-            self._envs = SingleEnvs(Recipe(), spec, seed=seed, first_env=first_env, n=n, episode=episode, line=line)
+            self._envs = SingleEnvs(setup, make)
         except BaseException:
             self._team.end()
             raise
         self._ahead: list[Any] = made
         shares = [[env for i, env in enumerate(made) if i * owners // n == owner] for owner in range(owners)]
-        self._step_jobs: list[ThreadTask | None] = [
-            *(partial(_for_each, share, _SteppedAhead.step_ahead) for share in shares),
-            None,
-        ]
-        self._reset_jobs: list[ThreadTask | None] = [
-            *(partial(_for_each, share, _SteppedAhead.reset_ahead) for share in shares),
-            None,
-        ]
+
+        def jobs(do: Callable[[_SteppedAhead], None]) -> list[ThreadTask | None]:
+            return [*(partial(_for_each, share, do) for share in shares), None]
+
+        self._step_jobs, self._reset_jobs = jobs(_SteppedAhead.step_ahead), jobs(_SteppedAhead.reset_ahead)
 
     def reset(self, row: Row) -> None:
         """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""

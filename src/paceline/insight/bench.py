@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from paceline.config.train_config import TrainConfig
-from paceline.envs.group import EnvBlock
+from paceline.envs.block import EnvBlock
 from paceline.envs.make_block import make_block
 from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.insight.learner_probe import LearnerProbe, nothing_to_try
@@ -88,19 +88,10 @@ class BareLoop:
     def __init__(self, recipe: WorkerRecipe, arena: Arena, share: Share) -> None:
         shape = recipe.shape
         n = share.groups * shape.group_size
-        threads = recipe.threads(n)[0]
+        threads, setup = recipe.threads(n)[0], recipe.block_setup(arena, share)
         # For envs that wait (I/O, sleep), the fastest way is one free-running thread per env.
-        self._threads = recipe.thread_per_env(arena, share) if threads == n > 1 and recipe.single else None
-        self._envs: EnvBlock = self._threads or make_block(
-            recipe.env,
-            shape.spec,
-            seed=recipe.seed,
-            first_group=share.first_group,
-            groups=share.groups,
-            group_size=shape.group_size,
-            episode=arena["episode"][shape.columns(share.first_group, share.groups)],
-            threads=threads,
-        )
+        self._threads = ThreadPerEnv(setup) if threads == n > 1 and recipe.single else None
+        self._envs: EnvBlock = self._threads or make_block(setup, threads)
         self._rows = Slots(arena, shape).rows(share.first_group, share.groups)
         self._beat = arena["heartbeat"][share.worker]
         rng = np.random.default_rng(share.worker)

@@ -21,7 +21,7 @@ from paceline.collect.finite import FiniteEnvs, FiniteRollouts, OnNan
 from paceline.collect.free_running import FreeRunning, pays
 from paceline.collect.inference_client import AnyCollector, InterleavedCollectors
 from paceline.collect.rollout import RolloutCollector
-from paceline.envs.block import EnvBlock
+from paceline.envs.block import BlockSetup, EnvBlock
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block, threads_for, wait_s
 from paceline.envs.shaping import ShapedEnvs, ShaperRecipe
@@ -193,7 +193,7 @@ class WorkerRecipe:
         """Return the env threads of a worker with n envs, and the seconds that an env waits per step (0: unknown)."""
         if self.env_threads != "auto":
             return min(self.env_threads, n), self.env_wait_s
-        waits = wait_s(self.env, self.shape.spec, seed=self.seed) if n > 1 and self.single else 0.0
+        waits = wait_s(self.env, seed=self.seed) if n > 1 and self.single else 0.0
         return threads_for(n, waits), waits
 
     def _interleaved_parts(self, share: Share, threads: int) -> list[Share]:
@@ -210,17 +210,18 @@ class WorkerRecipe:
         independent = self.single and self.shaper is None and self.on_nan == "raise"
         if not independent or not isinstance(actor, DeferredValueActor) or not pays(actor, spec, n, waits_s):
             return None
-        envs = self.thread_per_env(arena, share)
+        envs = ThreadPerEnv(self.block_setup(arena, share))
         return FreeRunning(envs, actor, head_for(spec.action), self.shape, arena["heartbeat"][share.worker])
 
-    def thread_per_env(self, arena: Arena, share: Share) -> ThreadPerEnv:
-        """Build the envs of some groups with one thread per env. They must be single envs."""
-        return ThreadPerEnv(
-            self.env,
-            self.shape.spec,
+    def block_setup(self, arena: Arena, share: Share) -> BlockSetup:
+        """Return how to make the envs of some groups."""
+        return BlockSetup(
+            recipe=self.env,
+            spec=self.shape.spec,
             seed=self.seed,
-            first_env=share.first_group * self.shape.group_size,
-            n=share.groups * self.shape.group_size,
+            first_group=share.first_group,
+            groups=share.groups,
+            group_size=self.shape.group_size,
             episode=arena["episode"][self.shape.columns(share.first_group, share.groups)],
             line=arena["heartbeat"][share.worker],
             place=share.worker,
@@ -240,22 +241,10 @@ class WorkerRecipe:
         """
         if self.league is not None:
             return self.league.block(arena, share, self)
-        size, spec, line = self.shape.group_size, self.shape.spec, arena["heartbeat"][share.worker]
-        envs = make_block(
-            self.env,
-            spec,
-            seed=self.seed,
-            first_group=share.first_group,
-            groups=share.groups,
-            group_size=self.shape.group_size,
-            episode=arena["episode"][self.shape.columns(share.first_group, share.groups)],
-            threads=self.env_threads if threads is None else threads,
-            line=line,
-            place=share.worker,
-        )
+        setup = self.block_setup(arena, share)
+        envs = make_block(setup, self.env_threads if threads is None else threads)
         if finite_rows or self.on_nan != "raise":
-            envs = FiniteEnvs(envs, self.on_nan, first_env=share.first_group * size, line=line)
+            envs = FiniteEnvs(envs, self.on_nan, first_env=setup.first_env, line=arena["heartbeat"][share.worker])
         if self.shaper is None:
             return envs
-        n = share.groups * size
-        return ShapedEnvs(envs, self.shaper.make(n), spec, n)
+        return ShapedEnvs(envs, self.shaper.make(setup.n), setup.spec, setup.n)

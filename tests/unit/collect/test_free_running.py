@@ -18,7 +18,7 @@ from tests.unit.envs.toys import SpaceEnv, Walk
 from paceline.collect.free_running import STEP_S, FreeRunning, pays
 from paceline.collect.rollout import RolloutCollector
 from paceline.envs import thread_per_env as thread_per_env
-from paceline.envs.block import EnvBlock
+from paceline.envs.block import BlockSetup, EnvBlock
 from paceline.envs.fault import FaultEnv
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import EnvRecipe
@@ -63,12 +63,21 @@ def bed(source: Callable[[], gym.Env[Any, Any]], *, together: bool = False) -> I
     policy = build_policy("mlp", spec, seed=3)
     actor, head = actor_for(policy, spec, GROUPS, SIZE), head_for(spec.action)
     assert isinstance(actor, DeferredValueActor)
-    how: dict[str, Any] = {"seed": SEED, "first_env": 0, "n": N, "episode": arena["episode"], "line": line}
+    setup = BlockSetup(
+        recipe=recipe,
+        spec=spec,
+        seed=SEED,
+        first_group=0,
+        groups=GROUPS,
+        group_size=SIZE,
+        episode=arena["episode"],
+        line=line,
+    )
     envs: EnvBlock
     if together:
-        envs, pace = SingleEnvs(recipe, spec, **how), None
+        envs, pace = SingleEnvs(setup), None
     else:
-        envs = ThreadPerEnv(recipe, spec, **how)
+        envs = ThreadPerEnv(setup)
         pace = FreeRunning(envs, actor, head, shape, line)
     collector = RolloutCollector(
         envs,

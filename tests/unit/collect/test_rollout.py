@@ -17,7 +17,7 @@ from tests.games import Cards, Counter
 
 from paceline.batch import Trajectory
 from paceline.collect.rollout import RolloutCollector
-from paceline.envs.block import History
+from paceline.envs.block import BlockSetup, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import make_block
 from paceline.memory.shared import Arena, Field
@@ -112,13 +112,15 @@ def bed(
     collectors = [
         RolloutCollector(
             make_block(
-                recipe,
-                spec,
-                seed=SEED,
-                first_group=first,
-                groups=last - first,
-                group_size=SIZE,
-                episode=arena["episode"][first * SIZE : last * SIZE],
+                BlockSetup(
+                    recipe=recipe,
+                    spec=spec,
+                    seed=SEED,
+                    first_group=first,
+                    groups=last - first,
+                    group_size=SIZE,
+                    episode=arena["episode"][first * SIZE : last * SIZE],
+                )
             ),
             [slots],
             act,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tests.games import Counter
 
 from paceline.collect.transitions import CollectBudget, Lane, TransitionCollector
+from paceline.envs.block import BlockSetup
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import make_block
 from paceline.memory.replay import Replay
@@ -50,8 +51,10 @@ class Bed:
             [
                 Lane(
                     make_block(
-                        RECIPE, SPEC, seed=1, first_group=first, groups=each, group_size=size,
-                        episode=self.episode[first * size : (first + each) * size],
+                        BlockSetup(
+                            recipe=RECIPE, spec=SPEC, seed=1, first_group=first, groups=each, group_size=size,
+                            episode=self.episode[first * size : (first + each) * size],
+                        )
                     ),
                     ReplayWriter(self.memory, self.shape, first, each),
                     actor, EpsilonGreedy(SPEC.action.nvec[0]), blank(each * size),

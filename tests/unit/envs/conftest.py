@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 from tests.simulator import Simulator
-from tests.unit.envs.simulators import N
+from tests.unit.envs.toys import of_groups
 
 from paceline.envs.block import EnvBlock
 from paceline.envs.make import EnvRecipe
@@ -34,11 +33,8 @@ def make(request: pytest.FixtureRequest) -> Iterator[tuple[Callable[[], EnvBlock
     spec = EnvRecipe(source=Simulator).probe()
 
     def block() -> EnvBlock:
-        episode = np.zeros(N, np.int64)
-        return make_block(
-            recipe, spec, seed=3, first_group=0, groups=2, group_size=3, episode=episode,
-            threads=3 if request.param == "threads" else 1,
-        )  # fmt: skip
+        setup = of_groups(recipe, spec, seed=3, groups=2, group_size=3)
+        return make_block(setup, 3 if request.param == "threads" else 1)
 
     yield block, spec
     gym.registry.pop("tests/Simulator-v0", None)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.simulator import EXTRAS, Simulator
 from tests.unit.envs.simulators import run
+from tests.unit.envs.toys import of_groups
 
 from paceline.envs.extras import Extra, named_extras
 from paceline.envs.make import EnvRecipe
@@ -58,7 +59,7 @@ def naming(**extras: Extra) -> type[Simulator]:
 def begin_one(env: type[Simulator]) -> None:
     recipe = EnvRecipe(source=env)
     spec = recipe.probe()
-    block = make_block(recipe, spec, seed=0, first_group=0, groups=1, group_size=1, episode=np.zeros(1, np.int64))
+    block = make_block(of_groups(recipe, spec))
     block.reset(Row.blank(spec, 1))
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.unit.envs.test_group import MaskedEnv, inner
 from tests.unit.envs.toys import SpaceEnv, Walk, advance, blank_row, play, single
 
-from paceline.envs.group import History
+from paceline.envs.block import History
 from paceline.envs.seeding import episode_seed
 from paceline.errors import EnvError
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import pytest
-from tests.unit.envs.toys import WALK, SpaceEnv, blank_row
+from tests.unit.envs.toys import WALK, SpaceEnv, blank_row, of_groups
 
 from paceline.envs import make_block as module
 from paceline.envs.group import SingleEnvs
@@ -23,10 +22,10 @@ def test_make_block_chooses_by_recipe_and_group_size() -> None:
     spec = EnvRecipe(source=WALK).probe()
     for native, size, kind in (("auto", 4, SingleEnvs), ("auto", 16, VectorEnvs), ("always", 4, VectorEnvs)):
         recipe = EnvRecipe(source=WALK, native_vector=native)  # type: ignore[arg-type]
-        episode = np.zeros(2 * size, np.int64)
-        block = make_block(recipe, spec, seed=0, first_group=3, groups=2, group_size=size, episode=episode)
+        setup = of_groups(recipe, spec, first_group=3, groups=2, group_size=size)
+        block = make_block(setup)
         assert isinstance(block, kind)
-        assert block.episode is episode
+        assert block.episode is setup.episode
         block.reset(blank_row(spec, 2 * size))
         block.close()
 
@@ -40,7 +39,7 @@ def test_make_block_numbers_envs_by_group() -> None:
 
     recipe = EnvRecipe(source=make)
     spec = recipe.probe()
-    block = make_block(recipe, spec, seed=1, first_group=5, groups=2, group_size=4, episode=np.zeros(8, np.int64))
+    block = make_block(of_groups(recipe, spec, seed=1, first_group=5, groups=2, group_size=4))
     block.reset(blank_row(spec, 8))
     assert [env.seeds[0] for env in made[1:]] == [episode_seed(1, 20 + i, 0) for i in range(8)]
 
@@ -59,19 +58,17 @@ def test_make_block_makes_threads_if_asked_or_if_envs_wait(
 ) -> None:
     monkeypatch.setattr(module, "wait_s", lambda *args, **kwargs: 0.01 * waiting)
     recipe = EnvRecipe(source=SpaceEnv)
-    args: dict[str, Any] = {"seed": 0, "first_group": 0, "group_size": 1, "threads": threads}
-    block = make_block(recipe, recipe.probe(), groups=3, episode=np.zeros(3, np.int64), **args)
+    block = make_block(of_groups(recipe, recipe.probe(), groups=3), threads)
     assert isinstance(block, kind)
     block.close()
-    alone = make_block(recipe, recipe.probe(), groups=1, episode=np.zeros(1, np.int64), **args)
+    alone = make_block(of_groups(recipe, recipe.probe()), threads)
     assert isinstance(alone, SingleEnvs), "a single env needs no thread"
     alone.close()
 
 
 def test_native_vector_envs_get_no_threads() -> None:
     recipe = EnvRecipe(source=WALK, native_vector="always")
-    args: dict[str, Any] = {"seed": 0, "first_group": 0, "groups": 2, "group_size": 2}
-    block = make_block(recipe, recipe.probe(), episode=np.zeros(4, np.int64), threads=4, **args)
+    block = make_block(of_groups(recipe, recipe.probe(), groups=2, group_size=2), 4)
     assert isinstance(block, VectorEnvs)
     block.close()
 
@@ -97,8 +94,7 @@ def test_an_env_that_fails_in_the_trial_counts_as_computing(fails: set[str], mon
 
     monkeypatch.setattr(StepCost, "waits", property(lambda cost: cost.wall_s > 0))
     monkeypatch.setattr(StepCost, "wait_s", property(lambda cost: cost.wall_s))
-    spec = EnvRecipe(source=SpaceEnv).probe()
-    assert (wait_s(EnvRecipe(source=Fails), spec, seed=3) > 0) is (not fails)
+    assert (wait_s(EnvRecipe(source=Fails), seed=3) > 0) is (not fails)
 
 
 def test_the_trial_uses_an_env_and_a_seed_of_its_own() -> None:
@@ -110,9 +106,7 @@ def test_the_trial_uses_an_env_and_a_seed_of_its_own() -> None:
 
     recipe = EnvRecipe(source=make)
     spec = recipe.probe()
-    block = make_block(
-        recipe, spec, seed=1, first_group=0, groups=4, group_size=1, episode=np.zeros(4, np.int64), threads="auto"
-    )
+    block = make_block(of_groups(recipe, spec, seed=1, groups=4), "auto")
     block.reset(blank_row(spec, 4))
     trial, *ours = made[1:]
     assert trial.closed == 1

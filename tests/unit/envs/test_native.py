@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.unit.envs.toys import WALK, Walk, blank_row, play, register
+from tests.unit.envs.toys import WALK, Walk, blank_row, of_groups, play, register
 
 from paceline.envs.block import History
 from paceline.envs.make import EnvRecipe
@@ -31,12 +31,9 @@ def vector_block(
     )
     if source != WALK:
         spec = EnvRecipe(source=source, kwargs=env_kwargs).probe()
-    episode = np.zeros(N, np.int64)
     recipe = EnvRecipe(source=source, kwargs=env_kwargs, native_vector="always")
-    block = VectorEnvs(
-        recipe, spec, seed=seed, first_group=first_group, groups=GROUPS, group_size=SIZE, episode=episode
-    )
-    return block, spec, episode
+    block = VectorEnvs(of_groups(recipe, spec, seed=seed, first_group=first_group, groups=GROUPS, group_size=SIZE))
+    return block, spec, block.episode
 
 
 def transitions(mode: str, steps: int, **kwargs: Any) -> list[list[tuple[Any, ...]]]:
@@ -99,7 +96,7 @@ def test_a_block_depends_on_its_groups_alone() -> None:
     whole, spec, _ = vector_block("SameStep")
     rows, _ = play(whole, spec, N, 20)
     recipe = EnvRecipe(source=WALK, kwargs={"mode": "SameStep"}, native_vector="always")
-    alone = VectorEnvs(recipe, spec, seed=5, first_group=1, groups=1, group_size=SIZE, episode=np.zeros(SIZE, np.int64))
+    alone = VectorEnvs(of_groups(recipe, spec, seed=5, first_group=1, group_size=SIZE))
     part, _ = play(alone, spec, SIZE, 20)
     for a, b in zip(rows, part, strict=True):
         assert a.obs["obs"][SIZE:].tobytes() == b.obs["obs"].tobytes()

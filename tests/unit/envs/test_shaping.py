@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.simulator import EXTRAS, Simulator, Travelled
 from tests.unit.envs.simulators import ROWS, N, actions, run
+from tests.unit.envs.toys import of_groups
 
 from paceline.envs.block import EnvBlock, History
 from paceline.envs.make import EnvRecipe
@@ -58,9 +59,7 @@ def test_a_shaper_is_restored_with_its_envs(threads: int) -> None:
     spec = recipe.probe()
 
     def block() -> EnvBlock:
-        return make_block(
-            recipe, spec, seed=3, first_group=0, groups=1, group_size=N, episode=np.zeros(N, np.int64), threads=threads
-        )
+        return make_block(of_groups(recipe, spec, seed=3, group_size=N), threads)
 
     envs, spec = shaped(block(), spec)
     rows = run(envs, spec)
@@ -111,7 +110,7 @@ def test_a_shaper_that_leaves_out_a_part_is_named() -> None:
     recipe = EnvRecipe(source=Simulator)
     spec = recipe.probe()
     spec = EnvSpec(**{**{f: getattr(spec, f) for f in spec.__slots__}, "shaping": ShaperRecipe(source=Quiet).shaping()})
-    block = make_block(recipe, spec, seed=0, first_group=0, groups=1, group_size=2, episode=np.zeros(2, np.int64))
+    block = make_block(of_groups(recipe, spec, group_size=2))
     envs = ShapedEnvs(block, Quiet(2), spec, 2)
     rows = Row.blank(spec, 2), Row.blank(spec, 2)
     envs.reset(rows[0])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.unit.envs.test_group_restore import histories_of
 from tests.unit.envs.test_threaded import FAULT, SOURCES, Homely, Meets, N, ours, plain, same_rows, threaded
-from tests.unit.envs.toys import SpaceEnv, Walk, advance, blank_row, play, single
+from tests.unit.envs.toys import SpaceEnv, Walk, advance, blank_row, of_singles, play, single
 
 from paceline.envs import env_thread
 from paceline.envs import thread_per_env as apart_module
@@ -42,7 +42,7 @@ def thread_per_env(
     recipe = EnvRecipe(source=source, native_vector="never", **more)
     spec = recipe.probe()
     episode = np.zeros(n, np.int64)
-    return ThreadPerEnv(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode, line=line), spec, episode
+    return ThreadPerEnv(of_singles(recipe, spec, seed, first_env, episode, line)), spec, episode
 
 
 class Watched(SpaceEnv):

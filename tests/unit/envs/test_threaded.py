@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.unit.envs.test_group_restore import histories_of
-from tests.unit.envs.toys import ReusingEnv, SpaceEnv, Walk, advance, blank_row, play, single
+from tests.unit.envs.toys import ReusingEnv, SpaceEnv, Walk, advance, blank_row, of_singles, play, single
 
 from paceline.envs import env_thread
 from paceline.envs import threaded as threaded_envs
-from paceline.envs.group import FinalObs, History
+from paceline.envs.block import FinalObs, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.threaded import ThreadedEnvs
 from paceline.memory.rows import Row
@@ -45,8 +45,7 @@ def threaded(
     recipe = EnvRecipe(source=source, native_vector="never", **more)
     spec = recipe.probe()
     episode = np.zeros(n, np.int64)
-    own: dict[str, Any] = {"seed": seed, "first_env": first_env, "n": n, "episode": episode}
-    return ThreadedEnvs(recipe, spec, **own, threads=threads, line=line), spec, episode
+    return ThreadedEnvs(of_singles(recipe, spec, seed, first_env, episode, line), threads), spec, episode
 
 
 def ours() -> list[threading.Thread]:

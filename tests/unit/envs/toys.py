@@ -12,7 +12,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
-from paceline.envs.group import FinalObs, SingleEnvs
+from paceline.envs.block import BlockSetup, FinalObs
+from paceline.envs.group import SingleEnvs
 from paceline.envs.make import EnvRecipe
 from paceline.memory.rows import Row
 from paceline.spec import EnvSpec
@@ -161,7 +162,43 @@ def single(
     recipe = EnvRecipe(source=source, native_vector="never", **kwargs)
     spec = recipe.probe()
     episode = np.zeros(n, np.int64)
-    return SingleEnvs(recipe, spec, seed=seed, first_env=first_env, n=n, episode=episode), spec, episode
+    return SingleEnvs(of_singles(recipe, spec, seed, first_env, episode)), spec, episode
+
+
+def of_singles(
+    recipe: EnvRecipe,
+    spec: EnvSpec,
+    seed: int,
+    first_env: int,
+    episode: NDArray[np.int64],
+    line: NDArray[np.int64] | None = None,
+) -> BlockSetup:
+    """Envs from `first_env` on, one for each entry of `episode`."""
+    return BlockSetup(
+        recipe=recipe,
+        spec=spec,
+        seed=seed,
+        first_group=first_env,
+        groups=len(episode),
+        group_size=1,
+        episode=episode,
+        line=line,
+    )
+
+
+def of_groups(
+    recipe: EnvRecipe, spec: EnvSpec, *, seed: int = 0, first_group: int = 0, groups: int = 1, group_size: int = 1
+) -> BlockSetup:
+    """Envs of some groups, in their first episode."""
+    return BlockSetup(
+        recipe=recipe,
+        spec=spec,
+        seed=seed,
+        first_group=first_group,
+        groups=groups,
+        group_size=group_size,
+        episode=np.zeros(groups * group_size, np.int64),
+    )
 
 
 def play(
