@@ -13,13 +13,7 @@ from paceline.memory.slots import Slots
 
 def copy_rollout(source: Slots, into: Slots) -> None:
     """Copy a whole rollout to another set of slots of the same shape."""
-    for name, field in into.arrays().items():
-        if not name.startswith("final"):
-            np.copyto(field, source.array(name))
-    for group, count in enumerate(source.array("final_count")):
-        for name in _final_names(into):
-            into.array(name)[group, :count] = source.array(name)[group, :count]
-    into.array("final_count")[:] = source.array("final_count")
+    copy_columns(source, slice(0, source.shape.n_envs), into, 0)
 
 
 def copy_columns(source: Slots, columns: slice, into: Slots, at: int) -> int:

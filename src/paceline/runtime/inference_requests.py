@@ -10,8 +10,8 @@ of one lane while the driver answers the request of the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -92,18 +92,6 @@ class InferenceRequester:
             self._servers[server].set()
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerInferenceRequests:
-    """The worker's side, in the form that is passed to a new worker."""
-
-    servers: tuple[Signal, ...]
-    answered: Signal
-
-    def open(self, arena: Arena, worker: int) -> InferenceRequester:
-        """Return the object that sends requests; call it inside the worker."""
-        return InferenceRequester(arena, worker, self.servers, self.answered)
-
-
 class InferenceRequests:
     """The driver's side.
 
@@ -118,9 +106,9 @@ class InferenceRequests:
         self._answered = [new_signal() for _ in self._workers]
         self._watches = [DescriptorWatch([signal.waitable]) for signal in self._asked]
 
-    def worker_end(self, worker: int) -> WorkerInferenceRequests:
-        """Return the worker's side, to be passed to the new process."""
-        return WorkerInferenceRequests(tuple(self._asked), self._answered[worker])
+    def worker_end(self, worker: int) -> Callable[[Arena, int], InferenceRequester]:
+        """Return what opens the worker's side, to be passed to the new process and called there."""
+        return partial(InferenceRequester, servers=tuple(self._asked), answered=self._answered[worker])
 
     def counters(self, lanes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return a copy [lanes, 3] of the counters ASKED, ANSWERED and ACTIVE of these lanes."""

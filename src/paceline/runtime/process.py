@@ -39,6 +39,7 @@ from paceline.runtime.messages import CLOSE, packed_call
 from paceline.runtime.pickled_program import pack
 from paceline.runtime.protocol import GradientJob, Job, Program, Reply, Share, check_not_forgotten, shares
 from paceline.runtime.replies import POLL_S, PendingReplies
+from paceline.runtime.worker import WorkerSetup
 from paceline.runtime.worker_handle import HangDetector, WorkerHandle
 from paceline.system import threads
 from paceline.system.wait_affinity import wait_cores, wait_on
@@ -106,7 +107,7 @@ class ProcessRuntime(Generic[J]):
             WorkerError: A worker could not build its job.
         """
         self.num_workers = num_workers
-        self._start_timeout_s, self._step_timeout_s = start_timeout_s, step_timeout_s
+        self._step_timeout_s = step_timeout_s
         lines: NDArray[np.int64] = arena["heartbeat"]
         self._lines, self._heartbeat, self._claims, self._stop = lines, lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
         self._hang_detector = HangDetector(self._heartbeat, start_timeout_s, step_timeout_s)
@@ -146,15 +147,21 @@ class ProcessRuntime(Generic[J]):
 
     def _new(self, share: Share) -> WorkerHandle:
         """Start the process of one worker. Does not wait until it has built its job."""
-        core = self._cores[share.worker % len(self._cores)] if self._cores else None
-        queue_client = self._work_queue.client if self._work_queue and share.helps else None
+        worker, requests = share.worker, self._inference_requests
         other_ends = [end for other in self._workers if other.share != share for end in other.driver_ends]
         other_ends += self._work_queue.driver_ends if self._work_queue else ()
         with child_environment():
-            doorbell = self._doorbells.worker_end(share.worker) if self._doorbells else None
-            requests = self._inference_requests.worker_end(share.worker) if self._inference_requests else None
-            setup = (self._packed, self._arena, core, queue_client, other_ends, doorbell, self._unit, requests)
-            return WorkerHandle(self._method, share, *setup, self._wait_cores[share.worker])
+            setup = WorkerSetup(
+                share=share,
+                program=self._packed,
+                arena=self._arena,
+                work_queue=self._work_queue.client if self._work_queue and share.helps else None,
+                doorbell=self._doorbells.worker_end(worker) if self._doorbells else None,
+                inference=requests.worker_end(worker) if requests else None,
+                core=self._cores[worker % len(self._cores)] if self._cores else None,
+                wait_on=self._wait_cores[worker],
+            )
+            return WorkerHandle(self._method, setup, other_ends, self._unit)
 
     def _await_start(self, respawns: bool) -> None:
         starting = [self._expect_start(worker) for worker in range(self.num_workers)]

@@ -32,7 +32,7 @@ from paceline.memory.shared import Arena
 from paceline.memory.worker_status import CLAIM, MEMORY
 from paceline.runtime.doorbell import WorkerDoorbell
 from paceline.runtime.forkserver import ignore_interrupts
-from paceline.runtime.inference_requests import WorkerInferenceRequests
+from paceline.runtime.inference_requests import InferenceRequester
 from paceline.runtime.messages import MessageKind, packed_result, receive_call
 from paceline.runtime.protocol import CentralInferenceJob, DoorbellJob, GradientJob, Job, Program, Share, serve
 from paceline.runtime.stacks import StackFile
@@ -47,36 +47,43 @@ if sys.platform != "win32":
     import resource
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerSetup:
-    """Everything that is passed to a new worker process."""
+    """What a worker is to do, and with which means; passed to its new process."""
 
     share: Share
+    """Groups of the worker."""
     program: bytes
     """A `Program`, pickled by cloudpickle, which also accepts lambdas and classes of the user's script."""
     arena: Arena
-    conn: Connection
-    guard: Connection
     work_queue: WorkQueueClient | None
-    doorbell: WorkerDoorbell | None = None
-    inference_requests: WorkerInferenceRequests | None = None
-    core: int | None = None
+    """The worker's side of the work queue; None if the worker computes no items."""
+    doorbell: WorkerDoorbell | None
+    """The worker's side of the doorbell."""
+    inference: Callable[[Arena, int], InferenceRequester] | None
+    """Opens the worker's side of central inference: see `InferenceRequests.worker_end`."""
+    core: int | None
     """Core to stay on, if workers are pinned."""
-    wait_on: int | None = None
+    wait_on: int | None
     """Core to be bound to while the worker blocks, if there is one worker per core."""
-    stacks: StackFile | None = None
-    """File for stack traces; None on platforms without it."""
 
 
-def worker_main(setup: WorkerSetup) -> None:
-    """Entry point of a worker process."""
+def worker_main(setup: WorkerSetup, conn: Connection, guard: Connection, stacks: StackFile | None) -> None:
+    """Entry point of a worker process.
+
+    Args:
+        setup: What the worker is to do.
+        conn: Receives calls and sends results.
+        guard: Closes if the driver ends.
+        stacks: File for stack traces; None on platforms without it.
+    """
     # The driver handles Ctrl-C, and a SIGTERM to the process group. A handler instead of SIG_IGN for SIGTERM, because
     # programs that an env starts would inherit SIG_IGN.
     ignore_interrupts()
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
-    die_with_parent(setup.guard.fileno())
-    if setup.stacks is not None:
-        setup.stacks.listen()
+    die_with_parent(guard.fileno())
+    if stacks is not None:
+        stacks.listen()
     # Workers are daemons, so that a driver that forgets `close` does not wait for them at its exit. The worker clears
     # the flag, because daemons may not start processes and envs may want to.
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
@@ -91,18 +98,18 @@ def worker_main(setup: WorkerSetup) -> None:
     try:
         program: Program[Job] = cloudpickle.loads(setup.program)
         job = program(setup.arena, setup.share)
-        if setup.inference_requests is not None:
+        if setup.inference is not None:
             if not isinstance(job, CentralInferenceJob):
                 raise _missing_method(job, "connect", "use central inference")
-            job.connect(setup.inference_requests.open(setup.arena, setup.share.worker))
-        setup.conn.send_bytes(packed_result("ok", None))
-        _execute_calls(setup, job)
+            job.connect(setup.inference(setup.arena, setup.share.worker))
+        conn.send_bytes(packed_result("ok", None))
+        _execute_calls(setup, conn, job)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the driver has ended, so this process ends too
     except SystemExit as error:
-        _send_failure(setup.conn, error, "exit")  # the env called sys.exit, so this process ends
+        _send_failure(conn, error, "exit")  # the env called sys.exit, so this process ends
     except BaseException as error:
-        _send_failure(setup.conn, error)
+        _send_failure(conn, error)
     finally:
         if job is not None:
             with contextlib.suppress(Exception):
@@ -124,13 +131,15 @@ def _missing_method(job: Job, method: str, use: str) -> TypeError:
     return TypeError(f"{type(job).__name__}: has no `{method}`, and cannot {use}.")
 
 
-def _execute_calls(setup: WorkerSetup, job: Job) -> None:
+def _execute_calls(setup: WorkerSetup, conn: Connection, job: Job) -> None:
     """Execute calls, and items of `work`, until the driver sends `CLOSE`."""
-    conn, line, wait_affinity = setup.conn, setup.arena["heartbeat"][setup.share.worker], wait_on(setup.wait_on)
+    line, wait_affinity = setup.arena["heartbeat"][setup.share.worker], wait_on(setup.wait_on)
+    # A long spin only on a core that no other process uses.
+    spin_s = 0.0 if setup.wait_on is None else FIRST_SPIN_S
     compute = job.work if isinstance(job, GradientJob) else None
     while True:
         if setup.work_queue is not None:
-            _work(setup, setup.work_queue, compute, line, wait_affinity)
+            _work(setup.work_queue, conn.fileno(), compute, line, wait_affinity, spin_s)
             message = receive_call(conn)
         else:
             # No timeout: if the driver ends, the pipe closes and the kernel kills this process.
@@ -151,16 +160,15 @@ def _execute_calls(setup: WorkerSetup, job: Job) -> None:
 
 
 def _work(
-    setup: WorkerSetup,
     work_queue: WorkQueueClient,
+    conn: int,
     compute: Callable[[int], None] | None,
     line: NDArray[np.int64],
     wait_affinity: Waiting,
+    spin_s: float,
 ) -> None:
     """Compute items of `work` until a call arrives; the caller then reads it."""
-    conn = setup.conn.fileno()
     poll = work_queue.poll_with(conn)
-    spin_s = 0.0 if setup.wait_on is None else FIRST_SPIN_S  # a long spin only on a core that no other process uses
     while all(fd != conn for fd, _ in wait(poll, wait_affinity, spin_s=spin_s)):
         while (entry := work_queue.take()) is not None:
             line[CLAIM] = entry + 1

@@ -25,13 +25,8 @@ import psutil
 from numpy.typing import NDArray
 
 from paceline.errors import WorkerDied, WorkerError, WorkerHung
-from paceline.memory.shared import Arena
 from paceline.memory.worker_status import MEMORY, envs_of
-from paceline.runtime import work_queue
-from paceline.runtime.doorbell import WorkerDoorbell
-from paceline.runtime.inference_requests import WorkerInferenceRequests
 from paceline.runtime.messages import receive_result
-from paceline.runtime.protocol import Share
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.worker import WorkerSetup, worker_main
 from paceline.system.wakeups import DescriptorWatch, descriptor
@@ -51,58 +46,26 @@ class WorkerHandle:
 
     Args:
         method: Start method.
-        share: Groups of the worker.
-        program: A pickled `Program`.
-        arena: Shared memory.
-        core: Core to pin the worker to; None for no pinning.
-        queue_client: The worker's side of the work queue; None if the worker computes no items.
+        setup: What the worker is to do.
         other_ends: Descriptors of the driver that a forked worker must close.
-        doorbell: The worker's side of the doorbell.
         unit: What error texts call groups (plural).
-        inference_requests: The worker's side of central inference.
-        wait_core: Core to be bound to while the worker blocks; None for none.
     """
 
-    def __init__(
-        self,
-        method: str,
-        share: Share,
-        program: bytes,
-        arena: Arena,
-        core: int | None,
-        queue_client: work_queue.WorkQueueClient | None,
-        other_ends: list[Any],
-        doorbell: WorkerDoorbell | None = None,
-        unit: str = "groups",
-        inference_requests: WorkerInferenceRequests | None = None,
-        wait_core: int | None = None,
-    ) -> None:
+    def __init__(self, method: str, setup: WorkerSetup, other_ends: list[Any], unit: str) -> None:
         ctx: Any = multiprocessing.get_context(method)
-        self.share, self._unit = share, unit
+        self.share, self._unit = setup.share, unit
         self.conn, theirs = ctx.Pipe()
         _limit_send_time(self.conn)
         guard, self._guard_end = ctx.Pipe(duplex=False)  # the driver keeps the write end open and never writes
-        self._line: NDArray[np.int64] = arena["heartbeat"][share.worker]
+        self._line: NDArray[np.int64] = setup.arena["heartbeat"][self.share.worker]
         self._stacks = StackFile.create()
         self._cause = ""  # why the driver killed it
-        setup = WorkerSetup(
-            share,
-            program,
-            arena,
-            theirs,
-            guard,
-            queue_client,
-            doorbell,
-            inference_requests,
-            core=core,
-            wait_on=wait_core,
-            stacks=self._stacks,
-        )
+        args: tuple[Any, ...] = (setup, theirs, guard, self._stacks)
         target = _forked_main if method == "fork" else worker_main
         # A forked child inherits the driver's ends of its own pipes and of those made before. It must close them:
         # otherwise the pipes would stay open when the driver dies.
-        args = (setup, [*self.driver_ends, *other_ends]) if method == "fork" else (setup,)
-        self.process: BaseProcess = ctx.Process(target=target, args=args, name=f"paceline-worker-{share.worker}")
+        args = ([*self.driver_ends, *other_ends], *args) if method == "fork" else args
+        self.process: BaseProcess = ctx.Process(target=target, args=args, name=f"paceline-worker-{self.share.worker}")
         self.process.daemon = True
         self.process.start()
         theirs.close()
@@ -282,10 +245,10 @@ def _limit_send_time(conn: Any) -> None:
             pipe.close()
 
 
-def _forked_main(setup: WorkerSetup, other_ends: list[Any]) -> None:
-    for end in other_ends:
+def _forked_main(driver_ends: list[Any], *args: Any) -> None:
+    for end in driver_ends:
         end.close()
-    worker_main(setup)
+    worker_main(*args)
 
 
 def describe_exit(code: int | None) -> str:

@@ -46,7 +46,7 @@ class Rig:
     def __init__(self, arena: Arena) -> None:
         self.arena, self.policy = arena, Doubling()
         self.requests = InferenceRequests(arena)
-        self.worker = self.requests.worker_end(0).open(arena, 0)
+        self.worker = self.requests.worker_end(0)(arena, 0)
         self.mailbox = Mailbox(arena, SPEC, slice(0, 3))
         self.mailbox.obs["obs"][:, 0] = [1, 2, 3]
         self.chunk = Chunk(np.array([0, 1]), (0, 0), (slice(0, 1), slice(1, 3)), self.mailbox, self.policy)

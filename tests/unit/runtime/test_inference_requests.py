@@ -26,7 +26,7 @@ from paceline.runtime.inference_requests import (
 def test_the_wait_for_an_answer_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     arena = Arena.create([*inference_request_fields(1, 1, 1), heartbeat_field(1)])
     driver = InferenceRequests(arena)
-    channel: Any = driver.worker_end(0).open(arena, 0)
+    channel: Any = driver.worker_end(0)(arena, 0)
 
     class Answers:
         def wait(self, _seconds: float) -> None:
@@ -44,7 +44,7 @@ def test_the_wait_for_an_answer_is_timed(monkeypatch: pytest.MonkeyPatch) -> Non
 def ends() -> Iterator[tuple[InferenceRequests, InferenceRequester, Arena]]:
     arena = Arena.create([*inference_request_fields(3, 1, 1), heartbeat_field(1)])
     driver = InferenceRequests(arena)
-    yield driver, driver.worker_end(0).open(arena, 0), arena
+    yield driver, driver.worker_end(0)(arena, 0), arena
     driver.close()
     driver.close()  # idempotent
     arena.close()
