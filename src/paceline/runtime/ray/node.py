@@ -50,7 +50,7 @@ class NodeCall(NamedTuple):
 
 
 class RayNode:
-    """The actor. Ray calls its methods one after another, in the setup of the driver's calls.
+    """The actor. Ray calls its methods one after another, in the order of the driver's calls.
 
     `results` and `ping` run in threads of their own, so they answer while another method runs.
     """

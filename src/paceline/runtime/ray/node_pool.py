@@ -1,12 +1,12 @@
 """The workers of one node of a cluster: an arena and a process runtime of their own, driven by calls of the driver.
 
-    driver  --call, weights-->  owners  --call---->  workers          the same process runtime as on one machine
+    driver  --call, weights-->  pool  --call---->  workers          the same process runtime as on one machine
             <--one buffer-----        <--result--
 
 1. At first the thread that calls a method (Ray's) executes it and waits for the workers itself.
 2. From the first `post` or `renew` on, one thread (`_serve`) does everything that involves the workers: it takes tasks
    from the inbox, and in between receives results and puts them into the outbox.
-3. `results` returns task is in the outbox.
+3. `results` returns what is in the outbox.
 
 This module does not depend on Ray or on how calls are sent.
 """
@@ -44,7 +44,7 @@ Loads = Mapping[str, tuple[Hashable, Sequence[NDArray[Any]]]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodePoolSetup:
-    """Settings of a owners."""
+    """Settings of a pool."""
 
     first_group: int
     groups: int
@@ -57,11 +57,11 @@ class NodePoolSetup:
 
 @dataclass(frozen=True, slots=True)
 class PoolReply:
-    """The answer of a owners. Errors are sent as text, because an exception might not survive pickling."""
+    """The answer of a pool. Errors are sent as text, because an exception might not survive pickling."""
 
     kind: Literal["ok", "died", "error"]
     worker: int = 0
-    """Index in this owners of the worker that answers or died."""
+    """Index in this pool of the worker that answers or died."""
     value: Any = None
     """Results, or the text of the error."""
     buffer: NDArray[np.uint8] | None = None
@@ -73,7 +73,7 @@ class NodePool:
 
     Args:
         transfer: A `Transfer`, pickled by cloudpickle, which also accepts lambdas and classes of the user's script.
-        setup: Settings of the owners.
+        setup: Settings of the pool.
     """
 
     def __init__(self, transfer: bytes, setup: NodePoolSetup) -> None:

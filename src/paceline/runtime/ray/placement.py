@@ -124,7 +124,7 @@ class Placement:
 
     @property
     def pools(self) -> list[PlacedPool]:
-        """All pools, in the setup of their workers."""
+        """All pools, in the order of their workers."""
         return list({pool.key: pool for pool in self.pool_of if pool is not None}.values())
 
     def waits(self, pool: PlacedPool) -> bool:
