@@ -78,13 +78,11 @@ class Team:
                 if late is not None:
                     late()
 
-    def all(self, jobs: Sequence[ThreadTask | None], late_s: float = -1.0, late: ThreadTask | None = None) -> None:
+    def all(self, jobs: Sequence[ThreadTask | None]) -> None:
         """Run the jobs of all owners at the same time. Blocks until the slowest is done.
 
         Args:
             jobs: One job per owner; None for an owner without a job.
-            late_s: Interval in which to call `late`; negative for never.
-            late: Called at that interval while other owners still run after the caller's own job is done.
         """
         try:
             self.begin(jobs)
@@ -93,7 +91,7 @@ class Team:
         except BaseException:
             self._core.leave()
             raise
-        self.finish(late_s, late)
+        self.finish()
 
     def begin(self, jobs: Sequence[ThreadTask | None]) -> None:
         """Start the jobs of all threads, without the caller's own job. Does not block; `finish` waits for them."""
@@ -107,7 +105,12 @@ class Team:
             self._threads[owner].inbox.put(partial(self._round.do, owner))
 
     def finish(self, late_s: float = -1.0, late: ThreadTask | None = None) -> None:
-        """Block until the jobs of the last `begin` are done. Call it once per `begin`; arguments as for `all`."""
+        """Block until the jobs of the last `begin` are done. Call it once per `begin`.
+
+        Args:
+            late_s: Interval in which to call `late`; negative for never.
+            late: Called at that interval while the jobs run.
+        """
         try:
             while not self._round.wait(late_s):
                 if late is not None:

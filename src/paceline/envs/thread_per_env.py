@@ -93,17 +93,12 @@ class ThreadPerEnv:
         finals = self.each(lambda i: self.envs[i].step(action[_only(i)], row.at(_only(i)), after.at(_only(i))))
         return [(i, obs) for i, own in enumerate(finals) for _, obs in own]
 
-    def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
-        """Replay the episodes of all envs in parallel; with a `watch`, one after another. See `EnvBlock.restore`."""
+    def restore(self, histories: Sequence[History], row: Row, _watch: Watch | None = None, /) -> list[int]:
+        """Replay the episodes of all envs in parallel. See `EnvBlock.restore`.
 
-        def restore(i: int) -> list[int]:
-            own_watch = None if watch is None else _WatchOf(watch, i)
-            return self.envs[i].restore(histories[i : i + 1], row.at(_only(i)), own_watch)
-
-        if watch is None:
-            restarted = self.each(restore)
-        else:
-            restarted = [self._ask(i, partial(restore, i)) for i in range(len(self.envs))]
+        There is no watch: blocks that pass one, such as `ShapedEnvs`, are not built around free-running envs.
+        """
+        restarted = self.each(lambda i: self.envs[i].restore(histories[_only(i)], row.at(_only(i))))
         return [i for i, own in enumerate(restarted) if own]
 
     def dump(self) -> list[bytes]:
@@ -145,19 +140,6 @@ class ThreadPerEnv:
     def _note(self, first: int, span: int) -> None:
         """Record these envs as being waited for."""
         self._line[FIRST], self._line[ENV], self._line[SPAN] = first, 0, span
-
-
-class _WatchOf:
-    """Forwards one env's events to a watch of all envs."""
-
-    def __init__(self, watch: Watch, i: int) -> None:
-        self._watch, self._i = watch, i
-
-    def began(self, _i: int) -> None:
-        self._watch.began(self._i)
-
-    def stepped(self, _i: int, action: Any, reward: Any) -> None:
-        self._watch.stepped(self._i, action, reward)
 
 
 def _only(i: int) -> slice:

@@ -11,43 +11,26 @@ import select
 from collections.abc import Callable, Sequence
 from multiprocessing import connection, context, reduction
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
-
-
-class Signal(Protocol):
-    """A flag between processes: each may set it, wait for it and clear it. Can be passed as a process argument."""
-
-    @property
-    def waitable(self) -> Any:
-        """File descriptor for a `DescriptorWatch`: readable while the signal is set."""
-
-    def set(self) -> None:
-        """Wake the waiting process. Never blocks."""
-
-    def clear(self) -> None:
-        """Reset the signal. Never blocks."""
-
-    def close(self) -> None:
-        """Close the descriptors. Idempotent."""
+from typing import Any, TypeAlias
 
 
 class EventSignal:
-    """One eventfd."""
+    """One eventfd. See `Signal`."""
 
     def __init__(self, fd: int | None = None) -> None:
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if fd is None else fd
 
     @property
     def waitable(self) -> int:
-        """Readable while it is set."""
+        """File descriptor for a `DescriptorWatch`: readable while the signal is set."""
         return self._fd
 
     def set(self) -> None:
-        """Wake the waiting process."""
+        """Wake the waiting process. Never blocks."""
         os.eventfd_write(self._fd, 1)
 
     def clear(self) -> None:
-        """Reset the signal."""
+        """Reset the signal. Never blocks."""
         try:
             os.eventfd_read(self._fd)
         except BlockingIOError:
@@ -65,7 +48,7 @@ class EventSignal:
 
 
 class PipeSignal:
-    """A pipe with one byte for each `set` since the last `clear`."""
+    """A pipe with one byte for each `set` since the last `clear`. See `Signal`."""
 
     def __init__(self, ends: tuple[Connection, Connection] | None = None) -> None:
         self._read, self._write = ends or multiprocessing.Pipe(duplex=False)
@@ -91,6 +74,10 @@ class PipeSignal:
 
     def __reduce__(self) -> tuple[Callable[..., PipeSignal], tuple[Any, ...]]:
         return PipeSignal, ((self._read, self._write),)
+
+
+Signal: TypeAlias = EventSignal | PipeSignal
+"""A flag between processes: each may set it, wait for it and clear it. Can be passed as a process argument."""
 
 
 def new_signal() -> Signal:

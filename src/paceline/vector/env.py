@@ -92,10 +92,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         Returns:
             Observations of all envs, and the infos of those that were reset.
         """
-        self._rest("reset")
-        envs, own = masked(options, self.num_envs)
-        seeds = seeds_of(seed, self.num_envs)
-        self._send_reset(envs, [seeds[env] for env in envs], [own] * len(envs))
+        envs = self._begin_reset("reset", seed, options)
         self._take(len(envs), "reset")
         return self._show(slice(None)), self._infos(None)
 
@@ -127,13 +124,13 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
 
     def render(self) -> tuple[Any, ...]:
         """Render every env; one frame per env."""
-        return self._ask(partial(asks.call, "render", (), {}))
+        return self.ask(partial(asks.call, "render", (), {}))
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of every env, or get an attribute; one result per env."""
         if name in ("reset", "step", "close"):
             raise ValueError(f"call: `{name}` must not be called on single envs. Use `{name}` of the vector env.")
-        return self._ask(partial(asks.call, name, args, kwargs))
+        return self.ask(partial(asks.call, name, args, kwargs))
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Get an attribute of every env."""
@@ -144,7 +141,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         each = list(values) if isinstance(values, list | tuple) else [values] * self.num_envs
         if len(each) != self.num_envs:
             raise ValueError(f"set_attr: a list must have one value per env ({self.num_envs}; got {len(each)}).")
-        self._ask(partial(asks.set_attr, name, each))
+        self.ask(partial(asks.set_attr, name, each))
 
     @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
@@ -167,10 +164,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> None:
         """Start a reset of every env without waiting; `recv` returns the observations. Arguments as for `reset`."""
-        self._rest("async_reset")
-        envs, own = masked(options, self.num_envs)
-        seeds = seeds_of(seed, self.num_envs)
-        self._send_reset(envs, [seeds[env] for env in envs], [own] * len(envs))
+        self._begin_reset("async_reset", seed, options)
 
     def send(self, actions: Any, ids: ArrayLike | None = None) -> None:
         """Start a step of some envs without waiting.
@@ -235,7 +229,16 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
 
         cloudpickle serialises the function and its results.
         """
-        return self._ask(do, ids)
+        self._rest("call")
+        envs = list(range(self.num_envs)) if ids is None else list(ids)
+        try:
+            outcomes = self._channel.ask(do, envs)
+        except BaseException as error:
+            # Ctrl-C leaves replies in the pipes, and the next call would read them as its own.
+            if isinstance(error, PacelineError) or not isinstance(error, Exception):
+                self._fail(error, "call")
+            raise
+        return tuple(result_of(outcomes[env]) for env in envs)
 
     @property
     def pids(self) -> list[int]:
@@ -256,6 +259,16 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         ids = self._take(min_ready, "step")
         whole = ids[-1] - ids[0] + 1 == len(ids)
         return ids, slice(ids[0], ids[-1] + 1) if whole else ids
+
+    def _begin_reset(
+        self, what: str, seed: int | Sequence[int | None] | None, options: dict[str, Any] | None
+    ) -> list[int]:
+        """Start a reset; returns the envs that are reset."""
+        self._rest(what)
+        envs, own = masked(options, self.num_envs)
+        seeds = seeds_of(seed, self.num_envs)
+        self._send_reset(envs, [seeds[env] for env in envs], [own] * len(envs))
+        return envs
 
     def _send_reset(self, envs: list[int], seeds: list[int | None], options: list[dict[str, Any] | None]) -> None:
         shared = by_worker(self._flights.worker_of, envs)
@@ -339,18 +352,6 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     def _infos_each(self) -> list[Infos]:
         infos_of = self._flights.infos
         return [infos_of.get(env, ()) for env in range(self.num_envs)]
-
-    def _ask(self, do: Callable[[Env, int], Any], ids: Sequence[int] | None = None) -> tuple[Any, ...]:
-        self._rest("call")
-        envs = list(range(self.num_envs)) if ids is None else list(ids)
-        try:
-            outcomes = self._channel.ask(do, envs)
-        except BaseException as error:
-            # Ctrl-C leaves replies in the pipes, and the next call would read them as its own.
-            if isinstance(error, PacelineError) or not isinstance(error, Exception):
-                self._fail(error, "call")
-            raise
-        return tuple(result_of(outcomes[env]) for env in envs)
 
     def _require_begun(self, envs: NDArray[np.intp] | None) -> None:
         if not self._all_began and not (envs is not None and self._began[envs].all()):

@@ -87,32 +87,6 @@ def test_threads_give_the_same_data_as_single_envs_also_after_a_restore(name: st
     later.close()
 
 
-class Notes:
-    """Watches a replay."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[Any, ...]] = []
-
-    def began(self, i: int) -> None:
-        self.seen.append((i,))
-
-    def stepped(self, i: int, action: Any, reward: Any) -> None:
-        self.seen.append((i, int(action), float(reward)))
-
-
-def test_a_watch_sees_the_replay_of_one_env_after_another() -> None:
-    one, spec, _ = single(Walk, n=N)
-    rows, _ = play(one, spec, N, 9)
-    seen = []
-    for block in (single(Walk, n=N)[0], thread_per_env(Walk)[0]):
-        notes = Notes()
-        block.restore(histories_of(rows, N, spec), blank_row(spec, N), notes)
-        seen.append(notes.seen)
-        block.close()
-    assert seen[0] == seen[1]
-    assert {entry[0] for entry in seen[1]} == set(range(N))
-
-
 def test_pickled_envs_are_restored() -> None:
     many, spec, _ = thread_per_env(Walk)
     rows, _ = play(many, spec, N, 6)
