@@ -37,7 +37,6 @@ class Policy(Protocol):
 
     def __call__(self, obs: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return distribution parameters `[N, param_size]` and state values `[N]`."""
-        ...
 
 
 class NetworkRecipe(Protocol):

@@ -50,27 +50,22 @@ def _part(mask: Mask | None, columns: slice) -> Mask | None:
 
 
 class ActionHead(Protocol):
-    """How to sample, score and greedily choose one kind of action."""
+    """How to sample, score and greedily choose one kind of action. Only categorical actions have masks."""
 
     def draw_noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
         """Draw the noise for `choose`, float32 `[*shape, noise_size]`."""
-        ...
 
     def choose(self, params: Floats, noise: Floats, mask: Mask | None = None) -> NDArray[Any]:
         """Sample actions `[n, *act]` in stored form; illegal actions are never chosen."""
-        ...
 
     def log_prob(self, params: Floats, action: NDArray[Any], mask: Mask | None = None) -> Floats:
         """Return log-probabilities `[n]` of actions that `choose` returned."""
-        ...
 
     def mode(self, params: Floats, mask: Mask | None = None) -> NDArray[Any]:
         """Return the most probable actions `[n, *act]`."""
-        ...
 
     def log_prob_entropy(self, params: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return log-probability `[N]` of stored actions and entropy `[N]`, differentiable in `params`."""
-        ...
 
 
 def head_for(action: ActionSpec) -> ActionHead:
@@ -188,21 +183,11 @@ class Bernoulli:
         np.maximum(uniform, _TINY_UNIFORM, out=uniform)
         return np.log(uniform) - np.log1p(-uniform)
 
-    def choose(
-        self,
-        params: Floats,
-        noise: Floats,
-        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
-    ) -> NDArray[np.int8]:
+    def choose(self, params: Floats, noise: Floats, mask: Mask | None = None) -> NDArray[np.int8]:
         """Bits `[n, *shape]`."""
         return (params + noise > 0).astype(np.int8).reshape(-1, *self.shape)
 
-    def log_prob(
-        self,
-        params: Floats,
-        action: NDArray[Any],
-        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
-    ) -> Floats:
+    def log_prob(self, params: Floats, action: NDArray[Any], mask: Mask | None = None) -> Floats:
         """Log-probability of all bits together, `[n]`."""
         # -log p(1) = softplus(-logit) and -log p(0) = softplus(logit).
         against = np.where(action.reshape(params.shape) != 0, -params, params)
@@ -210,20 +195,11 @@ class Bernoulli:
         log_prob: Floats = -np.add.reduce(cost, 1)
         return log_prob
 
-    def mode(
-        self,
-        params: Floats,
-        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
-    ) -> NDArray[np.int8]:
+    def mode(self, params: Floats, mask: Mask | None = None) -> NDArray[np.int8]:
         """One where the logit is positive, `[n, *shape]`."""
         return (params > 0).astype(np.int8).reshape(-1, *self.shape)
 
-    def log_prob_entropy(
-        self,
-        params: Tensor,
-        action: Tensor,
-        mask: Tensor | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
-    ) -> tuple[Tensor, Tensor]:
+    def log_prob_entropy(self, params: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy of all bits together, `[N]` each."""
         bits = action.reshape(params.shape).to(params.dtype)
         cost = functional.softplus(params)  # -log p(0); -log p(1) is this minus the logit
@@ -242,22 +218,12 @@ class Gaussian:
         """Standard normal noise `[*shape, size]`."""
         return generator.standard_normal((*shape, self.size), dtype=np.float32)
 
-    def choose(
-        self,
-        params: Floats,
-        noise: Floats,
-        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
-    ) -> Floats:
+    def choose(self, params: Floats, noise: Floats, mask: Mask | None = None) -> Floats:
         """Actions `[n, *shape]`."""
         std: Floats = np.exp(self._log_std(params))
         return (params[:, : self.size] + std * noise).reshape(-1, *self.shape)
 
-    def log_prob(
-        self,
-        params: Floats,
-        action: NDArray[Any],
-        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
-    ) -> Floats:
+    def log_prob(self, params: Floats, action: NDArray[Any], mask: Mask | None = None) -> Floats:
         """Log-probabilities `[n]`."""
         log_std = self._log_std(params)
         # Computed from the rounded action, as the learner does, and not from the noise: with a very small
@@ -271,20 +237,11 @@ class Gaussian:
         log_std: Floats = np.minimum(np.maximum(params[:, self.size :], _LOG_STD_MIN), _LOG_STD_MAX)
         return log_std
 
-    def mode(
-        self,
-        params: Floats,
-        mask: Mask | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
-    ) -> Floats:
+    def mode(self, params: Floats, mask: Mask | None = None) -> Floats:
         """The mean, `[n, *shape]`."""
         return params[:, : self.size].reshape(-1, *self.shape).copy()
 
-    def log_prob_entropy(
-        self,
-        params: Tensor,
-        action: Tensor,
-        mask: Tensor | None = None,  # noqa: ARG002 - required by the protocol; only categorical actions have masks
-    ) -> tuple[Tensor, Tensor]:
+    def log_prob_entropy(self, params: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy, `[N]` each."""
         mean, log_std = params[:, : self.size], params[:, self.size :]
         log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
