@@ -103,10 +103,6 @@ class NetworkDefence(gym.Env[NDArray[np.float32], np.int64]):
         levels: NDArray[np.int8] = self._network.true_state()[0]
         return levels
 
-    def ot_stopped(self) -> bool:
-        """Whether OTService is down."""
-        return bool(self._network.ot_stopped()[0])
-
     def render(self) -> str | None:
         """A table of the hosts with the true state and the defender's belief; None without `render_mode="ansi"`."""
         return table(self._network, 0) if self.render_mode == "ansi" else None

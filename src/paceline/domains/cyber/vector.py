@@ -146,10 +146,6 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
         """[num_envs, 13] the attacker's level on every host, including its foothold on User0. See `NetworkDefence`."""
         return self._network.true_state()
 
-    def ot_stopped(self) -> NDArray[np.bool_]:
-        """[num_envs] whether OTService is down."""
-        return self._network.ot_stopped()
-
     def render(self) -> tuple[str, ...] | None:
         """A table of the hosts of every env; None without `render_mode="ansi"`."""
         if self.render_mode != "ansi":

@@ -153,7 +153,7 @@ def show_position(session: Session, console: Console) -> None:
     for reply in session.replies:
         console.print(f"opponent plays {reply}", style="dim", markup=False)
     console.print()
-    console.print(coloured(session.board()), soft_wrap=True)
+    console.print(coloured(session.game.text(0)), soft_wrap=True)
     console.print()
     if session.result is not None:
         text, style = ENDINGS[session.result]

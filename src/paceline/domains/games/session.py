@@ -86,10 +86,6 @@ class Session:
         winner = int(self.game.winner[0])
         return "drawn" if winner < 0 else "won" if winner == self.seat else "lost"
 
-    def board(self) -> str:
-        """The board drawn as text."""
-        return self.game.text(0)
-
     def moves(self) -> list[Move]:
         """The person's legal moves; empty when the game is over."""
         return [self._named(int(action)) for action in np.flatnonzero(self.game.legal(_ROW)[0])]

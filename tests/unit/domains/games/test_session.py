@@ -32,13 +32,13 @@ def test_a_game_to_its_end() -> None:
     session.play(4)
     assert session.replies == ("cell 0",)
     assert (session.over, session.result) == (False, None)
-    assert "O | 1 | 2" in session.board()
+    assert "O | 1 | 2" in session.game.text(0)
     session.play(3)
     assert session.replies == ("cell 1",)
     session.play(5)
     assert (session.over, session.result, session.moves()) == (True, "won", [])
     assert not session.replies
-    assert "X has won" in session.board()
+    assert "X has won" in session.game.text(0)
 
 
 def test_the_second_player_sees_the_opponents_first_move() -> None:
@@ -90,7 +90,7 @@ def test_an_illegal_move_changes_nothing() -> None:
 
 
 def test_the_seed_decides() -> None:
-    boards = [Session("ludo", RandomPlayer(), seat=1, seed=seed).board() for seed in (1, 1, 2, 3)]
+    boards = [Session("ludo", RandomPlayer(), seat=1, seed=seed).game.text(0) for seed in (1, 1, 2, 3)]
     assert boards[0] == boards[1]
     assert len(set(boards)) > 1
 
