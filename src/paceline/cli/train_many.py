@@ -28,13 +28,13 @@ from paceline.insight.many import (
     SeedRuns,
     SeedState,
     Spread,
-    allowed_cores,
     last_lines,
     make_slots,
     read_seeds,
 )
 from paceline.measure.folder import COMMAND
 from paceline.measure.panel import duration, number, plural
+from paceline.system.limits import allowed_cores
 
 REFRESH_S = 1.0
 SHOWN_LINES = 12

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import os
 import re
 import signal
@@ -34,7 +33,7 @@ import numpy as np
 from paceline.errors import ConfigError
 from paceline.insight.runs.results import read_run
 from paceline.measure.folder import to_json, write_atomic
-from paceline.system.limits import affinity, cpu_quota
+from paceline.system.limits import affinity
 
 POLL_S = 0.1
 MOST_SEEDS = 1000
@@ -209,15 +208,6 @@ def _signals_handled_by(handle: Callable[[int], object]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def allowed_cores() -> list[int]:
-    """The cores that children may use: those of this process, but not more than the control group's quota.
-
-    The same count as `system.threads.core_budget`, which this module cannot import because it loads torch.
-    """
-    cores, quota = affinity(), cpu_quota()
-    return cores[: max(1, math.floor(quota))] if quota else cores
 
 
 def make_slots(at_once: int, cores: Sequence[int], devices: Sequence[str] = ()) -> list[Slot]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -31,6 +32,12 @@ def cpu_quota() -> float | None:
         except (OSError, ValueError):
             continue
     return min(quotas, default=None)
+
+
+def allowed_cores() -> list[int]:
+    """Return the cores to use: those of this process's CPU affinity, at most as many as the control group's quota."""
+    cores, quota = affinity(), cpu_quota()
+    return cores[: max(1, math.floor(quota))] if quota else cores
 
 
 def memory_limit_mb() -> int | None:

@@ -7,20 +7,18 @@ threads of libraries that are already loaded.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import threadpoolctl
 import torch
 
 from paceline.errors import ConfigError
-from paceline.system.limits import affinity, cpu_quota
+from paceline.system.limits import affinity, allowed_cores
 
 
 def core_budget() -> int:
     """Return how many cores this process may use: those of its CPU affinity, at most the control group's quota."""
-    cores, quota = len(affinity()), cpu_quota()
-    return max(1, min(cores, math.floor(quota))) if quota else cores
+    return len(allowed_cores())
 
 
 def pinned_cores(cores: Sequence[int]) -> list[int]:

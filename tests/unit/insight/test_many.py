@@ -25,14 +25,13 @@ from paceline.insight.many import (
     SeedRuns,
     Slot,
     Spread,
-    allowed_cores,
     last_lines,
     launched,
     make_slots,
     read_seeds,
 )
 from paceline.measure.record import EvaluationRow
-from paceline.system.limits import affinity
+from paceline.system.limits import affinity, allowed_cores
 
 ROOT = Path(__file__).parents[3]
 WAIT_S = 60.0
@@ -246,13 +245,6 @@ def test_cores_are_divided_among_slots(at_once: int, cores: list[int], shares: l
     assert [slot.device for slot in slots] == ["cuda:0", "cuda:1", "cuda:0"][:at_once]
     assert [slot.cores for slot in slots] == shares
     assert {slot.device for slot in make_slots(at_once, cores)} == {None}
-
-
-def test_the_quota_of_the_control_group_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.insight.many.affinity", lambda: [2, 3, 4, 5])
-    for quota, cores in ((None, [2, 3, 4, 5]), (2.5, [2, 3]), (0.5, [2]), (16.0, [2, 3, 4, 5])):
-        monkeypatch.setattr("paceline.insight.many.cpu_quota", lambda quota=quota: quota)
-        assert allowed_cores() == cores
 
 
 def test_last_lines_of_long_and_of_missing_files(tmp_path: Path) -> None:

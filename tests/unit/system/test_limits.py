@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from paceline.system import limits
-from paceline.system.limits import cpu_quota, memory_limit_mb
+from paceline.system.limits import allowed_cores, cpu_quota, memory_limit_mb
 
 
 @pytest.fixture
@@ -54,3 +54,10 @@ def test_without_a_control_group_there_is_no_quota(cgroup: Path, tmp_path: Path,
         put(tmp_path / "proc" / "self" / "cgroup", text)
     put(cgroup / "cpu.max", "max 100000\n" if text != "rubbish\n" else "rubbish")
     assert cpu_quota() is None
+
+
+def test_the_allowed_cores_are_at_most_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "affinity", lambda: [2, 3, 4, 5])
+    for quota, cores in ((None, [2, 3, 4, 5]), (2.5, [2, 3]), (0.5, [2]), (16.0, [2, 3, 4, 5])):
+        monkeypatch.setattr(limits, "cpu_quota", lambda quota=quota: quota)
+        assert allowed_cores() == cores

@@ -13,8 +13,8 @@ from paceline.system.threads import blas_threads, core_budget, limit, pinned_cor
 def test_the_core_budget_follows_affinity_and_quota(
     quota: float | None, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paceline.system.threads.affinity", lambda: [0, 1, 2, 3])
-    monkeypatch.setattr("paceline.system.threads.cpu_quota", lambda: quota)
+    monkeypatch.setattr("paceline.system.limits.affinity", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr("paceline.system.limits.cpu_quota", lambda: quota)
     assert core_budget() == cores
 
 
