@@ -43,7 +43,10 @@ class MissingExtra(ConfigError):
 
 
 class EnvError(PacelineError):
-    """An env raised, or returned something that its spaces do not allow."""
+    """An env raised, or returned something that its spaces do not allow.
+
+    `__cause__` is the exception of an env that raised in `step` or `reset`.
+    """
 
 
 class EnvHung(EnvError):
@@ -51,7 +54,7 @@ class EnvHung(EnvError):
 
 
 class WorkerError(PacelineError):
-    """A worker failed. The text includes the worker's own traceback."""
+    """A worker failed. The text includes the worker's own traceback; `__cause__` is the exception if it can be sent."""
 
 
 class WorkerLost(WorkerError):

@@ -18,6 +18,7 @@ from gymnasium.utils import env_checker
 from tests.unit.vector.toys import SampleEnv
 
 from paceline import ParallelVectorEnv, make_vec
+from paceline.envs.fault import OddError
 from paceline.errors import EnvError, PacelineError, WorkerDied, WorkerError, WorkerHung
 from paceline.runtime.doorbell import BUFFER_BYTES
 
@@ -30,8 +31,8 @@ def _step(vec: ParallelVectorEnv, steps: int) -> None:
         vec.step(ACTIONS)
 
 
-def step_until(kind: type[PacelineError], vec: ParallelVectorEnv, steps: int = 50) -> str:
-    """The text of the failure; and afterwards it is closed, and says why."""
+def step_until(kind: type[Exception], vec: ParallelVectorEnv, steps: int = 50) -> str:
+    """The text of the failure, or of its cause; and afterwards the vector env is closed, and says why."""
     with pytest.raises(kind) as caught:
         _step(vec, steps)
     began = perf_counter()
@@ -39,7 +40,8 @@ def step_until(kind: type[PacelineError], vec: ParallelVectorEnv, steps: int = 5
     assert perf_counter() - began < 5
     with pytest.raises(gym_error.ClosedEnvironmentError, match="closed because of"):
         vec.step(ACTIONS)
-    return str(caught.value)
+    error = caught.value
+    return str(error if isinstance(error, PacelineError) else error.__cause__)
 
 
 class Third(gym.Wrapper[Any, Any, Any, Any]):
@@ -67,14 +69,45 @@ def vec_with(mode: str, workers: int = 2, **more: Any) -> ParallelVectorEnv:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_env_that_raises_is_named_with_its_worker_and_traceback(threads: int) -> None:
-    text = step_until(WorkerError, vec_with("raise", env_threads=threads))
+    text = step_until(RuntimeError, vec_with("raise", env_threads=threads))
     assert "worker 1" in text
     assert "envs 2-3) failed in `step`: env 2 raised in step 3 with action np.int64(1)" in text
     assert "Traceback" in text
 
 
 def test_an_env_of_this_process_that_raises_is_named() -> None:
-    assert step_until(EnvError, vec_with("raise", workers=0)).startswith("env 2 raised in step 3")
+    assert step_until(RuntimeError, vec_with("raise", workers=0)).startswith("env 2 raised in step 3")
+
+
+class Refused(ValueError):
+    """An exception with an attribute, which is not known to the workers."""
+
+    def __init__(self, action: int) -> None:
+        super().__init__(action)
+        self.action = action
+
+
+class Picky(SampleEnv):
+    def step(self, action: Any) -> Any:
+        raise Refused(int(action))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_exception_of_an_env_is_raised_with_its_type_and_attributes(workers: int) -> None:
+    vec = make_vec(Picky, 4, workers)
+    vec.reset(seed=0)
+    with pytest.raises(Refused) as caught:
+        vec.step(ACTIONS)
+    assert caught.value.action == 1
+    assert isinstance(caught.value.__cause__, WorkerError if workers else EnvError)
+    assert any("raised in step 1 with action" in note for note in caught.value.__notes__)
+    assert vec.closed
+
+
+def test_an_exception_that_cannot_be_sent_arrives_as_text() -> None:
+    text = step_until(WorkerError, vec_with("raise_odd"))
+    assert "OddError" in text
+    assert step_until(OddError, vec_with("raise_odd", workers=0))
 
 
 def test_a_wrong_observation_is_refused_by_name() -> None:
@@ -88,7 +121,9 @@ def test_an_env_that_kills_its_process_is_reported() -> None:
 
 
 def test_an_env_that_hangs_is_reported() -> None:
-    assert "no sign of life in `step`" in step_until(WorkerHung, vec_with("hang", env_timeout_s=0.5))
+    text = step_until(WorkerHung, vec_with("hang", env_timeout_s=0.5))
+    assert "no sign of life in `step`" in text
+    assert "raise env_timeout_s" in text, "the argument of make_vec"
 
 
 def test_a_worker_that_is_killed_between_steps_is_reported() -> None:

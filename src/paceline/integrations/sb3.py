@@ -21,6 +21,7 @@ from paceline.runtime.forkserver import StartMethod
 from paceline.vector import asks
 from paceline.vector.env import ParallelVectorEnv
 from paceline.vector.make import make_vec
+from paceline.vector.requests import env_indices
 from paceline.vector.seat import Infos
 
 MONITOR = "stable_baselines3.common.monitor:Monitor"
@@ -38,6 +39,9 @@ def make_sb3_vec(
     **options: Any,
 ) -> Any:
     """Make an SB3 `VecEnv` whose envs run in worker processes, several envs per process.
+
+    As in SB3's `DummyVecEnv`, `step` raises what an env raises, and the envs are addressed like the entries of a list:
+    -1 is the last one.
 
     Args:
         env: See `make_vec`.
@@ -129,7 +133,7 @@ def _vec_env_class() -> Callable[[ParallelVectorEnv], Any]:
             return list(self.vec.ask(partial(asks.is_wrapped, wrapper_class), self._ids(indices)))
 
         def _ids(self, indices: Any) -> list[int]:
-            return [int(index) for index in self._get_indices(indices)]
+            return env_indices(self._get_indices(indices), self.num_envs)
 
     return ParallelVecEnv
 

@@ -1,4 +1,4 @@
-"""Messages between driver and worker: one small pickle each way, a call or its result.
+"""Messages between driver and worker: one small pickle each way, a call or how it ended.
 
 Plain `pickle` instead of `Connection.send`, whose pickler can also send open files and therefore takes twice as long.
 """
@@ -43,6 +43,31 @@ def receive_call(conn: Connection) -> tuple[Call, tuple[Any, ...], dict[str, Any
 def packed_result(kind: MessageKind, value: object) -> bytes:
     """Return how a call ended as bytes, for `send_bytes` to the driver."""
     return pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL)
+
+
+def packed_exception(error: BaseException | None) -> bytes:
+    """Return an exception as bytes; empty if it cannot be sent: its class cannot be imported or rebuilt from its args.
+
+    The traceback is not part of it. cloudpickle sends classes of the user's script so that the driver gets its own
+    class back, which `except` then matches.
+    """
+    if not isinstance(error, Exception):
+        return b""
+    try:
+        packed: bytes = cloudpickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+        cloudpickle.loads(packed)
+    except Exception:
+        return b""
+    return packed
+
+
+def unpacked_exception(packed: bytes) -> Exception | None:
+    """Return the exception of `packed_exception`; None if there is none, or if this process cannot rebuild it."""
+    try:
+        error = pickle.loads(packed) if packed else None
+    except Exception:
+        return None
+    return error if isinstance(error, Exception) else None
 
 
 def receive_result(conn: Connection) -> tuple[MessageKind, Any]:

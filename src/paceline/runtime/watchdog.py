@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import EnvHung
 from paceline.memory.worker_status import BEAT, envs_of, spare
-from paceline.runtime.worker_handle import STARTING
+from paceline.runtime.worker_handle import STARTING, timeout_setting
 
 USE_WORKERS = "On workers (--num-workers 1) a hung env is replaced."
 STOPPED_S = 1.0
@@ -119,14 +119,15 @@ class Watchdog:
         if beat != self._beat or not command:
             self._beat, self._moved = beat, now
             return
-        timeout_s = self._start_s if command in STARTING or not beat else self._step_s
+        starting = command in STARTING or not beat
+        timeout_s = self._start_s if starting else self._step_s
         if now - self._moved <= timeout_s or self._error_text:
             return
         where = envs_of(self._line)
         silent_s = now - self._moved
         self._error_text = (
             f"{where or self._who}: no sign of life in `{command}` for {silent_s:.0f} s (limit {timeout_s:g} s). "
-            f"An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s). {self._remedy}"
+            f"An env may hang; if it is only slow, raise {timeout_setting(starting=starting)}. {self._remedy}"
         )
         frame = sys._current_frames().get(self._interruptible or threading.main_thread().ident or 0)
         _log.error("%s\nIts stack:\n%s", self._error_text, "".join(traceback.format_stack(frame)))

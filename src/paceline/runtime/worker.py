@@ -2,7 +2,7 @@
 
     driver --(call, args)-----> worker        one small message each way per call; the data is in the arena
            <--(ok, result)-----
-           <--(error, text)----               the call raised an exception
+           <--(error, text)----               the call raised an exception, which comes along if it can be pickled
            <--(exit, text)-----               the env raised SystemExit; the worker then ends
            --(item)-----------> any worker    one item of `work`, claimed by the first free worker (`work_queue`)
            --(notification)---> worker        answered by `job.answer` while the worker serves (`doorbell`)
@@ -33,7 +33,7 @@ from paceline.memory.worker_status import CLAIM, MEMORY
 from paceline.runtime.doorbell import WorkerDoorbell
 from paceline.runtime.forkserver import ignore_interrupts
 from paceline.runtime.inference_requests import InferenceRequester
-from paceline.runtime.messages import MessageKind, packed_result, receive_call
+from paceline.runtime.messages import MessageKind, packed_exception, packed_result, receive_call
 from paceline.runtime.protocol import CentralInferenceJob, DoorbellJob, GradientJob, Job, Program, Share, serve
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.work_queue import FIRST_SPIN_S, MOST, SPIN_S, WorkQueueClient, wait
@@ -190,13 +190,14 @@ def _peak_kb() -> int:
 
 
 def _send_failure(conn: Connection, error: BaseException, kind: MessageKind = "error") -> None:
-    """Send the error as text; the exception itself might not survive pickling."""
+    """Send the error as text, and the exception behind it (of the env, for example) if it survives pickling."""
     try:
         what = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
     except Exception:
         what = f"{type(error).__name__} (its text could not be made)"
     with contextlib.suppress(OSError):
-        conn.send_bytes(packed_result(kind, (what, traceback.format_exc())))
+        origin = error.__cause__ if isinstance(error, PacelineError) else error
+        conn.send_bytes(packed_result(kind, (what, traceback.format_exc(), packed_exception(origin))))
 
 
 def set_title(title: str) -> None:

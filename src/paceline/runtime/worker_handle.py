@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import WorkerDied, WorkerError, WorkerHung
 from paceline.memory.worker_status import MEMORY, envs_of
-from paceline.runtime.messages import receive_result
+from paceline.runtime.messages import receive_result, unpacked_exception
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.worker import WorkerSetup, worker_main
 from paceline.system.wakeups import DescriptorWatch, descriptor
@@ -96,7 +96,10 @@ class WorkerHandle:
             self.conn.send_bytes(message)
 
     def receive(self, command: str) -> Any:
-        """Return the next result; raises the error that the worker reports, or WorkerDied."""
+        """Return the next result; raises the error that the worker reports, or WorkerDied.
+
+        The cause of a WorkerError is the exception that the worker's code raised, if it could be sent.
+        """
         try:
             # Read only what has arrived: if the worker is dead, a process that its env started may keep the pipe open.
             if self.handles[0] not in self.heard.wait(0.0):
@@ -106,13 +109,13 @@ class WorkerHandle:
             raise self.died(command) from None
         if kind == "ok":
             return value
-        what, trace = value
+        what, trace, origin = value
         what, trace = f"{self.name} failed in `{command}`: {what}", f"Its traceback:\n{trace.rstrip()}"
         if kind == "exit":
             raise WorkerDied(
                 f"{what}. Something in the env calls sys.exit.", self.share.worker, trace, f"exit{self.where}"
             )
-        raise WorkerError(f"{what}\n\n{trace}")
+        raise WorkerError(f"{what}\n\n{trace}") from unpacked_exception(origin)
 
     def died(self, command: str) -> WorkerDied:
         """Return the error for a worker that has ended: why, and in which env."""
@@ -124,8 +127,15 @@ class WorkerHandle:
         cause = "" if code in (None, -signal.SIGKILL) else f"{code}{where}"
         return WorkerDied(what, self.share.worker, f"Its stack:\n{stack}" if stack else "", cause)
 
-    def hung(self, command: str, silent_s: float, timeout_s: float) -> WorkerHung:
-        """Read the stack of a hanging worker, kill the worker, and return the error."""
+    def hung(self, command: str, silent_s: float, timeout_s: float, *, starting: bool = False) -> WorkerHung:
+        """Read the stack of a hanging worker, kill the worker, and return the error.
+
+        Args:
+            command: Name of the call.
+            silent_s: How long the worker has been silent.
+            timeout_s: The limit.
+            starting: Whether that is the limit of a start.
+        """
         pid, where = self.process.pid or 0, self.where
         stack = "" if self._stacks is None else self._stacks.ask(pid)
         with suppress(psutil.Error):
@@ -135,7 +145,7 @@ class WorkerHandle:
         self._cause = f"killed after {silent_s:.0f} s without a sign of life."
         return WorkerHung(
             f"{self.name}: no sign of life in `{command}`{where} for {silent_s:.0f} s (limit {timeout_s:g} s); killed. "
-            "An env may hang; if it is only slow, raise --env-timeout-s (or --start-timeout-s).",
+            f"An env may hang; if it is only slow, raise {timeout_setting(starting=starting)}.",
             self.share.worker,
             f"Its stack:\n{stack}" if stack else "",
             f"hung{where}",
@@ -225,13 +235,12 @@ class HangDetector:
             starting = command in STARTING or not self._beat[number]
             timeout_s = self._start_s if starting else self._step_s
             if silent_s > timeout_s:
-                raise worker.hung(command, silent_s, timeout_s)
+                raise worker.hung(command, silent_s, timeout_s, starting=starting)
             if silent_s > min(WARN_AFTER_S, timeout_s / 2) and not self._warned[number]:
                 self._warned[number] = True
-                flag = "--start-timeout-s" if starting else "--env-timeout-s"
                 _log.warning(
                     "%s: no sign of life in `%s`%s for %.0f s; it is killed after %g s (%s).",
-                    worker.name, command, worker.where, silent_s, timeout_s, flag,
+                    worker.name, command, worker.where, silent_s, timeout_s, timeout_setting(starting=starting),
                 )  # fmt: skip
 
 
@@ -251,12 +260,18 @@ def _forked_main(driver_ends: list[Any], *args: Any) -> None:
     worker_main(*args)
 
 
+def timeout_setting(*, starting: bool) -> str:
+    """Return the name of the setting that limits a start, or a step: from Python, and as a flag."""
+    name = "start_timeout_s" if starting else "env_timeout_s"
+    return f"{name} (on the command line --{name.replace('_', '-')})"
+
+
 def describe_exit(code: int | None) -> str:
     """Return an exit code as text."""
     if code is None:
         return "it does not answer, but the process still runs."
     if code == -signal.SIGKILL:
-        return "killed by SIGKILL. Often the kernel's out-of-memory killer: look at `dmesg`, lower --n-envs."
+        return "killed by SIGKILL. Often the kernel's out-of-memory killer: look at `dmesg`, use fewer envs."
     if code < 0:
         return f"killed by {signal.Signals(-code).name}. A crash in native code."
     server = (

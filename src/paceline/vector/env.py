@@ -27,6 +27,7 @@ from paceline.vector import asks
 from paceline.vector.channel import Channel
 from paceline.vector.flights import Flights, by_worker
 from paceline.vector.leaves import Path, write_batch
+from paceline.vector.own_error import own_error
 from paceline.vector.requests import checked_ids, masked, seeds_of
 from paceline.vector.seat import Infos
 from paceline.vector.server import LooseActions, Reset, StepOrder, VectorProgram
@@ -38,8 +39,9 @@ ReadyBatch = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_
 class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     """Steps many envs in worker processes. Made by `make_vec`; not thread-safe.
 
-    If an env raises, or a worker dies or hangs, the vector env closes and raises `WorkerError` (`EnvError` with
-    `num_workers=0`).
+    If an env raises, the vector env closes and raises the env's exception; its cause is a `WorkerError` (`EnvError`
+    with `num_workers=0`) with the worker, the env, the step and the action. If the exception cannot be pickled, or a
+    worker dies or hangs, the `WorkerError` itself is raised.
 
     Args:
         program: The program that workers run.
@@ -97,7 +99,12 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         return self._show(slice(None)), self._infos(None)
 
     def step(self, actions: Any) -> StepResult:
-        """Take one action in every env. See `gymnasium.vector.VectorEnv.step`."""
+        """Take one action in every env. See `gymnasium.vector.VectorEnv.step`.
+
+        Args:
+            actions: A batch of the action space, or a list with one action per env. Float actions are converted to the
+                dtype of the space: the env gets float32 for float64 if its space is float32.
+        """
         self._rest("step")
         self._require_begun(None)
         loose = write_batch(self._action, self._action_arrays, actions, None, self.num_envs)
@@ -310,6 +317,8 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             # (num_workers=0) the interrupt cuts a step off, so the envs are in an unknown state: close.
             if isinstance(error, PacelineError) or (self.num_workers == 0 and not isinstance(error, Exception)):
                 self._fail(error, doing)
+                if (own := own_error(error)) is not None:
+                    raise own from error
             raise
 
     def _fail(self, error: BaseException, doing: str) -> None:

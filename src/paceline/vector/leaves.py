@@ -124,16 +124,24 @@ def write_batch(
 ) -> dict[Path, list[Any]]:
     """Copy a batch of actions to the envs `ids` (None: all of them); returns the loose leaves.
 
+    Args:
+        leaves: SpaceLeaves of the action space.
+        arrays: [num_envs, *leaf] by path.
+        actions: A batch as Gymnasium makes it, or for a Dict or Tuple space also a list with one action per env.
+        ids: The envs.
+        n: Number of actions.
+
     Raises:
         ValueError: `actions` is not a batch of n actions of the space.
     """
     at = slice(None) if ids is None else ids
     loose: dict[Path, list[Any]] = {}
+    get = _get_from_each if _is_list_of_actions(leaves.space, actions) else _get
     try:
         for leaf in leaves.fixed:
-            arrays[leaf.path][at] = _fitting(leaf, _get(actions, leaf.path), n)
+            arrays[leaf.path][at] = _fitting(leaf, get(actions, leaf.path), n)
         for path in leaves.loose:
-            loose[path] = list(_get(actions, path))
+            loose[path] = list(get(actions, path))
             if len(loose[path]) != n:
                 raise ValueError(f"actions{_where(path)}: must have {n} entries, one per env (got {len(loose[path])}).")
     except (KeyError, IndexError, TypeError) as error:
@@ -174,6 +182,18 @@ def _get(value: Any, path: Path) -> Any:
     for key in path:
         value = value[key]
     return value
+
+
+def _get_from_each(values: Sequence[Any], path: Path) -> list[Any]:
+    return [_get(value, path) for value in values]
+
+
+def _is_list_of_actions(space: AnySpace, actions: Any) -> bool:
+    """Whether `actions` has one action per env, and not one batch per part of the space."""
+    if isinstance(space, spaces.Dict):
+        return isinstance(actions, list | tuple | np.ndarray) and all(isinstance(one, Mapping) for one in actions)
+    # A batch of a Tuple space is a tuple, so only a list can have one action per env.
+    return isinstance(space, spaces.Tuple) and isinstance(actions, list) and all(type(one) is tuple for one in actions)
 
 
 def _walk(space: AnySpace, path: Path) -> Iterator[tuple[Path, AnySpace]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,19 @@ def checked_ids(ids: ArrayLike | None, n: int, out: frozenset[int]) -> NDArray[n
             f"send: envs {busy[:8]} have a pending step. Call `recv` for them first.", "send"
         )
     return envs.astype(np.intp)
+
+
+def env_indices(indices: Iterable[int], n: int) -> list[int]:
+    """Indices from 0 on of envs that are addressed like the entries of a list: -1 is the last env.
+
+    Raises:
+        IndexError: There is no such env.
+    """
+    found = [int(index) for index in indices]
+    for index in found:
+        if not -n <= index < n:
+            raise IndexError(f"indices: must be from {-n} to {n - 1}, because there are {n} envs (got {index}).")
+    return [index % n for index in found]
 
 
 def seeds_of(seed: int | Sequence[int | None] | None, n: int) -> list[int | None]:

@@ -250,7 +250,7 @@ def _packed(news: list[News]) -> bytes:
             raise EnvError(
                 f"env {one[0]}: its info cannot be sent to the main process ({describe(error)}). Put plain values or "
                 "arrays into it, or use num_workers=0."
-            ) from error
+            ) from None  # the cause of an EnvError is what the env raised
     packed: bytes = cloudpickle.dumps(news)
     return packed
 

@@ -58,9 +58,31 @@ def test_attributes_methods_and_wrappers() -> None:
     vec.set_attr("label", "mine", indices=[0, 2])
     assert vec.get_attr("label") == ["mine", "new", "mine"]
     assert vec.env_method("twice", 4, and_more=1, indices=range(2)) == [9, 9]
+    vec.set_attr("label", "last", indices=-1)
+    assert vec.get_attr("label", indices=[-1, 0, -2]) == ["last", "mine", "new"]
+    for wrong in (3, -4):
+        with pytest.raises(IndexError, match=f"from -3 to 2.*got {wrong}"):
+            vec.env_method("twice", 4, indices=wrong)
     assert vec.has_attr("label")
     assert not vec.has_attr("no_such_thing")
     vec.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_list_of_dict_actions_and_the_exception_of_an_env(workers: int) -> None:
+    pytest.importorskip("stable_baselines3")
+
+    class Strict(SampleEnv):
+        def step(self, action: Any) -> Any:
+            if action["a"] == 2:
+                raise ValueError("2 is not allowed")
+            return super().step(action)
+
+    vec = make_sb3_vec(partial(Strict, None, gym.spaces.Dict({"a": gym.spaces.Discrete(3)})), 2, workers)
+    vec.reset()
+    vec.step([{"a": 0}, {"a": 1}])
+    with pytest.raises(ValueError, match="2 is not allowed"):
+        vec.step([{"a": 0}, {"a": 2}])
 
 
 def test_sb3_trains_on_it() -> None:

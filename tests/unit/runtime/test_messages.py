@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
@@ -11,7 +12,15 @@ from typing import Any
 import pytest
 from tests.jobs import Recorder
 
-from paceline.runtime.messages import CLOSE, packed_call, packed_result, receive_call, receive_result
+from paceline.runtime.messages import (
+    CLOSE,
+    packed_call,
+    packed_exception,
+    packed_result,
+    receive_call,
+    receive_result,
+    unpacked_exception,
+)
 
 
 @pytest.fixture
@@ -52,6 +61,39 @@ def test_a_result_arrives_with_its_kind(kind: Any, value: Any, pipe: tuple[Conne
     driver, worker = pipe
     worker.send_bytes(packed_result(kind, value))
     assert receive_result(driver) == (kind, value)
+
+
+class Refused(ValueError):
+    """An exception of a user's module."""
+
+
+class TwoArguments(Exception):
+    """Cannot be unpickled: its `args` are not those of its constructor."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+
+
+def test_an_exception_arrives_with_its_class_and_arguments() -> None:
+    error = unpacked_exception(packed_exception(Refused("no", 3)))
+    assert type(error) is Refused
+    assert error.args == ("no", 3)
+
+
+def test_a_class_of_the_script_arrives_as_the_same_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Refused, "__module__", "__main__")  # sent by value
+    assert isinstance(unpacked_exception(packed_exception(Refused("no"))), Refused)
+
+
+@pytest.mark.parametrize("error", [None, TwoArguments("no", 3), Refused(threading.Lock()), SystemExit(3)])
+def test_an_exception_that_cannot_be_sent_is_left_out(error: BaseException | None) -> None:
+    assert packed_exception(error) == b""
+    assert unpacked_exception(b"") is None
+
+
+def test_an_exception_that_this_process_cannot_rebuild_is_left_out() -> None:
+    assert unpacked_exception(b"garbage") is None
+    assert unpacked_exception(pickle.dumps("text")) is None
 
 
 def test_a_closed_pipe_ends_both_receivers(pipe: tuple[Connection, Connection]) -> None:

@@ -20,10 +20,37 @@ from paceline.vector.leaves import SpaceLeaves, obs_writer
 def test_parts_of_actions() -> None:
     vec = make_vec(partial(SampleEnv, None, spaces.Dict({"a": spaces.Discrete(2), "t": spaces.Text(3)})), 2, 0)
     vec.reset(seed=0)
-    for wrong in ({"a": [0, 1]}, [0, 1], {"a": [0, 1], "t": ("x",)}):
+    for wrong in (
+        {"a": [0, 1]}, [0, 1], {"a": [0, 1], "t": ("x",)}, [{"a": 0}, {"a": 1}], [{"a": 0, "t": "x"}],
+    ):  # fmt: skip
         with pytest.raises(ValueError, match="actions"):
             vec.step(wrong)
     vec.close()
+
+
+@pytest.mark.parametrize(
+    ("space", "each", "batch"),
+    [
+        (
+            spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1, 1, (2,)), "t": spaces.Text(3)}),
+            [{"a": i, "b": np.full(2, i / 2, np.float32), "t": "x" * i} for i in (1, 2)],
+            {"a": [1, 2], "b": [[0.5, 0.5], [1.0, 1.0]], "t": ["x", "xx"]},
+        ),
+        (
+            spaces.Tuple((spaces.Discrete(3), spaces.Dict({"b": spaces.MultiBinary(2)}))),
+            [(1, {"b": [0, 1]}), (2, {"b": [1, 1]})],
+            ([1, 2], {"b": [[0, 1], [1, 1]]}),
+        ),
+    ],
+)
+def test_a_list_of_actions_is_the_same_as_their_batch(space: Any, each: list[Any], batch: Any) -> None:
+    results: list[Any] = []
+    for actions in (each, batch):
+        vec = make_vec(partial(SampleEnv, None, space), 2, 0)
+        vec.reset(seed=0)
+        results.append(vec.step(actions))
+        vec.close()
+    assert data_equivalence(results[0], results[1], exact=True)
 
 
 def same(one: Any, other: Any) -> bool:

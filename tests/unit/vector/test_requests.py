@@ -10,6 +10,7 @@ import pytest
 from tests.unit.vector.toys import SampleEnv
 
 from paceline import ParallelVectorEnv, make_vec
+from paceline.vector.requests import env_indices
 
 
 @pytest.fixture
@@ -47,3 +48,10 @@ def test_seeds_and_masks(vec: ParallelVectorEnv) -> None:
     for mask in (np.zeros(3, np.bool_), np.ones(2, np.bool_)):
         with pytest.raises(ValueError, match="select at least one env"):
             vec.reset(options={"reset_mask": mask})
+
+
+def test_envs_are_addressed_like_the_entries_of_a_list() -> None:
+    assert env_indices([0, -1, -3, 1], 3) == [0, 2, 0, 1]
+    for wrong in (3, -4):
+        with pytest.raises(IndexError, match=rf"must be from -3 to 2, because there are 3 envs \(got {wrong}\)"):
+            env_indices([wrong], 3)
