@@ -1,4 +1,7 @@
-"""`paceline compare A B [C ...]`: compare runs with the first one; prints a table, writes PNG, HTML page and report."""
+"""`paceline compare A B [C ...]`: compare runs with the first one; prints a table, writes PNG, HTML page and report.
+
+Runs that are listed without a flag and differ only in their seed become one side.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from paceline.insight.runs.page import make_page
 from paceline.insight.runs.picture import make_picture
 from paceline.insight.runs.plots import draw_png
 from paceline.insight.runs.report import make_report, title_of
-from paceline.insight.runs.sides import read_sides
+from paceline.insight.runs.results import read_run
+from paceline.insight.runs.seeds import group_by_seed
+from paceline.insight.runs.sides import make_sides, read_sides
 from paceline.measure.folder import write_atomic
 
 PICTURE, REPORT, PAGE = "comparison.png", "comparison_report.txt", "comparison.html"
@@ -33,7 +38,11 @@ def run(argv: Sequence[str]) -> int:
             f"compare: needs at least two run folders, not {len(groups)}. "
             "Write `paceline compare runs/A runs/B`, or --sequential runs/A --parallel runs/B."
         )
-    result = compare(read_sides(groups), score=_score(given.score))
+    if given.sequential or given.parallel:
+        sides = read_sides(groups)
+    else:
+        sides = make_sides(group_by_seed([read_run(folder) for folder in given.runs]))
+    result = compare(sides, score=_score(given.score))
     _print(result)
     for path in write_files(result, Path(given.output_dir)):
         Console(highlight=False).print(f"written: {path}", markup=False, soft_wrap=True)
@@ -66,7 +75,8 @@ def write_files(result: Comparison, folder: Path) -> tuple[Path, ...]:
 def _parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="paceline compare",
-        description="Compare runs. Speed-up and efficiency are relative to the first run. "
+        description="Compare runs. Speed-up and efficiency are relative to the first run. Runs that differ only in "
+        "their seed are one side, shown as mean and interval; with --sequential and --parallel you choose the sides. "
         f"Writes {PICTURE}, {PAGE} and {REPORT}.",
         allow_abbrev=False,
     )

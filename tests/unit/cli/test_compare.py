@@ -68,6 +68,23 @@ def test_named_runs_are_the_same_as_listed_ones(
     assert capsys.readouterr().out == listed
 
 
+def test_runs_that_differ_only_in_their_seed_are_no_race(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a = [str(complete(tmp_path / f"a{i}", returns=float, seed=i, fps=1000.0 + i)) for i in range(3)]
+    b = [str(complete(tmp_path / f"b{i}", returns=float, seed=i, fps=2000.0 + i, num_workers=2)) for i in range(2)]
+    assert run(a) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].split() == ["a"]
+    assert "3 seeds of one config" in out
+    assert "times as fast" not in out
+    assert sorted(path.name for path in Path.cwd().iterdir()) == FILES
+    assert run([b[0], *a, b[1]]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].split() == ["b", "a"]
+    assert "a ran slower than b" in out
+    assert run(["--sequential", a[0], "--parallel", a[1]]) == 0
+    assert "a1 ran about as fast as a0" in capsys.readouterr().out
+
+
 def test_groups_of_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = [str(complete(tmp_path / f"a{i}", returns=float, seed=i, fps=1000.0 + i)) for i in range(3)]
     b = [str(complete(tmp_path / f"b{i}", returns=float, seed=i, fps=2000.0 + i, num_workers=2)) for i in range(2)]

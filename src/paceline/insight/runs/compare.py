@@ -1,5 +1,7 @@
 """Compares sides (one run, or several seeds) with the first one: speed-up, learning, and time per phase.
 
+A single side of several seeds is summed up: means, intervals and ranges.
+
     run folders -> `sides` -> `compare` -> table, `picture` (`plots`, `page`) and `report`
 
 The result is a table of text: `as_table` for a terminal, `as_text` for a file or a pipe. This module writes no file.
@@ -65,6 +67,11 @@ class Comparison:
         """Whether any side has several runs."""
         return any(len(side.runs) > 1 for side in self.sides)
 
+    @property
+    def one_config(self) -> bool:
+        """Whether there is only one side: seeds of one config, with nothing to compare them with."""
+        return len(self.sides) == 1
+
     def as_table(self) -> Table:
         """The table for a terminal (rich)."""
         table = Table(title=None, box=None, pad_edge=False, header_style="bold")
@@ -91,26 +98,29 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
     """Compare sides; speed-up and efficiency are relative to the first.
 
     Args:
-        sides: Two or more.
+        sides: Two or more, or one with several runs.
         score: Mean return for the rows "time to" and "steps to". Default: the highest that every run has reached.
     """
-    if len(sides) < 2:
+    alone = len(sides) == 1
+    if not sides or (alone and len(sides[0].runs) < 2):
         raise ConfigError(f"compare: needs at least two runs, not {len(sides)}. Add another run folder.")
     found = differences(sides)
-    base = sides[0]
+    base, grouped = sides[0], any(len(side.runs) > 1 for side in sides)
     alike = [side for side in sides if same_task(base, side)]
-    if score is None and len(alike) > 1:
+    raced = [] if alone else alike
+    if score is None and sum(len(side.runs) for side in alike) > 1:
         score = common_score(alike)
 
     def row(label: str, cell: Callable[[Side], str]) -> ComparisonRow:
         return ComparisonRow(label, tuple(cell(side) for side in sides))
 
     def of(label: str, value: Callable[[RunResult], float | None], show: Callable[[float], str]) -> ComparisonRow:
-        return row(label, lambda side: _spread([value(run) for run in side.runs], show))
+        return row(label, lambda side: _spread([value(run) for run in side.runs], show, ranged=alone))
 
     rows = [
         row("state", _state),
-        row("seeds" if any(len(side.runs) > 1 for side in sides) else "seed", _seeds),
+        *([row("runs", lambda side: str(len(side.runs)))] if grouped else []),
+        row("seeds" if grouped else "seed", _seeds),
         row("mode", lambda side: " or ".join(dict.fromkeys(run.mode or MISSING for run in side.runs))),
         row("workers", lambda side: _either([run.num_workers for run in side.runs], _workers)),
         row("envs", lambda side: _either([run.n_envs for run in side.runs], "{:,}".format)),
@@ -119,8 +129,8 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
         of("start-up", lambda run: run.startup_s, seconds),
         of("time", lambda run: run.wall_s, seconds),
         of("steps/s", lambda run: run.fps, "{:,.0f}".format),
-        row("speed-up", lambda side: _speed_up(side, base) if side in alike else MISSING),
-        row("efficiency per worker", lambda side: _percent(efficiency(side, base) if side in alike else None)),
+        row("speed-up", lambda side: _speed_up(side, base) if side in raced else MISSING),
+        row("efficiency per worker", lambda side: _percent(efficiency(side, base) if side in raced else None)),
         of("final evaluation", lambda run: run.final_eval, number),
         of("best evaluation", lambda run: run.best_eval, number),
         of("mean return (last 100)", lambda run: run.mean_return, number),
@@ -128,9 +138,9 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
     if score is not None:
         hits = [[scores.reached(score) for scores in side.scores] for side in sides]
         goal = f"{score:,.6g}"
-        times = (_when(side_hits, lambda hit: hit.seconds, seconds) for side_hits in hits)
+        times = (_when(side_hits, lambda hit: hit.seconds, seconds, ranged=alone) for side_hits in hits)
         rows.append(ComparisonRow(f"time to {goal}", tuple(times)))
-        shown = (_when(side_hits, lambda hit: hit.steps, "{:,.0f}".format) for side_hits in hits)
+        shown = (_when(side_hits, lambda hit: hit.steps, "{:,.0f}".format, ranged=alone) for side_hits in hits)
         rows.append(ComparisonRow(f"steps to {goal}", tuple(shown)))
     rows += [
         of("peak memory", lambda run: run.peak_memory_mb, lambda mb: f"{mb:,.0f} MB"),
@@ -179,24 +189,37 @@ def seconds(value: float) -> str:
 
 def interval_note(comparison: Comparison) -> str | None:
     """The sentence that explains ± in the table; None if no side has several runs."""
-    return f"± is half of the {METHOD} of the mean over a side's runs." if comparison.grouped else None
+    if not comparison.grouped:
+        return None
+    ends = " In brackets: the smallest and the largest value." if comparison.one_config else ""
+    return f"± is half of the {METHOD} of the mean over a side's runs.{ends}"
 
 
-def _spread(values: Sequence[float | None], show: Callable[[float], str]) -> str:
+def _spread(values: Sequence[float | None], show: Callable[[float], str], *, ranged: bool = False) -> str:
+    """The mean and half of its interval; with `ranged` also the smallest and the largest value."""
     known = [value for value in values if value is not None]
     if not known:
         return MISSING
     interval = mean_interval(known)
     half = interval.half_width
-    return show(interval.mean) if half is None or half == 0 else f"{show(interval.mean)} ± {show(half)}"
+    if half is None or half == 0:
+        return show(interval.mean)
+    ends = f" ({show(min(known))} to {show(max(known))})" if ranged else ""
+    return f"{show(interval.mean)} ± {show(half)}{ends}"
 
 
-def _when(hits: Sequence[Reached | None], value: Callable[[Reached], float], show: Callable[[float], str]) -> str:
+def _when(
+    hits: Sequence[Reached | None],
+    value: Callable[[Reached], float],
+    show: Callable[[float], str],
+    *,
+    ranged: bool = False,
+) -> str:
     reached = [value(hit) for hit in hits if hit is not None]
     if not reached:
         return "not reached"
     missed = f" ({len(reached)} of {len(hits)} runs)" if len(reached) < len(hits) else ""
-    return _spread(reached, show) + missed
+    return _spread(reached, show, ranged=ranged) + missed
 
 
 def _state(side: Side) -> str:

@@ -47,6 +47,7 @@ _RUN = {
     "n_eval_episodes": DifferenceKind.DETAIL,
 }
 _ENV_NOT_COMPARED = {"env", "n_envs", "env_timeout_s", "start_timeout_s"}
+_NO_SETTING = {DifferenceKind.MACHINE, DifferenceKind.DETAIL}
 _PACKAGES = ("paceline", "torch", "numpy", "gymnasium")
 
 
@@ -69,6 +70,14 @@ def differences(sides: Sequence[Side]) -> tuple[Difference, ...]:
 def same_task(base: Side, side: Side) -> bool:
     """Whether two sides have the same task (env and its arguments), so that speed and learning can be compared."""
     return side is base or not any(one.kind is DifferenceKind.TASK for one in differences([base, side]))
+
+
+def same_config(a: RunResult, b: RunResult) -> bool:
+    """Whether two runs have the same settings, workers included; seed, folders, machine and versions may differ."""
+    settings = [{name: fact for name, fact in _facts(run).items() if fact[0] not in _NO_SETTING} for run in (a, b)]
+    return (
+        settings[0] == settings[1] and a.num_workers == b.num_workers and a.section("parallel") == b.section("parallel")
+    )
 
 
 def remarks(sides: Sequence[Side], found: Sequence[Difference]) -> tuple[str, ...]:

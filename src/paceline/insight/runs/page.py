@@ -119,7 +119,7 @@ def _figure(panel: Chart | Bars, drawing: str, below: str = "") -> str:
 
 def _facts(comparison: Comparison) -> str:
     """Tiles with the headline numbers of the side that the verdict is about, beside those of the first side."""
-    subject = comparison.subject
+    subject = comparison.sides[0] if comparison.one_config else comparison.subject
     if subject is None:
         return ""
     at = comparison.sides.index(subject)
@@ -130,7 +130,9 @@ def _facts(comparison: Comparison) -> str:
         if wanted and row.cells[at] != MISSING:
             value = _mean(row.cells[at])
             against = (
-                f"{comparison.names[at]} against {comparison.names[0]}"
+                row.cells[at].removeprefix(value).strip()
+                if comparison.one_config
+                else f"{comparison.names[at]} against {comparison.names[0]}"
                 if row.label == "speed-up"
                 else f"against {_mean(row.cells[0])}"
             )

@@ -42,6 +42,8 @@ def title_of(comparison: Comparison) -> str:
     runs = [run for side in comparison.sides for run in side.runs]
     names = list(comparison.names)
     against = " against ".join(names) if len(names) <= 3 else f"{names[0]} against {len(names) - 1} others"
+    if comparison.one_config:
+        against = f"{names[0]}, {len(runs)} seeds"
     envs, algos = (
         {value for value in values if value} for values in zip(*((r.env, r.algo) for r in runs), strict=True)
     )
@@ -92,7 +94,7 @@ def _notes(comparison: Comparison) -> list[str]:
     base = comparison.names[0]
     notes = [
         "steps/s counts env steps over the time of training: learning included; start-up, evaluation, checkpoints not.",
-        f"Speed-up is steps/s against {base}; efficiency is speed-up per worker.",
+        *([] if comparison.one_config else [f"Speed-up is steps/s against {base}; efficiency is speed-up per worker."]),
         "Time counts from the first step on; start-up (workers, envs, calibration) comes before it.",
         "Phases are parts of that time, measured in the learner's process.",
     ]
@@ -104,5 +106,6 @@ def _notes(comparison: Comparison) -> list[str]:
         )
     if (note := interval_note(comparison)) is not None:
         notes += [f"{note} It is wide if a side has few runs."]
-        notes += ["The interval of a speed-up is Welch's t-interval of the difference of logarithms."]
+        if not comparison.one_config:
+            notes += ["The interval of a speed-up is Welch's t-interval of the difference of logarithms."]
     return notes

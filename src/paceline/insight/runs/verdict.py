@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from paceline.insight.runs.curves import returns_over_steps, same_course, side_by_side
-from paceline.insight.runs.intervals import METHOD, Interval
+from paceline.insight.runs.intervals import METHOD, Interval, mean_interval
 from paceline.insight.runs.likeness import Difference, DifferenceKind, differences, same_task
 from paceline.insight.runs.sides import Side
 from paceline.measure.panel import number, plural
@@ -37,7 +37,9 @@ def subject(sides: Sequence[Side]) -> Side | None:
 
 
 def verdict(sides: Sequence[Side]) -> str:
-    """One sentence that compares the fastest other side with the first one."""
+    """One sentence that compares the fastest other side with the first one, or sums up the runs of a single side."""
+    if len(sides) == 1:
+        return _summary(sides[0])
     base, other = sides[0], subject(sides)
     if other is None:
         tasks = [difference for difference in differences(sides) if difference.kind is DifferenceKind.TASK]
@@ -56,6 +58,22 @@ def verdict(sides: Sequence[Side]) -> str:
     odd = [side.name for side in sides if not same_task(base, side)]
     rest = f"; {' and '.join(odd)} did another task and cannot be compared" if odd else ""
     return f"{opening}{name} {_speed(other, base, ratio)}, {_learning(other, base)}{_limit(other)}{rest}."
+
+
+def _summary(side: Side) -> str:
+    """One sentence about the runs of one config: the means over its seeds."""
+    runs, parts = side.runs, []
+    for what, values in (
+        ("final evaluation", [run.final_eval for run in runs]),
+        ("mean return of the last 100 episodes", [run.mean_return for run in runs]),
+    ):
+        known = [value for value in values if value is not None]
+        if len(known) == len(runs):
+            mean = mean_interval(known)
+            parts.append(f"{what} {number(mean.mean)} ± {number(mean.half_width or 0.0)}")
+    parts.append(f"{side.fps.mean:,.0f} ± {side.fps.half_width or 0.0:,.0f} steps/s")
+    of = f"{len(runs)} seeds of one config ({runs[0].mode or 'run'} on {runs[0].env})"
+    return f"{of}: {', '.join(parts)} (mean ± half of its {METHOD})."
 
 
 def _speed(other: Side, base: Side, ratio: Interval) -> str:

@@ -85,6 +85,27 @@ def test_groups_have_means_with_intervals(tmp_path: Path) -> None:
     assert "95% t-interval" in str(interval_note(result))
 
 
+def test_seeds_of_one_config_have_means_intervals_and_ranges_but_no_ranking(tmp_path: Path) -> None:
+    fps = (1000.0, 1200.0, 1400.0)
+    result = compare(
+        sides(read_all(*(complete(tmp_path / f"a{i}", returns=float, fps=fps[i], seed=i) for i in range(3))))
+    )
+    assert result.one_config
+    assert cells(result, "runs") == ("3",)
+    assert cells(result, "seeds") == ("0, 1, 2",)
+    assert cells(result, "steps/s") == ("1,200 ± 497 (1,000 to 1,400)",)
+    assert cells(result, "time to 25") == ("15.0 s",)
+    labels = [row.label for row in result.rows]
+    assert "speed-up" not in labels
+    assert "efficiency per worker" not in labels
+    assert "the smallest and the largest value" in str(interval_note(result))
+
+
+def test_a_single_run_is_nothing_to_compare(pair: list[RunResult]) -> None:
+    with pytest.raises(ConfigError, match="at least two runs, not 1"):
+        compare(sides(pair[0]))
+
+
 def test_groups_count_those_that_reach_a_score(tmp_path: Path) -> None:
     a = read_all(
         complete(tmp_path / "a0", returns=float, iterations=30, seed=0),

@@ -30,6 +30,14 @@ def test_title_names_task_and_sides(comparison: Comparison, runs: list[RunResult
     assert title_of(compare(sides(*runs))) == "ppo on CartPole-v1: r0 against 3 others"
 
 
+def test_the_report_of_one_config_has_no_speed_up(runs: list[RunResult]) -> None:
+    result = compare(sides(runs))
+    assert title_of(result) == "ppo on CartPole-v1: A, 4 seeds"
+    text = make_report(result)
+    assert "peed-up" not in text
+    assert "95% t-interval" in text
+
+
 def test_the_report_has_verdict_table_commands_and_machine(comparison: Comparison) -> None:
     text = make_report(comparison)
     assert comparison.as_text() in text

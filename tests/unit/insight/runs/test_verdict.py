@@ -116,3 +116,10 @@ def test_nothing_to_compare(pair: list[RunResult]) -> None:
     assert "seq took no steps, so there is nothing to compare" in verdict(sides(replace(seq, fps=0.0), par))
     blank: list[Side] = list(sides(replace(seq, progress={}), replace(par, progress={}, phases={})))
     assert verdict(blank).endswith("recorded too little to compare learning.")
+
+
+def test_a_single_side_is_summed_up_without_a_ranking(tmp_path: Path) -> None:
+    assert verdict(sides(group(tmp_path, "a", 100.0, (1000.0, 1200.0, 1400.0)))) == (
+        "3 seeds of one config (ppo on CartPole-v1): final evaluation 480.0 ± 0.0, mean return of the last 100 "
+        "episodes 101.0 ± 2.48, 1,200 ± 497 steps/s (mean ± half of its 95% t-interval)."
+    )
