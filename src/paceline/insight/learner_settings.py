@@ -87,16 +87,6 @@ def _doublings(most: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Faster:
-    """A setting that learns faster than the current one, beyond the noise."""
-
-    setting: LearnerSetting
-    ratio: float
-    spread: float
-    """Half the range between the quartiles."""
-
-
-@dataclass(frozen=True, slots=True)
 class LearnerSpeeds:
     """Measured speed of each setting, in updates per second with one entry per round; the current setting first."""
 
@@ -110,15 +100,18 @@ class LearnerSpeeds:
         return next(iter(self.updates_per_s))
 
     def speedup(self, setting: LearnerSetting) -> tuple[float, float]:
-        """Speed of a setting relative to the current one (median over rounds), and the spread of that ratio."""
+        """Speed of a setting relative to the current one (median over rounds), and the spread of that ratio.
+
+        The spread is half the range between the quartiles.
+        """
         return ratio(self.updates_per_s[setting], self.updates_per_s[self.current])
 
-    def faster(self) -> Faster | None:
+    def faster(self) -> LearnerSetting | None:
         """The fastest setting that beats the current one beyond the noise; None if there is none."""
         if len(self.updates_per_s[self.current]) < FEWEST_ROUNDS:
             return None
-        found = [Faster(setting, *self.speedup(setting)) for setting in self.updates_per_s if self._clearly(setting)]
-        return max(found, key=lambda one: one.ratio, default=None)
+        clear = [setting for setting in self.updates_per_s if self._clearly(setting)]
+        return max(clear, key=lambda setting: self.speedup(setting)[0], default=None)
 
     def _clearly(self, setting: LearnerSetting) -> bool:
         mid, spread = self.speedup(setting)
@@ -133,11 +126,12 @@ class LearnerSpeeds:
         """
         if (best := self.faster()) is None:
             return None
-        faster, current = best.setting.differences_from(self.current), self.current.differences_from(best.setting)
+        mid, spread = self.speedup(best)
+        faster, current = best.differences_from(self.current), self.current.differences_from(best)
         flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in faster.items())
         others = f" while other programs used {100 * self.others_share:.0f} % of the cores"
         return (
-            f"{_words(faster)} would learn {best.ratio:.2f} ± {best.spread:.2f} times as fast as "
+            f"{_words(faster)} would learn {mid:.2f} ± {spread:.2f} times as fast as "
             f"{_words(current)} here{others if self.others_share > QUIET else ''}; "
             f"learning takes {100 * learn_share:.0f} % of the time. "
             f"It changes the result (see {PAGE}): {flags}"
@@ -163,6 +157,6 @@ class LearnerSpeeds:
             "learn_share": learn_share,
             "others_share": self.others_share,
             "settings": settings,
-            "faster": None if best is None else asdict(best.setting),
+            "faster": None if best is None else asdict(best),
             "hint": self.hint(learn_share),
         }
