@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from paceline.domains.cyber.gp_ucb import FEWEST, Belief, Floats, GaussianProcess, choose
 from paceline.domains.cyber.trials import Trained, Trial, read_about, read_trials, write_trials
-from paceline.domains.cyber.workflow import PLACES, WORKFLOWS, Order, places_of, read_workflow, workflow_name
+from paceline.domains.cyber.workflow import PLACES, WORKFLOWS, places_of, read_workflow, workflow_name
 from paceline.errors import ConfigError, check_range
 from paceline.measure.folder import to_json
 
@@ -69,7 +69,7 @@ class SearchPlan:
 class Proposal:
     """The workflow to train next, with its prediction; None if the Gaussian process did not choose it."""
 
-    order: Order
+    workflow: str
     expected: float | None = None
     deviation: float | None = None
     upper: float | None = None
@@ -167,10 +167,10 @@ class Search:
         left = [index for index in beginning if index not in taken]
         belief = self.belief()
         if left or belief is None:
-            return Proposal(tuple(WORKFLOWS[left[0]].tolist()))
+            return Proposal(workflow_name(WORKFLOWS[left[0]]))
         index = choose(belief, self.plan.gp_beta, taken)
         mean, std = float(belief.mean[index]), float(belief.std[index])
-        return Proposal(tuple(WORKFLOWS[index].tolist()), mean, std, float(belief.upper(self.plan.gp_beta)[index]))
+        return Proposal(workflow_name(WORKFLOWS[index]), mean, std, float(belief.upper(self.plan.gp_beta)[index]))
 
     def run(self, train: Trainer, on_trial: Callable[[Search], None]) -> str:
         """Try workflows until a budget is spent or a signal ends a training.
@@ -185,7 +185,7 @@ class Search:
         self.folder.mkdir(parents=True, exist_ok=True)
         while (reason := self._spent()) is None:
             proposal = self.propose()
-            workflow, number = workflow_name(proposal.order), len(self.trials) + 1
+            workflow, number = proposal.workflow, len(self.trials) + 1
             name = f"{number:03d}_{workflow.replace(',', '-')}"
             self._under_way = workflow
             self.write()
@@ -199,17 +199,7 @@ class Search:
             )
             if isinstance(trained, str):
                 return trained
-            self.trials.append(
-                Trial(
-                    number=number,
-                    workflow=workflow,
-                    expected=proposal.expected,
-                    deviation=proposal.deviation,
-                    upper=proposal.upper,
-                    folder=name,
-                    **asdict(trained),
-                )
-            )
+            self.trials.append(Trial(number=number, folder=name, **asdict(proposal), **asdict(trained)))
             self._under_way = None
             self.write()
             on_trial(self)
