@@ -76,38 +76,26 @@ class VTraceTargets:
     """V-trace, with the values that the learner's network predicts now: for data of older weights.
 
     Args:
-        policy: The learner's network, on the CPU.
+        settings: Hyper-parameters of IMPALA or APPO.
+        policy: The learner's network with the newest weights, on the CPU.
         head: The action distribution.
         spec: Names and shapes of the observation leaves.
         obs_norm: Observation normaliser.
-        gamma: Discount factor.
-        lam: Trace decay (lambda).
-        rho_clip: Upper limit of the importance weight of each step's TD error (rho-bar).
-        c_clip: Upper limit of the trace weights (c-bar).
-        proximal: APPO: the surrogate's ratio is relative to the behaviour policy and so carries the importance weight.
-            Otherwise IMPALA: the weight is part of the advantage.
     """
 
     def __init__(
         self,
+        settings: ImpalaConfig,
         policy: nn.Module,
         head: ActionHead,
         spec: EnvSpec,
         obs_norm: ObsNormaliser | None,
-        *,
-        gamma: float,
-        lam: float,
-        rho_clip: float,
-        c_clip: float,
-        proximal: bool,
     ) -> None:
-        self._policy, self._head, self._spec, self._obs_norm = policy, head, spec, obs_norm
-        self._settings = {"gamma": gamma, "lam": lam, "rho_clip": rho_clip, "c_clip": c_clip}
-        self._proximal = proximal
+        self._settings, self._policy, self._head, self._spec, self._obs_norm = settings, policy, head, spec, obs_norm
 
     def __call__(self, batch: Trajectory, reward: Tensor) -> Target:
         """See `Targets`."""
-        steps, envs = batch.reward.shape
+        settings, (steps, envs) = self._settings, batch.reward.shape
         params, values = self._predict({name: leaf.flatten(0, 1) for name, leaf in batch.obs.items()})
         log_prob = score(
             self._head,
@@ -125,10 +113,15 @@ class VTraceTargets:
             next_values(value, finals.t, finals.env, final_values).numpy(),
             batch.terminated.numpy(),
             (batch.terminated | batch.truncated).numpy(),
-            **self._settings,
+            gamma=settings.gamma,
+            lam=settings.vtrace_lambda,
+            rho_clip=settings.rho_clip,
+            c_clip=settings.c_clip,
         )
         returns = torch.from_numpy(target.vs)
-        if self._proximal:
+        # APPO: the surrogate's ratio is relative to the behaviour policy and so carries the importance weight.
+        # IMPALA: the weight is part of the advantage.
+        if settings.proximal:
             return Target(torch.from_numpy(target.advantage), returns, batch.log_prob, value[:-1])
         weighted = torch.from_numpy(target.rho * target.advantage)
         return Target(weighted, returns, torch.from_numpy(log_prob), value[:-1])
@@ -146,20 +139,3 @@ class VTraceTargets:
             outputs, value = self._policy(policy_input(self._spec, seen))
             params[rows], values[rows] = outputs.numpy(), value.numpy()
         return params, values
-
-
-def vtrace_targets(
-    settings: ImpalaConfig, policy: nn.Module, head: ActionHead, spec: EnvSpec, obs_norm: ObsNormaliser | None
-) -> VTraceTargets:
-    """The targets of IMPALA and APPO. `policy` has the newest weights."""
-    return VTraceTargets(
-        policy,
-        head,
-        spec,
-        obs_norm,
-        gamma=settings.gamma,
-        lam=settings.vtrace_lambda,
-        rho_clip=settings.rho_clip,
-        c_clip=settings.c_clip,
-        proximal=settings.proximal,
-    )

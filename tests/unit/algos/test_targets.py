@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.algos.targets import GAETargets, vtrace_targets
+from paceline.algos.targets import GAETargets, VTraceTargets
 from paceline.batch import Finals, Trajectory
 from paceline.config.impala_settings import APPOConfig, ImpalaConfig
 from paceline.nets.policy import build_policy
@@ -55,7 +55,7 @@ def batch(policy: torch.nn.Module, *, older_by: float = 0.0) -> Trajectory:
 def test_without_lag_vtrace_targets_equal_gae_returns(config: ImpalaConfig, policy: torch.nn.Module) -> None:
     data = batch(policy)
     head = head_for(SPEC.action)
-    by_vtrace = vtrace_targets(config, policy, head, SPEC, None)(data, data.reward)
+    by_vtrace = VTraceTargets(config, policy, head, SPEC, None)(data, data.reward)
     by_gae = GAETargets(0.99, 0.9)(data, data.reward)
     torch.testing.assert_close(by_vtrace.returns, by_gae.returns, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(by_vtrace.log_prob, data.log_prob, rtol=1e-4, atol=1e-5)
@@ -64,8 +64,8 @@ def test_without_lag_vtrace_targets_equal_gae_returns(config: ImpalaConfig, poli
 
 def test_impala_puts_the_importance_weight_in_the_advantage_appo_in_the_ratio(policy: torch.nn.Module) -> None:
     data, head = batch(policy, older_by=0.5), head_for(SPEC.action)  # pi / mu is exp(-0.5) everywhere
-    impala = vtrace_targets(ImpalaConfig(), policy, head, SPEC, None)(data, data.reward)
-    appo = vtrace_targets(APPOConfig(), policy, head, SPEC, None)(data, data.reward)
+    impala = VTraceTargets(ImpalaConfig(), policy, head, SPEC, None)(data, data.reward)
+    appo = VTraceTargets(APPOConfig(), policy, head, SPEC, None)(data, data.reward)
     torch.testing.assert_close(impala.advantage, appo.advantage * np.exp(-0.5), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(appo.log_prob, data.log_prob)
     torch.testing.assert_close(impala.log_prob, data.log_prob - 0.5, rtol=1e-4, atol=1e-5)

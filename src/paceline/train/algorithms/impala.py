@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.algos.targets import vtrace_targets
+from paceline.algos.targets import VTraceTargets
 from paceline.collect.inference_client import AnyCollector, connect
 from paceline.config.impala_settings import ImpalaConfig
 from paceline.config.train_config import TrainConfig
@@ -145,7 +145,7 @@ class ImpalaPlan(SlotPlan[AsyncJob]):
             max_lag=settings.max_lag,
             on_lag=settings.on_lag,
         )
-        targets = vtrace_targets(settings, parts.mirror, head_for(spec.action), spec, parts.obs_norm)
+        targets = VTraceTargets(settings, parts.mirror, head_for(spec.action), spec, parts.obs_norm)
         # Workers collect all the time, so the driver computes all shards itself.
         gradient = gradient_of(self.base, settings, arena, batch)
         gradients = gradients_for(parts, self.base, settings, batch, gradient.all)
