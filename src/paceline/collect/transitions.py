@@ -8,7 +8,6 @@ one after another, because groups need different numbers of rows; with a budget 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -104,6 +103,13 @@ class Lane:
         self._acting: Actor = actor
         if judge is None and isinstance(actor, DeferredValueActor):  # nothing reads the values: skip computing them
             self._acting = partial(_without_values, actor)
+
+    def head(self, heads: Sequence[int]) -> int:
+        """Pick the head row of this lane; all of its groups must have the same one, since they are stepped together."""
+        mine = heads[self._first_group : self._first_group + self.groups]
+        if min(mine) != max(mine):
+            raise RuntimeError(f"replay: groups of one lane must have the same head row (heads {mine})")
+        return mine[0]
 
     def reset(self, head: int) -> None:
         """Reset every env and write the first observations to row `head`."""
@@ -208,14 +214,15 @@ class Lane:
 
 
 class TransitionCollector:
-    """Runs all lanes of a worker, one after another.
+    """Runs all lanes of a worker, one after another. The job of a worker in DQN.
 
     Args:
         lanes: In group order.
+        renew: Updates the weights to act with, before each request.
     """
 
-    def __init__(self, lanes: Sequence[Lane]) -> None:
-        self._lanes = lanes
+    def __init__(self, lanes: Sequence[Lane], renew: Callable[[], object]) -> None:
+        self._lanes, self._renew = lanes, renew
 
     def connect(self, channel: InferenceChannel) -> None:
         """Set the connection to the inference servers, with central inference."""
@@ -223,33 +230,25 @@ class TransitionCollector:
             lane.connect(channel)
 
     def reset(self, heads: Sequence[int]) -> None:
-        """Reset every env and write the first observations at the heads of this worker's groups."""
-        for lane, head in zip(self._lanes, self._firsts(heads), strict=True):
-            lane.reset(head)
+        """Reset every env and write the first observations at these heads, which are those of all groups of the run."""
+        for lane in self._lanes:
+            lane.reset(lane.head(heads))
 
     def restore(self, histories: Sequence[History], heads: Sequence[int]) -> list[int]:
         """Restore every env from its history; returns the envs (of the run) that started a new episode instead."""
-        firsts = self._firsts(heads)
-        return [env for lane, head in zip(self._lanes, firsts, strict=True) for env in lane.restore(histories, head)]
-
-    def _firsts(self, heads: Sequence[int]) -> list[int]:
-        """The head row of each lane. All groups of a lane must have the same head, since they are stepped together."""
-        cuts = np.cumsum([0, *(lane.groups for lane in self._lanes)]).tolist()
-        parts = [heads[start:stop] for start, stop in itertools.pairwise(cuts)]
-        if uneven := [part for part in parts if min(part) != max(part)]:
-            raise RuntimeError(f"replay: groups of one lane must have the same head row (heads {uneven[0]})")
-        return [part[0] for part in parts]
+        return [env for lane in self._lanes for env in lane.restore(histories, lane.head(heads))]
 
     def collect(self, heads: Sequence[int], budget: CollectBudget) -> Written:
         """Step the envs and write rows, starting at each group's head.
 
         Args:
-            heads: Head row of each group of this worker.
+            heads: Head row of each group of the run.
             budget: How much to collect.
         """
+        self._renew()
         began, env_s, rows = perf_counter(), 0.0, list[int]()
-        for lane, head in zip(self._lanes, self._firsts(heads), strict=True):
-            count, seconds = lane.collect(head, budget)
+        for lane in self._lanes:
+            count, seconds = lane.collect(lane.head(heads), budget)
             rows += [count] * lane.groups
             env_s += seconds
         total_s, waiting_s = perf_counter() - began, sum(lane.waited_s() for lane in self._lanes)

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect.history import EpisodeHistory
-from paceline.collect.transitions import CollectBudget
+from paceline.collect.transitions import CollectBudget, TransitionCollector
 from paceline.envs.block import History
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.external_transitions import ExternalTransitions, external_rows
 from paceline.memory.parts import part, under
 from paceline.runtime.protocol import Runtime, shares
-from paceline.train.dqn_job import DQNJob
 from paceline.train.loop import CollectReport
 from paceline.train.pacing import BatchPace
 from paceline.train.replay_ingest import ReplayIngest
@@ -32,13 +31,13 @@ class ReplayBatches:
 
     def __init__(
         self,
-        runtime: Runtime[DQNJob],
+        runtime: Runtime[TransitionCollector],
         ingest: ReplayIngest,
         history: EpisodeHistory,
         budget: CollectBudget,
         pace: BatchPace,
         clock: Clock,
-        restarts: Restarts[DQNJob] | None = None,
+        restarts: Restarts[TransitionCollector] | None = None,
     ) -> None:
         """Store the parts; `reset` or `load` starts the envs.
 
@@ -62,7 +61,7 @@ class ReplayBatches:
         began = perf_counter()
         self._align_groups()
         self._history.mark()
-        submitted = self.restarts.start(DQNJob.collect, self._ingest.replay.head.tolist(), self._budget)
+        submitted = self.restarts.start(TransitionCollector.collect, self._ingest.replay.head.tolist(), self._budget)
         written = self.restarts.finish(submitted, self)
         times = [reply.times for reply in written]
         add_collect_times(self._clock, times, perf_counter() - began)
@@ -78,14 +77,14 @@ class ReplayBatches:
     def respawn_restored(self, worker: int) -> list[int]:
         """See `EnvRecovery.respawn_restored`: replays each episode up to the start of the batch."""
         heads = self._ingest.replay.head.tolist()
-        return self._runtime.respawn(worker, DQNJob.restore, self._history.marked(), heads)
+        return self._runtime.respawn(worker, TransitionCollector.restore, self._history.marked(), heads)
 
     def respawn_reset(self, worker: int) -> list[int]:
         """See `EnvRecovery.respawn_reset`."""
         shape = self._ingest.replay.shape
         envs = shares(shape.groups, self._runtime.num_workers)[worker].envs(shape.group_size)
         self._history.start_next_episodes(envs)
-        self._runtime.respawn(worker, DQNJob.reset, self._ingest.replay.head.tolist())
+        self._runtime.respawn(worker, TransitionCollector.reset, self._ingest.replay.head.tolist())
         return envs
 
     def forget_episodes(self, envs: list[int]) -> None:
@@ -115,7 +114,7 @@ class ReplayBatches:
 
     def reset(self) -> None:
         """See `Collector.reset`."""
-        self.restarts.run_all(DQNJob.reset, self._ingest.replay.head.tolist())
+        self.restarts.run_all(TransitionCollector.reset, self._ingest.replay.head.tolist())
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """Return no extras: the replay buffer does not store any."""
@@ -134,6 +133,7 @@ class ReplayBatches:
         self._align_groups()
         histories: list[History] = self._history.load(part(state, "history/"))
         heads = self._ingest.replay.head.tolist()
-        restarted = [env for envs in self.restarts.run_all(DQNJob.restore, histories, heads) for env in envs]
+        by_worker = self.restarts.run_all(TransitionCollector.restore, histories, heads)
+        restarted = [env for envs in by_worker for env in envs]
         self._ingest.forget_episodes(restarted)
         return restarted

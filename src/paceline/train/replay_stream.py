@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect.times import CollectTimes
-from paceline.collect.transitions import CollectBudget, Written
+from paceline.collect.transitions import CollectBudget, TransitionCollector, Written
 from paceline.errors import ConfigError, WorkerLost
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.external_transitions import ExternalTransitions
 from paceline.memory.parts import part, under
 from paceline.runtime.protocol import Reply, Runtime, Share
-from paceline.train.dqn_job import DQNJob
 from paceline.train.loop import CollectReport
 from paceline.train.pacing import Limiter
 from paceline.train.replay_ingest import ReplayIngest
@@ -35,7 +34,7 @@ class ReplayStream:
 
     def __init__(
         self,
-        runtime: Runtime[DQNJob],
+        runtime: Runtime[TransitionCollector],
         ingest: ReplayIngest,
         shares: list[Share],
         episode: NDArray[np.int64],
@@ -44,7 +43,7 @@ class ReplayStream:
         samples: Callable[[], int],
         renew: Callable[[], None],
         clock: Clock,
-        restarts: Restarts[DQNJob] | None = None,
+        restarts: Restarts[TransitionCollector] | None = None,
     ) -> None:
         """Store the parts; `reset` or `load` starts the envs.
 
@@ -74,7 +73,7 @@ class ReplayStream:
     def reset(self) -> None:
         """See `Collector.reset`. Workers are idle until `next`, so no step is taken during start-up."""
         self._renew()
-        self.restarts.run_all(DQNJob.reset, self._ingest.replay.head.tolist())
+        self.restarts.run_all(TransitionCollector.reset, self._ingest.replay.head.tolist())
 
     def next(self, version: int) -> int:  # noqa: ARG002 - replayed transitions have no lag
         """Return the number of updates that the learner may make. Blocks until there is at least one."""
@@ -131,7 +130,7 @@ class ReplayStream:
     def _submit(self, share: Share) -> None:
         heads = (self._ingest.replay.head + self._requests[share.worker] * self._budget.rows).tolist()
         self._requests[share.worker] += 1
-        self._pending.append(self._runtime.submit(share.worker, DQNJob.collect, heads, self._budget))
+        self._pending.append(self._runtime.submit(share.worker, TransitionCollector.collect, heads, self._budget))
 
     @property
     def _group_steps(self) -> int:
@@ -161,7 +160,7 @@ class ReplayStream:
         envs = list(range(columns.start, columns.stop))
         self._ingest.forget_episodes(envs)
         self._episode[columns] += 1
-        worker, _ = self.restarts.replace(loss, DQNJob.reset, self._ingest.replay.head.tolist())
+        worker, _ = self.restarts.replace(loss, TransitionCollector.reset, self._ingest.replay.head.tolist())
         self._pending = [reply for reply in self._pending if reply.worker != worker]
         self.restarts.note_new_episodes(worker, envs)
         pending, self._requests[worker] = self._requests[worker], 0

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.collect.transitions import TransitionCollector
 from paceline.memory.replay_rows import FINAL, PREFIX, ReplayShape, ReplayWriter
 from paceline.memory.shared import Arena
 from paceline.memory.weights import Snapshots
 from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
-from paceline.train.dqn_job import DQNJob
 from paceline.train.plan import Plan
 from paceline.train.rollout_transfer import RolloutTransfer
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayPlan(Plan[DQNJob]):
+class ReplayPlan(Plan[TransitionCollector]):
     """A plan whose workers write to a replay buffer."""
 
     shape: ReplayShape
@@ -40,7 +40,7 @@ class ReplayPlan(Plan[DQNJob]):
 
 
 @dataclass(frozen=True)
-class ReplayTransfer(RolloutTransfer[DQNJob]):
+class ReplayTransfer(RolloutTransfer[TransitionCollector]):
     """Transfer for algorithms with a replay buffer. See `Transfer`."""
 
     plan: ReplayPlan

@@ -40,6 +40,7 @@ def blank(n: int) -> tuple[Row, Row]:
 
 class Bed:
     def __init__(self, *, lanes: int, groups: int = 3, size: int = 2, epsilon: float = 0.0) -> None:
+        self.renewed = 0
         self.shape = ReplayShape(spec=SPEC, rows=64, groups=groups, group_size=size, priorities=True)
         n = self.shape.n_envs
         self.memory = {field.name: np.zeros(field.shape, field.dtype) for field in self.shape.fields()}
@@ -63,9 +64,13 @@ class Bed:
                     judge=lambda *parts: _judge(*parts, dueling=True), gamma=GAMMA,
                 )
                 for first in range(0, groups, each)
-            ]
+            ],
+            self.renew,
         )  # fmt: skip
         self.collector.reset([0] * groups)
+
+    def renew(self) -> None:
+        self.renewed += 1
 
     def collect(self, budget: CollectBudget) -> list[int]:
         written = self.collector.collect(self.replay.head.tolist(), budget)
@@ -119,3 +124,23 @@ def test_initial_priority_is_the_absolute_td_error() -> None:
             expected = abs(reward[t] + (0.0 if ended[t] else GAMMA * best) - q)
             assert said[t] == pytest.approx(expected, rel=1e-5), (env, t)
     bed.close()
+
+
+def test_the_weights_are_renewed_before_each_request() -> None:
+    bed = Bed(lanes=1)
+    assert bed.renewed == 0
+    bed.collect(CollectBudget(rows=2))
+    bed.collect(CollectBudget(rows=2))
+    assert bed.renewed == 2
+    bed.close()
+
+
+def test_a_lane_takes_the_head_of_its_own_groups_which_must_share_one() -> None:
+    apart, together = Bed(lanes=3), Bed(lanes=1)
+    with pytest.raises(RuntimeError, match=r"same head row \(heads \[3, 1, 2\]\)"):
+        together.collector.reset([3, 1, 2])
+    apart.collector.reset([3, 1, 2])
+    written = apart.memory["replay/obs/obs"].any(axis=2)  # [rows, B]
+    assert [np.flatnonzero(written[:, group * 2]).max() for group in range(3)] == [3, 1, 2]
+    apart.close()
+    together.close()

@@ -40,7 +40,6 @@ from paceline.ops.q_learning import q_values
 from paceline.runtime.protocol import Share, shares
 from paceline.runtime.ray.transfer import GroupRange
 from paceline.spec import EnvSpec
-from paceline.train.dqn_job import DQNJob
 from paceline.train.layout import Layout
 from paceline.train.league import in_league
 from paceline.train.loop import Driver
@@ -130,7 +129,7 @@ class DQNPlan(ReplayPlan):
         private, parts = snapshots.private()
         return parts.__getitem__, partial(snapshots.copy, private)
 
-    def __call__(self, arena: Arena, share: Share) -> DQNJob:
+    def __call__(self, arena: Arena, share: Share) -> TransitionCollector:
         """Build the envs and the policy. Runs inside the worker."""
         arrays, renew = self.acting(arena)
         policy = self.base.policy.build(self.shape.spec)
@@ -143,8 +142,7 @@ class DQNPlan(ReplayPlan):
             lanes = [replace(share, first_group=share.first_group + g, groups=1) for g in range(share.groups)]
         else:
             lanes = [share]
-        collector = TransitionCollector([self._lane(arena, policy, lane) for lane in lanes])
-        return DQNJob(collector, slice(share.first_group, share.first_group + share.groups), renew)
+        return TransitionCollector([self._lane(arena, policy, lane) for lane in lanes], renew)
 
     def _lane(self, arena: Arena, policy: nn.Module, share: Share) -> Lane:
         spec, size = self.shape.spec, self.shape.group_size
@@ -170,7 +168,7 @@ class DQNPlan(ReplayPlan):
             gamma=self.settings.gamma,
         )
 
-    def driver(self, parts: DriverParts[DQNJob]) -> AnyDriver:
+    def driver(self, parts: DriverParts[TransitionCollector]) -> AnyDriver:
         """See `Plan.driver`."""
         settings, arena, replay = self.settings, parts.arena, self.replay(parts.arena)
         spec, vector = self.shape.spec, parts.vector
@@ -198,7 +196,7 @@ class DQNPlan(ReplayPlan):
         return Driver(collector, in_league(learner, parts.league), ReplayAccess(learner, collector))
 
     def _stream(
-        self, parts: DriverParts[DQNJob], replay: Replay, sampler: Sampler, learner: DQNLearner
+        self, parts: DriverParts[TransitionCollector], replay: Replay, sampler: Sampler, learner: DQNLearner
     ) -> ReplayStream:
         settings, runtime = self.settings, parts.runtime
         budget = CollectBudget(rows=settings.request_steps)
@@ -215,7 +213,7 @@ class DQNPlan(ReplayPlan):
             restarts_for(parts.config, runtime),
         )
 
-    def _batches(self, parts: DriverParts[DQNJob], replay: Replay, sampler: Sampler) -> ReplayBatches:
+    def _batches(self, parts: DriverParts[TransitionCollector], replay: Replay, sampler: Sampler) -> ReplayBatches:
         settings, every_env = self.settings, np.arange(self.shape.n_envs)
         history = EpisodeHistory(
             self.shape.spec, parts.arena["episode"], lambda: replay.shown(every_env), self.base.tags(parts.arena)
