@@ -19,8 +19,7 @@ from paceline.memory.parts import part, under
 from paceline.memory.slot_copies import copy_rollout, load_slots, slots_state
 from paceline.memory.slots import Slots
 from paceline.nets.normalise import RewardNormaliser
-from paceline.runtime.protocol import Runtime
-from paceline.train.env_recovery import RolloutRecovery
+from paceline.runtime.protocol import Runtime, shares
 from paceline.train.loop import CollectReport
 from paceline.train.restarts import BroadcastCall, Restarts
 from paceline.train.rollout_job import RolloutJob
@@ -68,7 +67,7 @@ class Rollouts:
         """Rows collected so far, which is the number of steps of each env."""
         self.last = CollectReport(finished=Episodes.none())
         self.restarts = restarts or Restarts(runtime)
-        self._recovery = RolloutRecovery(history, [tracker, reward_norm], slots.shape, runtime)
+        self._runtime, self._reward_norm = runtime, reward_norm
 
     def next(self, version: int) -> Trajectory:
         """Collect T steps of every group with the weights of `version`.
@@ -78,7 +77,7 @@ class Rollouts:
         """
         if not self._pending:
             began, started = perf_counter(), self._begin(version)
-            self._count(self.restarts.finish(started, self._recovery), perf_counter() - began)
+            self._count(self.restarts.finish(started, self), perf_counter() - began)
         batch = (self._learning or self._slots).trajectory(self._version)
         if self._learning is not None:
             with self._clock.phase("sync"):
@@ -89,7 +88,7 @@ class Rollouts:
         """In a pipeline, wait for the rollout that `next` started: it becomes the pending batch."""
         if self._started is not None:
             started, self._started, began = self._started, None, perf_counter()
-            self._count(self.restarts.finish(started, self._recovery), perf_counter() - began)
+            self._count(self.restarts.finish(started, self), perf_counter() - began)
 
     def _begin(self, version: int) -> BroadcastCall[CollectTimes]:
         """Submit the collection of a rollout with the weights of `version`. Does not wait."""
@@ -121,7 +120,7 @@ class Rollouts:
         if self._trust_env_state:
             dumping = self.restarts.start(RolloutJob.dump)
             self._history.mark()
-            pickled = [entry for part in self.restarts.finish(dumping, self._recovery) for entry in part]
+            pickled = [entry for part in self.restarts.finish(dumping, self) for entry in part]
             state["pickled"] = np.frombuffer(b"".join(pickled), np.uint8)
             state["pickled_length"] = np.array([len(entry) for entry in pickled])
         if self._learning is not None and self._pending:
@@ -140,8 +139,27 @@ class Rollouts:
             entries = np.split(state["pickled"], np.cumsum(state["pickled_length"])[:-1])
             histories = [replace(h, state=entry.tobytes()) for h, entry in zip(histories, entries, strict=True)]
         restarted = [env for part in self.restarts.run_all(RolloutJob.restore, histories) for env in part]
-        self._recovery.forget_episodes(restarted)
+        self.forget_episodes(restarted)
         return restarted
+
+    def respawn_restored(self, worker: int) -> list[int]:
+        """See `EnvRecovery.respawn_restored`: replays each episode up to the start of the rollout."""
+        return self._runtime.respawn(worker, RolloutJob.restore, self._history.marked())
+
+    def respawn_reset(self, worker: int) -> list[int]:
+        """See `EnvRecovery.respawn_reset`."""
+        shape = self._slots.shape
+        envs = shares(shape.groups, self._runtime.num_workers)[worker].envs(shape.group_size)
+        self._history.start_next_episodes(envs)
+        self._runtime.respawn(worker, RolloutJob.reset)
+        return envs
+
+    def forget_episodes(self, envs: list[int]) -> None:
+        """See `EnvRecovery.forget_episodes`."""
+        self._history.forget(envs)
+        self._tracker.forget(envs)
+        if self._reward_norm is not None:
+            self._reward_norm.forget(envs)
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """See `Collector.extras`."""

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
+from paceline.collect.history import EpisodeHistory
 from paceline.collect.times import CollectTimes
 from paceline.config.train_config import TrainConfig
 from paceline.measure.clock import Clock
+from paceline.memory.slot_shape import SlotShape
+from paceline.spec import PLAIN, EnvSpec
 from paceline.train.build import build
+from paceline.train.rollout_job import RolloutJob
 from paceline.train.rollouts import Rollouts, add_collect_times
 from paceline.train.training import Training
 
 STEPS, ENVS = 6, 4
+SPEC = EnvSpec.of(gym.spaces.Box(-1, 1, (1,), np.float32), gym.spaces.Discrete(2))
 
 
 def training(**settings: Any) -> Training:
@@ -91,3 +98,62 @@ def test_the_wait_for_workers_is_divided_into_phases() -> None:
     add_collect_times(clock, [CollectTimes(3.0, 1.0, 4.0)], wall_s=2.0)  # half of it while the driver learned
     after = clock.snapshot().seconds
     assert (after["env"] - 3.0, after["inference"] - 1.0, after["wait"] - 2.0) == pytest.approx((1.5, 0.5, 0.0))
+
+
+class Runtime:
+    """Two workers; records the first call of each new one."""
+
+    num_workers = 2
+
+    def __init__(self) -> None:
+        self.respawned: list[Any] = []
+
+    def respawn(self, worker: int, call: Any, *args: Any) -> list[int]:
+        self.respawned.append((worker, call, *args))
+        return [5]
+
+
+class Record:
+    def __init__(self) -> None:
+        self.forgotten: list[int] = []
+
+    def forget(self, envs: list[int]) -> None:
+        self.forgotten += envs
+
+
+class Stage:
+    """A collector of eight envs in four groups, whose history has three steps of each env."""
+
+    def __init__(self) -> None:
+        self.episode = np.arange(8)
+        obs = {PLAIN: np.zeros((8, 1), np.float32)}
+        self.history = EpisodeHistory(SPEC, self.episode, lambda: (obs, None))
+        self.runtime, self.tracker, self.reward_norm = Runtime(), Record(), Record()
+        parts: tuple[Any, ...] = (self.runtime, SimpleNamespace(shape=SlotShape(SPEC, 3, 4, 2)), self.tracker)
+        norm: Any = self.reward_norm
+        self.rollouts = Rollouts(*parts, self.history, Clock(), reward_norm=norm)
+        self.history.extend(np.ones((3, 8), np.int64), np.zeros((3, 8), bool), np.ones((3, 8), bool))
+        self.history.mark()
+
+
+def test_a_new_worker_replays_the_episodes_up_to_the_mark() -> None:
+    stage = Stage()
+    stage.episode[:] = 99  # what the lost worker wrote after the mark
+    assert stage.rollouts.respawn_restored(1) == [5]
+    ((worker, call, histories),) = stage.runtime.respawned
+    assert (worker, call) == (1, RolloutJob.restore)
+    assert [(history.episode, len(history.actions)) for history in histories] == [(env, 3) for env in range(8)]
+
+
+def test_a_reset_worker_starts_the_next_episodes_of_its_envs_only() -> None:
+    stage = Stage()
+    assert stage.rollouts.respawn_reset(1) == [4, 5, 6, 7]
+    assert stage.runtime.respawned == [(1, RolloutJob.reset)]
+    assert stage.episode.tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
+
+
+def test_forgotten_episodes_are_cleared_everywhere() -> None:
+    stage = Stage()
+    stage.rollouts.forget_episodes([4, 6])
+    assert stage.tracker.forgotten == stage.reward_norm.forgotten == [4, 6]
+    assert [len(history.actions) for history in stage.history.snapshot()] == [3, 3, 3, 3, 0, 3, 0, 3]
