@@ -5,17 +5,11 @@ envs.step -> write obs to the arena -> request ... step other lanes meanwhile ..
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from time import perf_counter
-from typing import Any, TypeAlias
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.collect.rollout import RolloutCollector
-from paceline.collect.times import CollectTimes
-from paceline.envs.block import History
 from paceline.memory.shared import Arrays, Field
 from paceline.nets.features import Leaves
 from paceline.runtime.protocol import InferenceChannel
@@ -30,37 +24,6 @@ def mailbox_fields(spec: EnvSpec, n_envs: int) -> Iterator[Field]:
         yield Field.of(f"{PREFIX}obs/{leaf.name}", (n_envs, *leaf.shape), leaf.dtype)
     yield Field.of(f"{PREFIX}params", (n_envs, spec.action.param_size), np.float32)
     yield Field.of(f"{PREFIX}value", (n_envs,), np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class LaneShare:
-    """One lane: whole groups of one worker that share one inference request."""
-
-    worker: int
-    first_group: int
-    """Also the lane's number, since no two lanes have the same first group."""
-    groups: int
-    chunk: int
-    """Number of the chunk, i.e. of the groups that share one forward pass; counted in group order."""
-
-
-def lanes_of(worker: int, first_group: int, groups: int, chunk_groups: int, *, single: bool = False) -> list[LaneShare]:
-    """Split a worker's groups into lanes at the chunk boundaries.
-
-    Args:
-        worker: Index of the worker.
-        first_group: Its first group.
-        groups: Number of groups it owns.
-        chunk_groups: Groups per chunk.
-        single: Make every group a lane of its own.
-    """
-    lanes, at, end = [], first_group, first_group + groups
-    while at < end:
-        chunk = at // chunk_groups
-        stop = at + 1 if single else min(end, (chunk + 1) * chunk_groups)
-        lanes.append(LaneShare(worker, at, stop - at, chunk))
-        at = stop
-    return lanes
 
 
 class Mailbox:
@@ -82,13 +45,13 @@ class RemoteActor:
     """An `Actor` that sends each forward pass to an inference server.
 
     Args:
-        lane: The lane that it acts for.
+        lane: Number of the lane that it acts for.
         server: Index of the server.
         mailbox: The lane's request and reply arrays.
     """
 
-    def __init__(self, lane: LaneShare, server: int, mailbox: Mailbox) -> None:
-        self._lane, self._server, self._mailbox = lane.first_group, server, mailbox
+    def __init__(self, lane: int, server: int, mailbox: Mailbox) -> None:
+        self._lane, self._server, self._mailbox = lane, server, mailbox
         self._asked, self._waited_s = False, 0.0
         self.channel: InferenceChannel | None = None
         """The connection to the server; must be set before the first request."""
@@ -121,62 +84,3 @@ class RemoteActor:
         if self.channel is None:
             raise RuntimeError("remote actor: has no connection to an inference server yet. Call connect() first.")
         return self.channel
-
-
-class InterleavedCollectors:
-    """Runs the collectors of a worker's lanes in turn: while one waits for the policy or its envs, the next one runs.
-
-    Args:
-        collectors: One per lane.
-        actors: Their actors, with central inference.
-    """
-
-    def __init__(self, collectors: Sequence[RolloutCollector], actors: Sequence[RemoteActor] = ()) -> None:
-        self._collectors, self._actors = collectors, actors
-
-    def connect(self, channel: InferenceChannel) -> None:
-        """Set the connection to the inference servers."""
-        for actor in self._actors:
-            actor.channel = channel
-
-    def reset(self) -> None:
-        """Reset every env to its first episode."""
-        for collector in self._collectors:
-            collector.reset()
-
-    def restore(self, histories: Sequence[History]) -> list[int]:
-        """Restore every env from its history; returns the envs that started a new episode instead."""
-        return [env for collector in self._collectors for env in collector.restore(histories)]
-
-    def dump(self) -> list[bytes]:
-        """Pickle the envs in their current state; one entry per env."""
-        return [entry for collector in self._collectors for entry in collector.dump()]
-
-    def collect(self, step: int, into: int = 0) -> CollectTimes:
-        """Fill all slots of set `into`, one row per lane in turn."""
-        began, env_s = perf_counter(), 0.0
-        going: list[Any] = [collector.rows(step, into) for collector in self._collectors]
-        while going:
-            for rows in list(going):
-                try:
-                    next(rows)
-                except StopIteration as done:
-                    env_s += done.value
-                    going.remove(rows)
-        total_s, waiting_s = perf_counter() - began, sum(actor.waited_s() for actor in self._actors)
-        return CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s, waiting_s=waiting_s)
-
-    def close(self) -> None:
-        """Close the envs."""
-        for collector in self._collectors:
-            collector.close()
-
-
-AnyCollector: TypeAlias = RolloutCollector | InterleavedCollectors
-"""The collector of a worker."""
-
-
-def connect(collector: AnyCollector, channel: InferenceChannel) -> None:
-    """Connect a collector to the inference servers, if it uses central inference."""
-    if isinstance(collector, InterleavedCollectors):
-        collector.connect(channel)

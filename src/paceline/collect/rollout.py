@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from time import perf_counter
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,29 +17,19 @@ from numpy.typing import NDArray
 from paceline.collect import noise
 from paceline.collect.finite import FiniteRollouts
 from paceline.collect.free_running import FreeRunning
+from paceline.collect.inference_client import RemoteActor
 from paceline.collect.times import CollectTimes
 from paceline.envs.block import EnvBlock, History, ahead_of
 from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
 from paceline.memory.worker_status import BEAT, STOP
 from paceline.nets.actor import Actor, DeferredValueActor
-from paceline.nets.features import Leaves
 from paceline.ops.distributions import ActionHead
+from paceline.runtime.protocol import InferenceChannel
 
 SETTLED_STEPS, SETTLED_BYTES = 2048, 1 << 20
 """Limits on one bulk computation of values and log-probabilities, in env steps and in bytes of observations: large
 enough that the cost per call is small, and small enough for the CPU cache."""
-
-
-@runtime_checkable
-class RemotePolicy(Protocol):
-    """An actor whose forward pass runs in another process: central inference."""
-
-    def ask(self, obs: Leaves) -> None:
-        """Send a request without waiting; the next call of the actor returns the reply."""
-
-    def rest(self) -> None:
-        """Say that no more requests come in this rollout."""
 
 
 class RolloutCollector:
@@ -93,8 +83,17 @@ class RolloutCollector:
         seen = sum(leaf.features for leaf in shape.spec.obs) if self._deferred is not None else 0
         self._settled = min(SETTLED_STEPS, SETTLED_BYTES // max(1, 4 * seen))
         self._heartbeat, self._finite, self._free_running = heartbeat, finite, free_running
-        self._remote = actor if isinstance(actor, RemotePolicy) else None
+        self._remote = actor if isinstance(actor, RemoteActor) else None
         self._ahead = ahead_of(envs)
+
+    def connect(self, channel: InferenceChannel) -> None:
+        """Set the connection to the inference servers, with central inference."""
+        if self._remote is not None:
+            self._remote.channel = channel
+
+    def waited_s(self) -> float:
+        """Seconds idle waiting for the inference server since the last call of this method."""
+        return 0.0 if self._remote is None else self._remote.waited_s()
 
     def reset(self) -> None:
         """Reset every env to its first episode."""
@@ -216,6 +215,58 @@ class RolloutCollector:
                 size = min(self._size, entries - start)
                 padded = {name: _padded(leaf[start : start + size], self._size) for name, leaf in final.obs.items()}
                 final.value[start : start + size] = self._group_actor(padded)[1][:size]
+
+
+class InterleavedCollectors:
+    """Runs the collectors of a worker's lanes in turn: while one waits for the policy or its envs, the next one runs.
+
+    Args:
+        collectors: One per lane.
+    """
+
+    def __init__(self, collectors: Sequence[RolloutCollector]) -> None:
+        self._collectors = collectors
+
+    def connect(self, channel: InferenceChannel) -> None:
+        """Set the connection to the inference servers."""
+        for collector in self._collectors:
+            collector.connect(channel)
+
+    def reset(self) -> None:
+        """Reset every env to its first episode."""
+        for collector in self._collectors:
+            collector.reset()
+
+    def restore(self, histories: Sequence[History]) -> list[int]:
+        """Restore every env from its history; returns the envs that started a new episode instead."""
+        return [env for collector in self._collectors for env in collector.restore(histories)]
+
+    def dump(self) -> list[bytes]:
+        """Pickle the envs in their current state; one entry per env."""
+        return [entry for collector in self._collectors for entry in collector.dump()]
+
+    def collect(self, step: int, into: int = 0) -> CollectTimes:
+        """Fill all slots of set `into`, one row per lane in turn."""
+        began, env_s = perf_counter(), 0.0
+        going: list[Any] = [collector.rows(step, into) for collector in self._collectors]
+        while going:
+            for rows in list(going):
+                try:
+                    next(rows)
+                except StopIteration as done:
+                    env_s += done.value
+                    going.remove(rows)
+        total_s, waiting_s = perf_counter() - began, sum(collector.waited_s() for collector in self._collectors)
+        return CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s, waiting_s=waiting_s)
+
+    def close(self) -> None:
+        """Close the envs."""
+        for collector in self._collectors:
+            collector.close()
+
+
+AnyCollector: TypeAlias = RolloutCollector | InterleavedCollectors
+"""The collector of a worker."""
 
 
 def _steps(rows: NDArray[Any]) -> NDArray[Any]:

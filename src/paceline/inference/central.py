@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from paceline.collect.inference_client import LaneShare, Mailbox, RemoteActor, lanes_of, mailbox_fields
+from paceline.collect.inference_client import Mailbox, RemoteActor, mailbox_fields
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.runtime.inference_requests import inference_request_fields
@@ -31,11 +31,23 @@ class Central:
             *inference_request_fields(shape.groups, workers, len(self.devices)),
         ]
 
-    def lanes(self, share: Share) -> list[LaneShare]:
-        """Return the lanes of a worker: its groups, split into those that send requests together."""
-        return lanes_of(share.worker, share.first_group, share.groups, self.groups, single=self.single)
+    def lanes(self, share: Share) -> list[Share]:
+        """Return the lanes of a worker: its groups, split at the chunk boundaries into those that share a request.
 
-    def actor(self, arena: Arena, shape: SlotShape, lane: LaneShare) -> RemoteActor:
+        A lane's first group is also its number.
+        """
+        lanes, at, end = [], share.first_group, share.first_group + share.groups
+        while at < end:
+            stop = at + 1 if self.single else min(end, (at // self.groups + 1) * self.groups)
+            lanes.append(replace(share, first_group=at, groups=stop - at))
+            at = stop
+        return lanes
+
+    def chunk(self, lane: Share) -> int:
+        """Return the number of the lane's chunk, counted in group order."""
+        return lane.first_group // self.groups
+
+    def actor(self, arena: Arena, shape: SlotShape, lane: Share) -> RemoteActor:
         """Return the actor that requests actions for a lane."""
         mailbox = Mailbox(arena, shape.spec, shape.columns(lane.first_group, lane.groups))
-        return RemoteActor(lane, lane.chunk % len(self.devices), mailbox)
+        return RemoteActor(lane.first_group, self.chunk(lane) % len(self.devices), mailbox)

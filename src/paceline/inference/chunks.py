@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from paceline.collect.inference_client import LaneShare, Mailbox
+from paceline.collect.inference_client import Mailbox
 from paceline.inference.central import Central
 from paceline.memory.shared import Arena, ArraysByName
 from paceline.memory.slot_shape import SlotShape
@@ -20,6 +20,7 @@ from paceline.nets.features import Leaves, policy_input
 from paceline.nets.flat import bind
 from paceline.nets.normalise import ObsNormaliser
 from paceline.nets.policy import NetworkRecipe
+from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec
 
 
@@ -116,7 +117,7 @@ class ActingPlan(Protocol):
 
 
 def chunks_of(
-    program: ActingPlan, central: Central, arena: Arena, lanes: Sequence[LaneShare], every: int = 1, first: int = 0
+    program: ActingPlan, central: Central, arena: Arena, lanes: Sequence[Share], every: int = 1, first: int = 0
 ) -> tuple[list[Chunk], Callable[[], None]]:
     """Build the chunks that one server answers, with their actors.
 
@@ -137,7 +138,7 @@ def chunks_of(
     on_devices: list[DeviceActor] = []
     chunks = []
     for number in range(first, -(-base.shape.groups // central.groups), every):
-        own = [lane for lane in lanes if lane.chunk == number]
+        own = [lane for lane in lanes if central.chunk(lane) == number]
         groups = sum(lane.groups for lane in own)
         begin = number * central.groups
         device = torch.device(central.devices[number % len(central.devices)])

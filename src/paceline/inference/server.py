@@ -19,14 +19,13 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.collect.inference_client import LaneShare
 from paceline.errors import PacelineError
 from paceline.inference.central import Central
 from paceline.inference.chunks import ActingPlan, Chunk, chunks_of
 from paceline.memory.shared import Arena
 from paceline.memory.worker_status import STOP
 from paceline.runtime.inference_requests import ACTIVE, ANSWERED, ASKED, InferenceRequests
-from paceline.runtime.protocol import Job, Reply, Runtime
+from paceline.runtime.protocol import Job, Reply, Runtime, Share
 
 CLOSE_TIMEOUT_S = 2.0
 J = TypeVar("J", bound=Job)
@@ -152,7 +151,7 @@ class ServedRuntime(Generic[J]):
         runtime: Runtime[J],
         inference_requests: InferenceRequests,
         servers: Sequence[InferenceServer],
-        lanes: Sequence[LaneShare],
+        lanes: Sequence[Share],
         renew: Callable[[], object],
     ) -> None:
         self._runtime, self._inference_requests, self._servers, self._renew = (
@@ -218,7 +217,7 @@ def serve(
     arena: Arena,
     runtime: Runtime[J],
     inference_requests: InferenceRequests,
-    lanes: Sequence[LaneShare],
+    lanes: Sequence[Share],
 ) -> Runtime[J]:
     """Start one server per device, and return the workers' runtime together with these servers."""
     lines = arena["heartbeat"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.algos.ppo_gradient import ShardedGradient
-from paceline.collect.inference_client import AnyCollector, connect
+from paceline.collect.rollout import AnyCollector
 from paceline.collect.times import CollectTimes
 from paceline.envs.block import History
 from paceline.runtime.protocol import InferenceChannel
@@ -22,7 +22,7 @@ class RolloutJob:
 
     def connect(self, channel: InferenceChannel) -> None:
         """Use central inference through this channel."""
-        connect(self.collector, channel)
+        self.collector.connect(channel)
 
     def reset(self) -> None:
         """Start the first episode of every env."""

@@ -19,8 +19,7 @@ from torch import nn
 
 from paceline.collect.finite import FiniteEnvs, FiniteRollouts, OnNan
 from paceline.collect.free_running import FreeRunning, pays
-from paceline.collect.inference_client import AnyCollector, InterleavedCollectors
-from paceline.collect.rollout import RolloutCollector
+from paceline.collect.rollout import AnyCollector, InterleavedCollectors, RolloutCollector
 from paceline.envs.block import BlockSetup, EnvBlock
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block, threads_for, wait_s
@@ -168,10 +167,9 @@ class WorkerRecipe:
         if self.central is not None:
             lanes = self.central.lanes(share)
             actors = [self.central.actor(arena, self.shape, lane) for lane in lanes]
-            parts = [replace(share, first_group=lane.first_group, groups=lane.groups) for lane in lanes]
-            pairs = zip(parts, actors, strict=True)
+            pairs = zip(lanes, actors, strict=True)
             return InterleavedCollectors(
-                [collector(part, actor, self.block(arena, part, threads)) for part, actor in pairs], actors
+                [collector(lane, actor, self.block(arena, lane, threads)) for lane, actor in pairs]
             )
         actor = self.actor(policy, share.groups, normaliser)
         free_running = self._free_running(arena, share, actor, waits_s) if threads == n > 1 else None

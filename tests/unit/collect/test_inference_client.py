@@ -7,10 +7,11 @@ from typing import cast
 
 import numpy as np
 
-from paceline.collect.inference_client import InterleavedCollectors, LaneShare, Mailbox, RemoteActor, mailbox_fields
-from paceline.collect.rollout import RolloutCollector
+from paceline.collect.inference_client import Mailbox, RemoteActor, mailbox_fields
+from paceline.collect.rollout import InterleavedCollectors, RolloutCollector
 from paceline.envs.make import EnvRecipe
 from paceline.memory.shared import Arena
+from paceline.runtime.protocol import InferenceChannel
 
 
 class Slow:
@@ -29,6 +30,10 @@ class Asks:
 
     def __init__(self, actor: RemoteActor) -> None:
         self._actor = actor
+        self.waited_s = actor.waited_s
+
+    def connect(self, channel: InferenceChannel) -> None:
+        self._actor.channel = channel
 
     def rows(self, _step: int, _into: int) -> Generator[None, None, float]:
         for _ in range(3):
@@ -41,8 +46,8 @@ def test_worker_reports_its_idle_time() -> None:
     spec = EnvRecipe(source="CartPole-v1").probe()
     arena = Arena.create(mailbox_fields(spec, 2))
     mailboxes = [Mailbox(arena, spec, slice(lane, lane + 1)) for lane in range(2)]
-    actors = [RemoteActor(LaneShare(0, lane, 1, 0), 0, mailbox) for lane, mailbox in enumerate(mailboxes)]
-    collectors = InterleavedCollectors([cast(RolloutCollector, Asks(actor)) for actor in actors], actors)
+    actors = [RemoteActor(lane, 0, mailbox) for lane, mailbox in enumerate(mailboxes)]
+    collectors = InterleavedCollectors([cast(RolloutCollector, Asks(actor)) for actor in actors])
     collectors.connect(Slow())
     assert collectors.collect(0).waiting_s == 9.0
     assert collectors.collect(3).waiting_s == 9.0  # of this rollout alone

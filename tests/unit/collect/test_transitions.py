@@ -140,7 +140,7 @@ def test_a_lane_takes_the_head_of_its_own_groups_which_must_share_one() -> None:
     with pytest.raises(RuntimeError, match=r"same head row \(heads \[3, 1, 2\]\)"):
         together.collector.reset([3, 1, 2])
     apart.collector.reset([3, 1, 2])
-    written = apart.memory["replay/obs/obs"].any(axis=2)  # [rows, B]
-    assert [np.flatnonzero(written[:, group * 2]).max() for group in range(3)] == [3, 1, 2]
+    obs = apart.memory["replay/obs/obs"]  # [rows, B, leaf]
+    assert [np.flatnonzero(obs[:, group * 2].any(1)).max() for group in range(3)] == [3, 1, 2]
     apart.close()
     together.close()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from paceline.collect.inference_client import LaneShare
 from paceline.inference.central import Central
 from paceline.memory.shared import Arena
 from paceline.memory.slot_shape import SlotShape
@@ -35,11 +34,11 @@ def test_an_arena_has_room_for_all_envs_and_a_line_for_each_lane_worker_and_serv
 @pytest.mark.parametrize(
     ("single", "expected"),
     [
-        (False, [LaneShare(1, 1, 1, 0), LaneShare(1, 2, 2, 1), LaneShare(1, 4, 1, 2)]),
-        (True, [LaneShare(1, 1, 1, 0), LaneShare(1, 2, 1, 1), LaneShare(1, 3, 1, 1), LaneShare(1, 4, 1, 2)]),
+        (False, [Share(1, 1, 1), Share(1, 2, 2), Share(1, 4, 1)]),
+        (True, [Share(1, 1, 1), Share(1, 2, 1), Share(1, 3, 1), Share(1, 4, 1)]),
     ],
 )
-def test_a_worker_has_a_lane_per_chunk_or_per_group(single: bool, expected: list[LaneShare]) -> None:
+def test_a_worker_has_a_lane_per_chunk_or_per_group(single: bool, expected: list[Share]) -> None:
     assert central(single=single).lanes(Share(1, first_group=1, groups=4)) == expected
 
 
@@ -64,7 +63,7 @@ def test_an_actor_uses_the_rows_of_its_lane_and_the_server_of_its_chunk() -> Non
         for lane in settings.lanes(Share(0, 0, 6)):
             actor = settings.actor(arena, SHAPE, lane)
             actor.channel = channel
-            actor.ask({"obs": np.full((4, 3), lane.chunk + 1.0, np.float32)})
+            actor.ask({"obs": np.full((4, 3), settings.chunk(lane) + 1.0, np.float32)})
         assert channel.asked == [(0, 0), (2, 1), (4, 0)], "devices take chunks in turn"
         assert arena["central/obs/obs"][:, 0].tolist() == [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]
     finally:

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from tests.contract.runtimes import running
 from tests.jobs import Recorder
 
-from paceline.collect.inference_client import LaneShare, Mailbox, mailbox_fields
+from paceline.collect.inference_client import Mailbox, mailbox_fields
 from paceline.errors import WorkerDied
 from paceline.inference.chunks import Chunk
 from paceline.inference.server import InferenceServer, InlineAsker, ServedRuntime
 from paceline.memory.shared import Arena
 from paceline.memory.worker_status import heartbeat_field
 from paceline.runtime.inference_requests import ANSWERED, ASKED, InferenceRequests, inference_request_fields
-from paceline.runtime.protocol import run_all
+from paceline.runtime.protocol import Share, run_all
 from paceline.spec import EnvSpec
 
 SPEC = EnvSpec.of(spaces.Box(-99, 99, (1,), np.float32), spaces.Discrete(2))
@@ -142,7 +142,7 @@ def test_a_policy_that_fails_stops_the_workers_and_is_raised_by_the_runtime(rig:
     server = rig.server(whole=True)
     rig.policy.error = ArithmeticError("no such action")
     with running("fork") as it:
-        lanes = [LaneShare(0, 0, 1, 0), LaneShare(0, 1, 1, 0)]
+        lanes = [Share(0, 0, 1), Share(0, 1, 1)]
         served = ServedRuntime(it.runtime, rig.requests, [server], lanes, rig.renew)
         assert run_all(served, Recorder.echo, 1) == [(1,)] * 2
         assert rig.renewed == 1, "before every call to all workers"
@@ -162,7 +162,7 @@ def test_a_policy_that_fails_stops_the_workers_and_is_raised_by_the_runtime(rig:
 def test_the_requests_of_a_replaced_worker_are_forgotten(rig: Rig) -> None:
     server = rig.server(whole=True)
     with running("fork") as it:
-        lanes = [LaneShare(1, 0, 1, 0), LaneShare(0, 1, 1, 0)]
+        lanes = [Share(1, 0, 1), Share(0, 1, 1)]
         served = ServedRuntime(it.runtime, rig.requests, [server], lanes, rig.renew)
         server.close()  # no server answers in this test
         rig.worker.ask(0, 0)

@@ -129,9 +129,11 @@ class Stage:
         obs = {PLAIN: np.zeros((8, 1), np.float32)}
         self.history = EpisodeHistory(SPEC, self.episode, lambda: (obs, None))
         self.runtime, self.tracker, self.reward_norm = Runtime(), Record(), Record()
-        parts: tuple[Any, ...] = (self.runtime, SimpleNamespace(shape=SlotShape(SPEC, 3, 4, 2)), self.tracker)
+        runtime: Any = self.runtime
+        slots: Any = SimpleNamespace(shape=SlotShape(SPEC, 3, 4, 2))
+        tracker: Any = self.tracker
         norm: Any = self.reward_norm
-        self.rollouts = Rollouts(*parts, self.history, Clock(), reward_norm=norm)
+        self.rollouts = Rollouts(runtime, slots, tracker, self.history, Clock(), reward_norm=norm)
         self.history.extend(np.ones((3, 8), np.int64), np.zeros((3, 8), bool), np.ones((3, 8), bool))
         self.history.mark()
 

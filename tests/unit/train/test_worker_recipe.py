@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.collect.inference_client import InterleavedCollectors
-from paceline.collect.rollout import RolloutCollector
+from paceline.collect.rollout import InterleavedCollectors, RolloutCollector
 from paceline.config.train_config import TrainConfig
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots

@@ -20,7 +20,6 @@ from torch import nn
 
 from paceline.algos.dqn import STATS, DQNLearner, Epsilon
 from paceline.collect.history import EpisodeHistory
-from paceline.collect.inference_client import LaneShare
 from paceline.collect.transitions import CollectBudget, Lane, TransitionCollector
 from paceline.config.dqn_settings import DQNConfig, buffer_room
 from paceline.config.train_config import TrainConfig
@@ -137,7 +136,7 @@ class DQNPlan(ReplayPlan):
         # With budgets of episodes, each group has its own number of rows. Otherwise one forward pass serves all groups.
         central = self.base.central
         if central is not None:
-            lanes = [replace(share, first_group=lane.first_group, groups=lane.groups) for lane in central.lanes(share)]
+            lanes = central.lanes(share)
         elif self.settings.plays_episodes:
             lanes = [replace(share, first_group=share.first_group + g, groups=1) for g in range(share.groups)]
         else:
@@ -150,8 +149,7 @@ class DQNPlan(ReplayPlan):
         central = self.base.central
         actor: Actor = self.base.actor(policy, share.groups)
         if central is not None:
-            lane = LaneShare(share.worker, share.first_group, share.groups, share.first_group // central.groups)
-            actor = central.actor(arena, self.base.shape, lane)
+            actor = central.actor(arena, self.base.shape, share)
         return Lane(
             self.base.block(arena, share, finite_rows=True),
             ReplayWriter(arena, self.shape, share.first_group, share.groups),

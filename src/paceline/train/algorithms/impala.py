@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.algos.targets import VTraceTargets
-from paceline.collect.inference_client import AnyCollector, connect
+from paceline.collect.rollout import AnyCollector
 from paceline.config.impala_settings import ImpalaConfig
 from paceline.config.train_config import TrainConfig
 from paceline.memory.shared import Arena, ArraysByName, Field
@@ -62,7 +62,7 @@ class AsyncJob:
 
     def connect(self, channel: InferenceChannel) -> None:
         """Use central inference through this channel."""
-        connect(self._collector, channel)
+        self._collector.connect(channel)
 
     def reset(self) -> None:
         """Start the first episode of every env."""
