@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import add
 from typing import NamedTuple
 
 
@@ -26,10 +27,4 @@ class CollectTimes(NamedTuple):
 
     def plus(self, other: CollectTimes) -> CollectTimes:
         """The sum of both, field by field."""
-        return CollectTimes(
-            self.env_s + other.env_s,
-            self.inference_s + other.inference_s,
-            self.total_s + other.total_s,
-            self.learn_s + other.learn_s,
-            self.waiting_s + other.waiting_s,
-        )
+        return CollectTimes(*map(add, self, other))

@@ -19,7 +19,7 @@ from paceline.nets.actor import Actor
 from paceline.nets.features import Leaves, policy_input
 from paceline.nets.flat import bind
 from paceline.nets.normalise import ObsNormaliser
-from paceline.nets.policy import NetworkRecipe
+from paceline.nets.policy import PolicyRecipe
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec
 
@@ -95,7 +95,7 @@ class ActingRecipe(Protocol):
         """Sizes of a rollout, and the env's spaces."""
 
     @property
-    def policy(self) -> NetworkRecipe:
+    def policy(self) -> PolicyRecipe:
         """Builds the policy network."""
 
     def obs_normaliser(self, arrays: ArraysByName, *, attach: bool = False) -> ObsNormaliser | None:

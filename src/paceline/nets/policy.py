@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -37,13 +38,6 @@ class Policy(Protocol):
 
     def __call__(self, obs: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return distribution parameters `[N, param_size]` and state values `[N]`."""
-
-
-class NetworkRecipe(Protocol):
-    """How to build a network, the same in every process."""
-
-    def build(self, spec: EnvSpec) -> nn.Module:
-        """A fresh one."""
 
 
 def fast_method(policy: nn.Module, name: str) -> Callable[..., Any] | None:
@@ -196,4 +190,20 @@ def _check_outputs(module: nn.Module, name: str, spec: EnvSpec) -> None:
         raise ConfigError(
             f"policy {name!r}: must return params {(rows, size)} and value {(rows,)} for {rows} rows "
             f"({shapes[0]} and {shapes[1]})." + (" Add .squeeze(-1) to the value." if shapes[1] == (rows, 1) else "")
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicyRecipe:
+    """How to build the network, the same in every process."""
+
+    policy: str | type[nn.Module]
+    hidden_sizes: tuple[int, ...]
+    activation: Activation
+    seed: int
+
+    def build(self, spec: EnvSpec) -> nn.Module:
+        """Return a new network whose parameters depend only on the seed."""
+        return build_policy(
+            self.policy, spec, hidden_sizes=self.hidden_sizes, activation=self.activation, seed=self.seed
         )

@@ -25,6 +25,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from paceline.errors import CheckpointError, nearest
+from paceline.memory.parts import part
 from paceline.moved import current_path
 
 FORMAT = 2
@@ -42,8 +43,7 @@ class Snapshot:
 
     def part(self, prefix: str) -> State:
         """The arrays under `prefix/`, without it."""
-        start = f"{prefix}/"
-        return {key.removeprefix(start): value for key, value in self.arrays.items() if key.startswith(start)}
+        return part(self.arrays, f"{prefix}/")
 
 
 def save(path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Literal, Protocol
+from typing import Any, Generic, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -28,7 +28,7 @@ from paceline.memory.slot_shape import SlotShape
 from paceline.memory.weights import Weights
 from paceline.nets.actor import Actor, actor_for
 from paceline.nets.flat import bind
-from paceline.nets.policy import NetworkRecipe
+from paceline.nets.policy import PolicyRecipe
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec
 from paceline.train.loop import BatchIn, Learner, State
@@ -43,22 +43,6 @@ DECAY = 0.99
 """Factor that older results are multiplied with at each update."""
 RECENT = 0.7
 """With sampling `recent`: how often a snapshot plays, relative to the next newer one."""
-
-
-class WorkerSettings(Protocol):
-    """The parts of a worker's recipe that self-play needs."""
-
-    @property
-    def shape(self) -> SlotShape:
-        """Shape of a slot: groups, their size, and the spec of the env."""
-
-    @property
-    def policy(self) -> NetworkRecipe:
-        """The network of the learner and of its snapshots."""
-
-    @property
-    def seed(self) -> int:
-        """Seed of the run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,29 +91,31 @@ class LeagueRecipe:
         names = (*self.names, SELF) if self.self_share else self.names
         return ("elo", "snapshots", *(f"win_rate_{name}" for name in names))
 
-    def block(self, arena: Arena, share: Share, worker: WorkerSettings) -> GameBlock:
+    def block(self, arena: Arena, share: Share, shape: SlotShape, policy: PolicyRecipe, *, seed: int) -> GameBlock:
         """Make the boards of a worker, with their opponents. Runs in the worker.
 
         Args:
             arena: Shared memory.
             share: The groups of the worker.
-            worker: Recipe of the worker.
+            shape: Shape of a slot.
+            policy: The network of the learner and of its snapshots.
+            seed: Seed of the run.
         """
-        size, spec, pool = worker.shape.group_size, worker.shape.spec, OpponentPool(arena)
+        size, spec, pool = shape.group_size, shape.spec, OpponentPool(arena)
         first, n = share.first_group * size, share.groups * size
         game = self.engine(n)
         opponents = Opponents(
             pool,
             [make() for make in self.players],
-            partial(_actor, worker.policy, spec, pool, size),
+            partial(_actor, policy, spec, pool, size),
             sampled_move if self.samples else best_move,
             size,
         )
-        episode = arena["episode"][worker.shape.columns(share.first_group, share.groups)]
-        return GameBlock(game, opponents, seed=worker.seed, first_env=first, group_size=size, episode=episode)
+        episode = arena["episode"][shape.columns(share.first_group, share.groups)]
+        return GameBlock(game, opponents, seed=seed, first_env=first, group_size=size, episode=episode)
 
 
-def _actor(policy: NetworkRecipe, spec: EnvSpec, pool: OpponentPool, group_size: int, slot: int) -> Actor:
+def _actor(policy: PolicyRecipe, spec: EnvSpec, pool: OpponentPool, group_size: int, slot: int) -> Actor:
     """An actor with the weights of a snapshot, which are views of the pool."""
     network = policy.build(spec)
     bind(network, torch.from_numpy(pool.weights[slot]))

@@ -11,6 +11,7 @@ from paceline.config.names import REMOVED
 from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.errors import CheckpointError
+from paceline.memory.parts import part, under
 from paceline.nets.flat import move_parameters, size_of
 from paceline.nets.normalise import ObsNormaliser
 from paceline.runtime.watchdog import watched
@@ -48,16 +49,12 @@ class Model:
     def load_arrays(self, arrays: State) -> None:
         """Copy weights and observation statistics from `arrays`, as `Training.model_state` returns them."""
         self.weights.copy_(torch.from_numpy(arrays["learner/weights"]))
-        prefix = "obs_norm/"
         if self.obs_norm is not None:
-            self.obs_norm.load({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
+            self.obs_norm.load(part(arrays, "obs_norm/"))
 
     def arrays(self) -> State:
         """The arrays of a snapshot of this model. Views, not copies."""
-        state: State = {"learner/weights": self.weights.numpy()}
-        if self.obs_norm is not None:
-            state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
-        return state
+        return model_state(self.weights, self.obs_norm)
 
     def evaluator(self, *, seed: int, timeouts_s: tuple[float, float]) -> Evaluator:
         """Create an evaluator of this model, on an env of its own.
@@ -67,6 +64,12 @@ class Model:
             timeouts_s: Time limits in seconds: to make and first reset the env, and for a step.
         """
         return Evaluator(self.recipe, self.predictor, seed=seed, timeouts_s=timeouts_s)
+
+
+def model_state(weights: torch.Tensor, obs_norm: ObsNormaliser | None) -> State:
+    """Weights and observation statistics, which prediction needs, as a snapshot stores them. Views, not copies."""
+    state: State = {"learner/weights": weights.numpy()}
+    return state if obs_norm is None else state | under("obs_norm/", obs_norm.state())
 
 
 def saved_settings(snapshot: Snapshot) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.envs.shaping import ShaperRecipe
+from paceline.nets.policy import PolicyRecipe
 from paceline.runtime.protocol import Job, Runtime
 from paceline.spec import EnvSpec
 from paceline.train.restarts import Restarts
-from paceline.train.worker_recipe import PolicyRecipe
 
 J = TypeVar("J", bound=Job)
 

@@ -156,20 +156,15 @@ class ReplayStream:
 
     def _replace(self, loss: WorkerLost) -> None:
         """Replace a lost worker: its envs start new episodes, and its pending requests are submitted again."""
-        columns = self._columns(self._shares[loss.worker])
-        envs = list(range(columns.start, columns.stop))
+        envs = self._shares[loss.worker].envs(self._ingest.replay.shape.group_size)
         self._ingest.forget_episodes(envs)
-        self._episode[columns] += 1
+        self._episode[envs] += 1
         worker, _ = self.restarts.replace(loss, TransitionCollector.reset, self._ingest.replay.head.tolist())
         self._pending = [reply for reply in self._pending if reply.worker != worker]
         self.restarts.note_new_episodes(worker, envs)
         pending, self._requests[worker] = self._requests[worker], 0
         for _ in range(pending):
             self._submit(self._shares[worker])
-
-    def _columns(self, share: Share) -> slice:
-        size = self._ingest.replay.shape.group_size
-        return slice(share.first_group * size, (share.first_group + share.groups) * size)
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """Return no extras: the replay buffer does not store any."""

@@ -201,5 +201,5 @@ class SlotScheduler:
             self._submit(worker, pending)
 
     def _columns(self, worker: int) -> slice:
-        share, size = self._shares[worker], self._sets[0].shape.group_size
-        return slice(share.first_group * size, (share.first_group + share.groups) * size)
+        share = self._shares[worker]
+        return self._sets[0].shape.columns(share.first_group, share.groups)

@@ -23,6 +23,7 @@ from paceline.train.checkpoint import Snapshot, State
 from paceline.train.evaluate import Evaluator, Predictor
 from paceline.train.layout import Layout
 from paceline.train.loop import Collector, Learner
+from paceline.train.model import model_state
 from paceline.train.plan import AnyDriver, Plan
 from paceline.train.recipes import identity
 
@@ -88,10 +89,7 @@ class Training:
 
     def model_state(self) -> State:
         """Weights and observation statistics, which prediction needs. Views of shared memory, not copies."""
-        state: State = {"learner/weights": self.weights.vector.numpy()}
-        if self.obs_norm is not None:
-            state |= {f"obs_norm/{key}": value for key, value in self.obs_norm.state().items()}
-        return state
+        return model_state(self.weights.vector, self.obs_norm)
 
     def snapshot(self) -> Snapshot:
         """A copy of `model_state`, as a snapshot that is not on disk."""

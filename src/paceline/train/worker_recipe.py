@@ -34,32 +34,15 @@ from paceline.memory.weights import Weights
 from paceline.memory.worker_status import heartbeat_field
 from paceline.nets.actor import Actor, DeferredValueActor, actor_for
 from paceline.nets.flat import bind
-from paceline.nets.mlp import Activation
 from paceline.nets.normalise import ObsNormaliser, normalised_leaves
-from paceline.nets.policy import build_policy
+from paceline.nets.policy import PolicyRecipe
 from paceline.ops.distributions import head_for
 from paceline.runtime.protocol import Share
-from paceline.spec import EnvSpec, Leaf
+from paceline.spec import Leaf
 from paceline.train.league import LeagueRecipe
 
 INTERLEAVED_PARTS = 4
 """Number of parts into which a worker divides its groups if its envs wait: one part acts while the others step."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PolicyRecipe:
-    """How to build the network, the same in every process."""
-
-    policy: str | type[nn.Module]
-    hidden_sizes: tuple[int, ...]
-    activation: Activation
-    seed: int
-
-    def build(self, spec: EnvSpec) -> nn.Module:
-        """Return a new network whose parameters depend only on the seed."""
-        return build_policy(
-            self.policy, spec, hidden_sizes=self.hidden_sizes, activation=self.activation, seed=self.seed
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -238,7 +221,7 @@ class WorkerRecipe:
                 which is cheaper but too late for a replay buffer.
         """
         if self.league is not None:
-            return self.league.block(arena, share, self)
+            return self.league.block(arena, share, self.shape, self.policy, seed=self.seed)
         setup = self.block_setup(arena, share)
         envs = make_block(setup, self.env_threads if threads is None else threads)
         if finite_rows or self.on_nan != "raise":

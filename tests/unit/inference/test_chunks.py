@@ -8,7 +8,7 @@ import torch
 from paceline.envs.make import EnvRecipe
 from paceline.inference.chunks import DeviceActor
 from paceline.nets.flat import move_parameters, size_of
-from paceline.train.worker_recipe import PolicyRecipe
+from paceline.nets.policy import PolicyRecipe
 
 
 def test_device_inference_batches_a_whole_chunk_in_any_request_order() -> None:

@@ -130,7 +130,7 @@ class A3CPlan(SlotPlan[A3CJob]):
 
     def __call__(self, arena: Arena, share: Share) -> A3CJob:
         """Build the envs, the policy and the learner of one worker. Runs inside the worker."""
-        base, size = self.base, self.base.shape.group_size
+        base = self.base
         originals = {"weights": arena["live"], **{field.name: arena[field.name] for field in base.norms()}}
         copies = {name: np.empty_like(array) for name, array in originals.items()}
         shape = replace(base.shape, groups=share.groups)
@@ -151,14 +151,13 @@ class A3CPlan(SlotPlan[A3CJob]):
             seed=base.seed,
             clock=Clock(),
         )
-        first = share.first_group * size
         return A3CJob(
             base.collector(arena, share, self.slots(arena), copies.__getitem__),
             learner,
             live,
             [(originals[name], copies[name]) for name in originals],
             self.slots(arena),
-            slice(first, first + shape.n_envs),
+            base.shape.columns(share.first_group, share.groups),
             learning,
             arena["progress"],
         )
