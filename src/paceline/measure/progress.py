@@ -1,4 +1,4 @@
-"""Displays the progress of a run: a live panel on a terminal, otherwise a line every five seconds.
+"""Displays the progress of a run: a panel or a bar on a terminal or in Jupyter, otherwise a line every five seconds.
 
     training --- update(iteration) ---> [newest, last seconds] <--- read once a second by the display thread ---> stderr
 
@@ -17,13 +17,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import Literal, TypeAlias
 
 from rich.console import Console
 from rich.file_proxy import FileProxy
-from rich.live import Live
 
+from paceline.measure.bar import bar_line
 from paceline.measure.panel import first_lines, last_lines, panel, plain_line
 from paceline.measure.record import EvaluationRow, Goal, Iteration, RunInfo, Summary
+from paceline.measure.screen import screen_for
 from paceline.measure.train_log import LOGGER, TrainLog
 from paceline.measure.view import View
 
@@ -34,6 +36,9 @@ PATIENCE_S = 1.0
 WINDOW_S = 10.0
 """Rates and phase shares cover this many seconds."""
 
+Display: TypeAlias = Literal["none", "bar", "panel"]
+"""What is shown during a run: nothing, one line with a progress bar, or the panel with its first and last lines."""
+
 
 class Progress:
     """The display of one run: `with Progress(...) as progress: progress.update(iteration)`.
@@ -41,10 +46,10 @@ class Progress:
     Args:
         info: Data for the first lines.
         goal: Budgets, for the bar and the remaining time.
-        quiet: Show nothing.
+        display: What to show.
         console: Where to draw; None for stderr.
-        live: Whether to draw a panel; None decides by the console.
-        log: Receives the first and last lines, notes, and a line every five seconds, also if `quiet`.
+        live: Whether to redraw in place; None decides by the console.
+        log: Receives the first and last lines, notes, and a line every five seconds, whatever is displayed.
     """
 
     def __init__(
@@ -52,7 +57,7 @@ class Progress:
         info: RunInfo,
         goal: Goal,
         *,
-        quiet: bool = False,
+        display: Display = "panel",
         console: Console | None = None,
         live: bool | None = None,
         log: TrainLog | None = None,
@@ -62,12 +67,9 @@ class Progress:
         self._logged = float("-inf")
         self._warnings = _Warnings(self._show_note)
         self._goal = goal
-        self._quiet = quiet
+        self._display = display
         self._console = console or Console(stderr=True, highlight=False)
-        if live is None:
-            live = self._console.is_terminal and not self._console.is_dumb_terminal
-            live = live and self._console.encoding == "utf-8"
-        self._is_live = live
+        self._screen = None if display == "none" else screen_for(self._console, live)
         self._lock = threading.Lock()  # protects the fields below; only held briefly
         self._recent: deque[Iteration] = deque()
         self._returns: deque[float] = deque(maxlen=4096)
@@ -96,7 +98,7 @@ class Progress:
         if self._thread is not None:
             return
         self._to_log(first_lines(self._info))
-        if self._quiet:
+        if self._display == "none":
             return
         logging.getLogger(LOGGER).addHandler(self._warnings)
         self._updated = time.perf_counter()
@@ -165,20 +167,21 @@ class Progress:
 
     def _show(self) -> None:
         """The display thread, which does all writing."""
-        live = Live(console=self._console, auto_refresh=False, transient=True) if self._is_live else None
+        screen = self._screen
         try:
-            self._say(first_lines(self._info))
-            if live is not None:
-                live.start()
+            if self._display == "panel":
+                self._say(first_lines(self._info))
+            if screen is not None:
+                screen.start()
             self._ready.set()
             try:
                 while not self._stopping.wait(REFRESH_S):
-                    self._draw(live)
-                self._draw(live, last=True)
+                    self._draw()
+                self._draw(last=True)
             finally:
-                if live is not None:
-                    live.stop()
-            if self._summary is not None:
+                if screen is not None:
+                    screen.stop(keep=self._display == "bar")
+            if self._summary is not None and self._display == "panel":
                 self._say(last_lines(self._summary, self._info))
         except (OSError, ValueError):
             pass  # the terminal was closed, and the run continues
@@ -189,22 +192,26 @@ class Progress:
                 self._log.say(line)
 
     def _show_note(self, text: str) -> None:
-        if not self._quiet:
+        if self._display != "none":
             with self._lock:
                 self._notes.append(text)
 
     def _say(self, lines: Sequence[str]) -> None:
+        if self._screen is not None:
+            self._screen.say(lines)
+            return
         for line in lines:
-            self._console.print(line, markup=False, soft_wrap=not self._is_live)
+            self._console.print(line, markup=False, soft_wrap=True)
 
-    def _draw(self, live: Live | None, *, last: bool = False) -> None:
+    def _draw(self, *, last: bool = False) -> None:
         with self._lock:
             notes = [f"note: {note}" for note in self._notes]
             self._notes.clear()
         self._say(notes)
         view = self.view()
-        if live is not None:
-            live.update(panel(view, self._console.width), refresh=True)
+        if self._screen is not None:
+            draw = bar_line if self._display == "bar" else panel
+            self._screen.draw(draw(view, self._screen.width))
             return
         now = time.perf_counter()
         if view.newest is None or view.newest.iteration == self._plain_iteration:

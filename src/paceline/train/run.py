@@ -27,7 +27,7 @@ from paceline.measure.folder import (
     require_writable,
 )
 from paceline.measure.machine import system_info
-from paceline.measure.progress import Progress
+from paceline.measure.progress import Display, Progress
 from paceline.measure.record import Goal, RunInfo, RunRecord, Summary
 from paceline.measure.tracking import Tracking, require_wandb
 from paceline.measure.train_log import TrainLog
@@ -197,6 +197,7 @@ class Run:
         episodes: int | None = None,
         seconds: float | None = None,
         callbacks: Callbacks | None = None,
+        display: Display | None = None,
     ) -> Iterator[TrainingSession]:
         """Context of the training loop: shows progress, handles signals, writes last checkpoint and summary at the end.
 
@@ -207,17 +208,19 @@ class Run:
             episodes: Further episodes to train for.
             seconds: Further seconds to train for.
             callbacks: Called during training; None for those of the config.
+            display: What to show meanwhile; None for the panel, or nothing if the config says quiet.
 
         Raises:
             PacelineError: Training failed; the text names the last checkpoint.
         """
         training, bookkeeping, log = self.training, self._bookkeeping, self._log
         callbacks = all_callbacks(self.config) if callbacks is None else callbacks
+        display = display or ("none" if self.config.run.quiet else "panel")
         training.clock.restart("startup")
         budget = self._budget(steps, episodes, seconds)
         goal = Goal(steps=budget.total_timesteps, episodes=budget.total_episodes, seconds=budget.duration_s)
         with (
-            Progress(self._info(), goal, quiet=self.config.run.quiet, log=log) as progress,
+            Progress(self._info(), goal, display=display, log=log) as progress,
             _stop_on_signals(budget.stop),
         ):
             for note in self.notes:

@@ -60,9 +60,27 @@ def test_live_panel_is_drawn_and_cleared(monkeypatch: pytest.MonkeyPatch) -> Non
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is shown again
 
 
+def test_the_bar_is_one_line_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "REFRESH_S", 0.01)
+    console, file = captured(terminal=True)
+    with Progress(INFO, Goal(steps=10_000), console=console, live=True, display="bar") as progress:
+        for i in range(1, 6):
+            progress.update(iteration(i))
+        time.sleep(0.05)
+        progress.note("a note")
+        progress.close(SUMMARY)
+    text = file.getvalue()
+    assert "note: a note" in text
+    assert "finished (" not in text
+    assert "32 envs" not in text
+    *_, last = text.replace("\r", "\n").splitlines()
+    assert "50%  5,000/10,000 steps" in text[text.index("note: a note") :]
+    assert last.endswith("\x1b[?25h")
+
+
 def test_the_log_gets_lines_also_when_quiet(tmp_path: Path) -> None:
     file = tmp_path / "train.log"
-    with TrainLog(file) as log, Progress(INFO, Goal(episodes=100), quiet=True, log=log) as progress:
+    with TrainLog(file) as log, Progress(INFO, Goal(episodes=100), display="none", log=log) as progress:
         for i in range(1, 4):
             progress.update(iteration(i))
         progress.note("worker 1 was replaced")
@@ -93,7 +111,7 @@ def test_warnings_of_loggers_are_shown_as_notes(monkeypatch: pytest.MonkeyPatch)
 def test_quiet_prints_nothing_and_starts_no_thread() -> None:
     console, file = captured(terminal=True)
     before = threading.active_count()
-    with Progress(INFO, Goal(), console=console, quiet=True) as progress:
+    with Progress(INFO, Goal(), console=console, display="none") as progress:
         progress.update(iteration(1))
         progress.note("x")
         assert threading.active_count() == before
@@ -156,7 +174,7 @@ def test_a_closed_terminal_ends_the_display_only() -> None:
 
 
 def test_iterations_older_than_the_window_are_dropped() -> None:
-    progress = Progress(INFO, Goal(), quiet=True)
+    progress = Progress(INFO, Goal(), display="none")
     for i in range(1, 101):
         progress.update(iteration(i, evaluation=EvaluationRow(float(50 - abs(50 - i)), 1.0)))
     seen = progress.view()
