@@ -3,7 +3,7 @@
 .PHONY: train-sequential train-parallel compare tensorboard
 .PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs clean
 .PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
-.PHONY: golden golden-checkpoints bench-two learning-seeds bench-trace bench-kernels bench-env-loop bench-round-trip bench-display bench-cyber-env
+.PHONY: keywords golden golden-checkpoints bench-two learning-seeds bench-trace bench-kernels bench-env-loop bench-round-trip bench-display bench-cyber-env
 .PHONY: chaos soak bench-faults bench-cyber bench-cyborg test-ray test-rllib bench-ray
 .PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
 
@@ -238,6 +238,9 @@ bench-weights: setup ## Time to send a million parameters to four workers
 
 bench-workers: setup ## Memory of a worker, and start-up time of eight
 	@$(BIN)/python -m benchmarks.suites.workers
+
+keywords: setup ## Write config/keywords.py from the settings, so that type checkers and editors know them
+	@PYTHONPATH=. $(BIN)/python -m tests.keywords
 
 docs-picture: setup ## Draw docs/images/rooms.svg from the imports and the layer table
 	@PYTHONPATH=. $(BIN)/python -m tests.rooms

@@ -1,11 +1,15 @@
-"""The classes of the Python API: `PPO("CartPole-v1", num_workers=4).learn(total_timesteps=200_000)`."""
+"""The classes of the Python API: `PPO("CartPole-v1", num_workers=4).learn(total_timesteps=200_000)`.
+
+Each class declares its constructor and `load` again for type checkers and editors, with the settings of its algorithm
+as keywords (ADR 0028).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, Unpack
 
 import numpy as np
 import torch
@@ -17,12 +21,21 @@ from paceline.errors import ConfigError
 from paceline.measure.record import Summary
 from paceline.train import checkpoint, model
 from paceline.train.checkpoint import Snapshot
+from paceline.train.documented import DocumentedSettings
 from paceline.train.evaluate import Evaluation
+from paceline.train.first_argument import env_argument
 from paceline.train.replay_access import ReplayAccess
 from paceline.train.run import Run, all_callbacks, open_folder
 
+if TYPE_CHECKING:
+    from paceline.config.keywords import A3CKeywords, APPOKeywords, DQNKeywords, ImpalaKeywords, PPOKeywords
+    from paceline.config.shared_keywords import SharedKeywords
 
-class Agent:
+
+EnvArgument: TypeAlias = str | Callable[..., Any]
+
+
+class Agent(metaclass=DocumentedSettings):
     """A policy that can train, predict, be saved and be loaded.
 
     Settings have the names of the command-line flags. The first `learn` starts the workers, which then wait between
@@ -31,17 +44,25 @@ class Agent:
 
     algo: ClassVar[str]
 
-    def __init__(self, env: Any, **settings: Any) -> None:
+    def __init__(self, *env: Any, verbose: int = 0, **settings: Any) -> None:
         """Check the settings; no process is started yet.
 
         Args:
-            env: A Gymnasium id, `module:callable`, or a callable that makes an env.
+            *env: One argument: a Gymnasium id, `module:callable`, or a callable that makes an env. For more than one,
+                such as stable-baselines3's `PPO("MlpPolicy", env)`, the error says what to write instead.
+            verbose: 1 shows the progress panel while learning; 0 is silent, as in stable-baselines3.
             **settings: Any setting of `paceline train`, such as `num_workers=4, seed=7`. `num_workers=None` means auto.
-                `quiet` is True by default.
+                `quiet=False` is another way to write `verbose=1`.
+
+        Raises:
+            ConfigError: A setting is unknown or has a bad value, or settings do not fit together.
         """
+        settings = {"quiet": not verbose, **settings, **env_argument(type(self).__name__, env, settings)}
         if settings.get("num_workers", 0) is None:
             settings["num_workers"] = "auto"
-        self.config = TrainConfig.from_flat(**{"quiet": True, **settings, "env": env, "algo": self.algo})
+        if verbose not in (0, 1, 2):
+            raise ConfigError(f"verbose={verbose!r}: must be 0 (silent), 1 or 2 (progress panel). Use 1.")
+        self.config = TrainConfig.from_flat(**{**settings, "algo": self.algo})
         self.summary: Summary | None = None
         """Summary of the last `learn`; None before."""
         self._run: Run | None = None
@@ -55,6 +76,7 @@ class Agent:
         total_episodes: int | None = None,
         duration: float | str | None = None,
         callbacks: Iterable[object] = (),
+        progress_bar: bool = False,
     ) -> Self:
         """Train for a further budget; without arguments, for the budget in the settings. Blocks until it is spent.
 
@@ -65,6 +87,8 @@ class Agent:
             total_episodes: Finished episodes.
             duration: Hours, or text such as `90s`, `15m`, `2h`.
             callbacks: Objects with methods of `paceline.train.callbacks.Callback`. Returning False stops training.
+            progress_bar: Show one line with a progress bar, unless `verbose=1` shows the panel. In Jupyter it updates
+                in place; where neither is possible, a line is printed every five seconds.
         """
         watchers = all_callbacks(self.config, callbacks)
         run = self._started()
@@ -74,6 +98,7 @@ class Agent:
                 episodes=None if total_episodes is None else int(total_episodes),
                 seconds=None if duration is None else duration_s(duration),
                 callbacks=watchers,
+                display="bar" if progress_bar and self.config.run.quiet else None,
             ) as session:
                 run.training.driver.train(session.budget, session.record)
             self.summary = session.summary
@@ -113,21 +138,25 @@ class Agent:
         checkpoint.save(Path(path), current.arrays(), {"identity": current.identity, "config": self.config.to_dict()})
 
     @classmethod
-    def load(cls, path: str | Path, env: Any = None, **settings: Any) -> Self:
+    def load(
+        cls, path: str | Path, env: EnvArgument | None = None, *, verbose: int = 0, **settings: Unpack[SharedKeywords]
+    ) -> Self:
         """Create an agent with the weights of a saved model, a checkpoint, or the newest checkpoint of a run folder.
 
         Args:
             path: The folder of the model, checkpoint or run.
             env: The env, required if it was a Python callable, which is not saved.
+            verbose: As for the class.
             **settings: Settings that replace the saved ones.
         """
         snapshot = checkpoint.load(checkpoint.find(Path(path)))
         saved = model.saved_settings(snapshot)
-        if env is None and model.is_python_object(saved["env"]):
+        saved_env = saved.pop("env")
+        if env is None and model.is_python_object(saved_env):
             raise ConfigError(f"{path}: the env was a Python object, which is not saved. Pass it: load(path, env=...).")
         if saved.pop("algo", cls.algo) != cls.algo:
             checkpoint.require_match(snapshot, {"algo": cls.algo})
-        agent = cls(**{"quiet": True, **saved, **settings, "env": env or saved["env"]})
+        agent = cls(saved_env if env is None else env, verbose=verbose, **{**saved, **settings})
         agent._snapshot = snapshot
         agent._current()  # raises now if the model does not fit
         return agent
@@ -196,11 +225,36 @@ class PPO(Agent):
 
     algo = "ppo"
 
+    if TYPE_CHECKING:
+
+        def __init__(self, env: EnvArgument, *, verbose: int = 0, **settings: Unpack[PPOKeywords]) -> None: ...
+
+        @classmethod
+        def load(
+            cls, path: str | Path, env: EnvArgument | None = None, *, verbose: int = 0, **settings: Unpack[PPOKeywords]
+        ) -> Self:
+            """Create an agent with the weights of a saved model, a checkpoint or a run folder. See `Agent.load`."""
+
 
 class IMPALA(Agent):
     """Asynchronous workers, with V-trace to correct for their lag (Espeholt et al. 2018)."""
 
     algo = "impala"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, env: EnvArgument, *, verbose: int = 0, **settings: Unpack[ImpalaKeywords]) -> None: ...
+
+        @classmethod
+        def load(
+            cls,
+            path: str | Path,
+            env: EnvArgument | None = None,
+            *,
+            verbose: int = 0,
+            **settings: Unpack[ImpalaKeywords],
+        ) -> Self:
+            """Create an agent with the weights of a saved model, a checkpoint or a run folder. See `Agent.load`."""
 
 
 class APPO(Agent):
@@ -208,17 +262,47 @@ class APPO(Agent):
 
     algo = "appo"
 
+    if TYPE_CHECKING:
+
+        def __init__(self, env: EnvArgument, *, verbose: int = 0, **settings: Unpack[APPOKeywords]) -> None: ...
+
+        @classmethod
+        def load(
+            cls, path: str | Path, env: EnvArgument | None = None, *, verbose: int = 0, **settings: Unpack[APPOKeywords]
+        ) -> Self:
+            """Create an agent with the weights of a saved model, a checkpoint or a run folder. See `Agent.load`."""
+
 
 class A3C(Agent):
     """Asynchronous workers that each update shared weights (Mnih et al. 2016)."""
 
     algo = "a3c"
 
+    if TYPE_CHECKING:
+
+        def __init__(self, env: EnvArgument, *, verbose: int = 0, **settings: Unpack[A3CKeywords]) -> None: ...
+
+        @classmethod
+        def load(
+            cls, path: str | Path, env: EnvArgument | None = None, *, verbose: int = 0, **settings: Unpack[A3CKeywords]
+        ) -> Self:
+            """Create an agent with the weights of a saved model, a checkpoint or a run folder. See `Agent.load`."""
+
 
 class DQN(Agent):
     """Q-learning from a replay buffer that workers fill (Mnih et al. 2015)."""
 
     algo = "dqn"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, env: EnvArgument, *, verbose: int = 0, **settings: Unpack[DQNKeywords]) -> None: ...
+
+        @classmethod
+        def load(
+            cls, path: str | Path, env: EnvArgument | None = None, *, verbose: int = 0, **settings: Unpack[DQNKeywords]
+        ) -> Self:
+            """Create an agent with the weights of a saved model, a checkpoint or a run folder. See `Agent.load`."""
 
     def learn(
         self,
@@ -228,10 +312,17 @@ class DQN(Agent):
         n_episodes: int | None = None,
         duration: float | str | None = None,
         callbacks: Iterable[object] = (),
+        progress_bar: bool = False,
     ) -> Self:
         """See `Agent.learn`; `n_episodes` is another name for `total_episodes`."""
         episodes = total_episodes if n_episodes is None else n_episodes
-        return super().learn(total_timesteps, total_episodes=episodes, duration=duration, callbacks=callbacks)
+        return super().learn(
+            total_timesteps,
+            total_episodes=episodes,
+            duration=duration,
+            callbacks=callbacks,
+            progress_bar=progress_bar,
+        )
 
     def _replay(self) -> ReplayAccess:
         replay = self._started().training.driver.replay

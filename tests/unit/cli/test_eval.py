@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from paceline import A3C, APPO, DQN, IMPALA, PPO, cli
+from paceline.config.keywords import PPOKeywords
 from paceline.train.agents import Agent
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    settings = {"num_workers": 0, "n_envs": 4, "n_steps": 16, "hidden_sizes": (8,)}
+    settings: PPOKeywords = {"num_workers": 0, "n_envs": 4, "n_steps": 16, "hidden_sizes": (8,)}
     PPO("tests.screens:Screen", **settings).save(tmp_path / "model")
     return str(tmp_path / "model")
 

@@ -183,6 +183,40 @@ def test_evaluation_plays_the_same_episodes_in_every_call() -> None:
 
 def test_invalid_settings_raise_before_training() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'n_envs'"):
-        PPO("CartPole-v1", n_env=3)
+        PPO("CartPole-v1", n_env=3)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="not registered"):
         PPO("CartPole-v99").predict(OBS)
+
+
+@pytest.mark.parametrize("verbose", [0, 1, 2])
+def test_verbose_shows_the_panel(verbose: int, capfd: pytest.CaptureFixture[str]) -> None:
+    with PPO("CartPole-v1", verbose=verbose, **SMALL) as agent:
+        agent.learn(64)
+    shown = capfd.readouterr().err
+    assert ("ppo on CartPole-v1: 4 envs" in shown) == ("finished (total_timesteps)" in shown) == bool(verbose)
+    assert bool(shown) == bool(verbose), "silent by default, as stable-baselines3 is"
+
+
+def test_quiet_is_the_older_name_of_verbose(capfd: pytest.CaptureFixture[str]) -> None:
+    with PPO("CartPole-v1", quiet=False, **SMALL) as agent:
+        agent.learn(64)
+    assert "finished (total_timesteps)" in capfd.readouterr().err
+
+
+def test_progress_bar_shows_lines_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    with PPO("CartPole-v1", **SMALL) as agent:
+        agent.learn(64, progress_bar=True)
+        assert "64 / 64 steps" in capfd.readouterr().err
+        agent.learn(64)
+        assert capfd.readouterr().err == ""
+
+
+def test_an_invalid_verbose_raises() -> None:
+    with pytest.raises(ConfigError, match=r"verbose=3: must be 0 \(silent\), 1 or 2"):
+        PPO("CartPole-v1", verbose=3)
+
+
+def test_load_passes_settings_and_verbose_on(tmp_path: Path) -> None:
+    PPO("CartPole-v1", **SMALL).save(tmp_path / "m")
+    assert PPO.load(tmp_path / "m").config.run.quiet
+    assert not PPO.load(tmp_path / "m", verbose=1).config.run.quiet

@@ -183,7 +183,9 @@ def test_only_unwrapped_games_have_a_league(env: Any, paid: float | None, met: t
 def test_a_pettingzoo_game_is_trained() -> None:
     """A game is whatever has the protocol: here PettingZoo's, which is stepped board by board."""
     game = partial(PettingZooGame, partial(aec_env, "paceline/TicTacToe-v0"))
-    own = {"n_envs": 4, "group_size": 2, "n_steps": 8, "n_eval_episodes": 2, "opponents": {"random": 0.5, "self": 0.5}}
+    own: dict[str, Any] = {
+        "n_envs": 4, "group_size": 2, "n_steps": 8, "n_eval_episodes": 2, "opponents": {"random": 0.5, "self": 0.5},
+    }  # fmt: skip
     with PPO(partial(GameEnv, game), num_workers=2, snapshot_every=5, **own) as agent:
         agent.learn(200)
         assert agent.summary is not None
