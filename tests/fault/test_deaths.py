@@ -241,7 +241,8 @@ def test_slots_that_a_worker_filled_before_it_died_are_learned_from() -> None:
     with Run(config("impala", num_workers=1, slots_per_worker=2)) as run:
         rollouts, learner = inside(run).rollouts, inside(run).learner
         assert isinstance(rollouts, AsyncRollouts)
-        sets, update = inside(run).rollouts._scheduler._sets, learner.update
+        scheduler, update = rollouts._scheduler, learner.update
+        sets = scheduler._sets
 
         def watched(batch: Trajectory, progress: float) -> dict[str, float]:
             learned.append(batch.obs["obs"].numpy().copy())
@@ -250,6 +251,7 @@ def test_slots_that_a_worker_filled_before_it_died_are_learned_from() -> None:
             return stats
 
         learner.update = watched
+        scheduler.start()  # as the first batch does
         wait_until_idle(run)
         filled = [slots.array("obs/obs").copy() for slots in sets]
         filled_steps = [np.count_nonzero(slots.array("valid")) for slots in sets]
