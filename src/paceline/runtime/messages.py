@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 import cloudpickle
 
+from paceline.errors import PacelineError
+
 Call: TypeAlias = Callable[..., object]
 """A function whose first parameter is the worker's job. It is pickled as its module and qualified name."""
 MessageKind: TypeAlias = Literal["ok", "error", "exit"]
@@ -43,6 +45,14 @@ def receive_call(conn: Connection) -> tuple[Call, tuple[Any, ...], dict[str, Any
 def packed_result(kind: MessageKind, value: object) -> bytes:
     """Return how a call ended as bytes, for `send_bytes` to the driver."""
     return pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL)
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error as text: our own errors as they are, others with the name of their class."""
+    try:
+        return str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__} (its text could not be made)"
 
 
 def packed_exception(error: BaseException | None) -> bytes:

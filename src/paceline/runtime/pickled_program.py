@@ -1,4 +1,4 @@
-"""Pickles a worker's program, and names the attribute that cannot be pickled if that fails."""
+"""Pickles what workers run, and names the attribute that cannot be pickled if that fails."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 import cloudpickle
 
 from paceline.errors import ConfigError
-from paceline.runtime.protocol import Job, Program
 
 
-def pack(program: Program[Job]) -> bytes:
-    """Return the program as bytes.
+def pack(program: object, otherwise: str = "--num-workers 0") -> bytes:
+    """Return a `Program`, or the `Transfer` that builds one on a node, as bytes.
+
+    Args:
+        program: What to pickle.
+        otherwise: Flags that avoid pickling, for the error text.
 
     Raises:
         ConfigError: Part of the program cannot be pickled; the text names the attribute that holds it.
@@ -23,7 +26,7 @@ def pack(program: Program[Job]) -> bytes:
         culprit = _unpicklable(program)
         raise ConfigError(
             f"{culprit}: cannot be sent to workers ({type(error).__name__}: {error}). "
-            "Create it inside the env function instead of capturing it, or use --num-workers 0."
+            f"Create it inside the env function instead of capturing it, or use {otherwise}."
         ) from error
     return packed
 

@@ -33,7 +33,7 @@ from paceline.memory.worker_status import CLAIM, MEMORY
 from paceline.runtime.doorbell import WorkerDoorbell
 from paceline.runtime.forkserver import ignore_interrupts
 from paceline.runtime.inference_requests import InferenceRequester
-from paceline.runtime.messages import MessageKind, packed_exception, packed_result, receive_call
+from paceline.runtime.messages import MessageKind, error_text, packed_exception, packed_result, receive_call
 from paceline.runtime.protocol import CentralInferenceJob, DoorbellJob, GradientJob, Job, Program, Share, serve
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.work_queue import FIRST_SPIN_S, MOST, SPIN_S, WorkQueueClient, wait
@@ -191,13 +191,9 @@ def _peak_kb() -> int:
 
 def _send_failure(conn: Connection, error: BaseException, kind: MessageKind = "error") -> None:
     """Send the error as text, and the exception behind it (of the env, for example) if it survives pickling."""
-    try:
-        what = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
-    except Exception:
-        what = f"{type(error).__name__} (its text could not be made)"
     with contextlib.suppress(OSError):
         origin = error.__cause__ if isinstance(error, PacelineError) else error
-        conn.send_bytes(packed_result(kind, (what, traceback.format_exc(), packed_exception(origin))))
+        conn.send_bytes(packed_result(kind, (error_text(error), traceback.format_exc(), packed_exception(origin))))
 
 
 def set_title(title: str) -> None:

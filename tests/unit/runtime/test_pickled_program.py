@@ -26,6 +26,11 @@ def test_a_captured_object_that_cannot_be_pickled_is_named() -> None:
         pack(program)
 
 
+def test_the_error_names_the_flags_that_avoid_pickling() -> None:
+    with pytest.raises(ConfigError, match=r"or use --num-workers 0 without --runtime ray\.$"):
+        pack(threading.Lock(), "--num-workers 0 without --runtime ray")
+
+
 def test_a_program_of_a_script_survives_with_what_it_captures() -> None:
     factor = 3
     source: Any = lambda arena, share: factor * share  # noqa: E731

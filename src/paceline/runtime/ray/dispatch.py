@@ -6,23 +6,14 @@ driver's arena --one copy--> object store --> node 0 --one copy--> its arena
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable
+from typing import Any
 
 from paceline.memory.shared import Arena
 from paceline.runtime.protocol import Job
 from paceline.runtime.ray.cluster import RayCluster
 from paceline.runtime.ray.placement import PlacedPool
 from paceline.runtime.ray.transfer import Transfer
-
-
-class Due(NamedTuple):
-    """Data to send along with a call. A *load* is a named list of arrays; its *token* changes when its content does."""
-
-    names: Sequence[tuple[str, Hashable]]
-    """Name and token of each load."""
-    loads: Sequence[Any]
-    """For each load its arrays, or a reference to them."""
 
 
 class Dispatch:
@@ -38,17 +29,21 @@ class Dispatch:
         self._transfer, self._arena, self._cluster = transfer, arena, cluster
         self._sent: dict[str, tuple[Hashable, Any]] = {}  # by load: its newest token, and what to send
 
-    def due(self, pool: PlacedPool, command: str, commands: int, *, only_news: bool = False) -> Due:
+    def due(self, pool: PlacedPool, command: str, commands: int, *, only_news: bool = False) -> dict[str, Any]:
         """Return the loads that a pool needs before a call and does not have yet.
+
+        A *load* is a named list of arrays; its *token* changes when its content does.
 
         Args:
             pool: The pool; its tokens are updated.
             command: Name of the call.
             commands: Number of calls to all workers so far.
             only_news: Leave out loads without a token, which are sent with every call.
+
+        Returns:
+            By name of the load its arrays, or a reference to them.
         """
-        names: list[tuple[str, Hashable]] = []
-        loads = []
+        due = {}
         for load in self._transfer.loads(command):
             token = self._transfer.token(load, self._arena, commands)
             if only_news if token is None else pool.tokens.get(load) == token:
@@ -58,6 +53,5 @@ class Dispatch:
                 parts = list(self._transfer.down(load, self._arena, None, ()))
                 sent = self._sent[load] = token, self._cluster.put_parts(parts)
             pool.tokens[load] = token
-            names.append((load, token))
-            loads.append(sent[1])
-        return Due(names, loads)
+            due[load] = sent[1]
+        return due

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -25,28 +25,17 @@ class NodeCall(NamedTuple):
 
     key: int
     """Key of the pool."""
-    names: Sequence[tuple[str, Hashable]]
-    """Name and token of each load."""
-    call: JobCall | None = None
-    """A function whose first parameter is the job; None if only loads are sent."""
+    names: Sequence[str]
+    """Name of each load."""
+    function: JobCall
+    """A function whose first parameter is the job."""
     args: tuple[Any, ...] = ()
     worker: int = 0
     """Index in the pool, for a call to one worker."""
 
-    @property
-    def function(self) -> JobCall:
-        """The function to execute.
-
-        Raises:
-            ValueError: The call has none.
-        """
-        if self.call is None:
-            raise ValueError("a call to a node names no function. Are versions the same?")
-        return self.call
-
     def named(self, loads: Sequence[Any]) -> Loads:
-        """Return tokens and loads by name."""
-        return {name: (token, load) for (name, token), load in zip(self.names, loads, strict=True)}
+        """Return the loads by name."""
+        return dict(zip(self.names, loads, strict=True))
 
 
 class RayNode:
@@ -100,9 +89,9 @@ class RayNode:
         """`NodePool.post`."""
         self._pools[call.key].post(call.worker, call.function, call.args, call.named(loads))
 
-    def renew(self, call: NodeCall, *loads: Any) -> None:
+    def renew(self, key: int, names: Sequence[str], *loads: Any) -> None:
         """`NodePool.renew`."""
-        self._pools[call.key].renew(call.named(loads))
+        self._pools[key].renew(dict(zip(names, loads, strict=True)))
 
     def results(self, key: int, timeout_s: float) -> list[PoolReply]:
         """`NodePool.results`."""

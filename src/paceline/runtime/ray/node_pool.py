@@ -16,9 +16,8 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,11 +25,11 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.errors import PacelineError, WorkerLost
+from paceline.errors import WorkerLost
 from paceline.memory.shared import Arena
 from paceline.memory.worker_status import BEAT
 from paceline.runtime.forkserver import StartMethod
-from paceline.runtime.messages import Call
+from paceline.runtime.messages import Call, error_text
 from paceline.runtime.process import ProcessRuntime
 from paceline.runtime.protocol import Job, Reply, Share, shares
 from paceline.runtime.ray.transfer import ExecutedCall, GroupRange, Transfer, pack, unload
@@ -38,8 +37,8 @@ from paceline.runtime.ray.transfer import ExecutedCall, GroupRange, Transfer, pa
 SLICE_S = 0.005
 """How long to wait for results of posted calls before checking the inbox again."""
 
-Loads = Mapping[str, tuple[Hashable, Sequence[NDArray[Any]]]]
-"""Data from the driver by name: its token and its arrays."""
+Loads = Mapping[str, Sequence[NDArray[Any]]]
+"""Arrays from the driver, by name of the load."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,11 +80,10 @@ class NodePool:
         self._shares = shares(setup.groups, setup.workers, setup.first_group)
         self._held = GroupRange(setup.first_group, setup.groups)
         self._arena = Arena.create(self._transfer.fields(self._held, setup.workers))
-        self._known: dict[str, Hashable] = {}
         self._posted: dict[Reply[object], tuple[Call, tuple[Any, ...]]] = {}  # in the order in which they were posted
         self._joint_call: tuple[Call, tuple[Any, ...]] | None = None  # the call that all workers execute
         self._replies: list[Reply[object]] = []  # to that call, in worker order
-        self._inbox: queue.SimpleQueue[tuple[Future[PoolReply] | None, Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._outbox: deque[PoolReply] = deque()
         self._new_reply = threading.Condition()
         self._stopped = False  # after a failure no results are received until the driver has replaced the worker
@@ -162,17 +160,14 @@ class NodePool:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="paceline-pool", daemon=True)
             self._thread.start()
-        self._inbox.put((None, task))
+        self._inbox.put(task)
 
     def _execute(self, task: Callable[[], PoolReply]) -> PoolReply:
         """Execute a task and return its reply: in this thread unless `_serve` runs, since switching takes time."""
         if self._thread is None:
-            try:
-                return task()
-            except Exception as error:
-                return failure(error)
+            return _reply_or_failure(task)
         answer: Future[PoolReply] = Future()
-        self._inbox.put((answer, task))
+        self._inbox.put(lambda: answer.set_result(_reply_or_failure(task)))
         return answer.result()
 
     # One thread executes everything below: the caller's at first, and the thread of `_serve` once that runs.
@@ -181,22 +176,16 @@ class NodePool:
         while True:
             listening = bool(self._posted) and not self._stopped
             try:
-                queued = self._inbox.get(block=not listening)
+                task = self._inbox.get(block=not listening)
             except queue.Empty:
                 self._listen()
                 continue
-            if queued is None:
+            if task is None:
                 return
-            answer, task = queued
             try:
-                reply = task()
-                if answer is not None:
-                    answer.set_result(reply)
+                task()
             except Exception as error:
-                if answer is not None:
-                    answer.set_result(failure(error))
-                else:
-                    self._send(failure(error))
+                self._send(failure(error))
 
     def _listen(self) -> None:
         try:
@@ -260,10 +249,8 @@ class NodePool:
         self._posted[self._runtime.submit(worker, call, *args)] = call, args
 
     def _store(self, loads: Loads, owners: Sequence[Share]) -> None:
-        for name, (token, parts) in loads.items():
-            if token is None or self._known.get(name) != token:
-                unload(parts, self._transfer.down(name, self._arena, self._held, owners))
-                self._known[name] = token
+        for name, parts in loads.items():
+            unload(parts, self._transfer.down(name, self._arena, self._held, owners))
 
     def _pack_results(
         self, call: Call, args: tuple[Any, ...], results: Sequence[Any], owners: Sequence[Share]
@@ -271,11 +258,15 @@ class NodePool:
         return pack(self._transfer.up(ExecutedCall(call.__name__, args, results), self._arena, self._held, owners))
 
 
+def _reply_or_failure(task: Callable[[], PoolReply]) -> PoolReply:
+    try:
+        return task()
+    except Exception as error:
+        return failure(error)
+
+
 def failure(error: BaseException) -> PoolReply:
     """Return the reply that reports an error."""
     if isinstance(error, WorkerLost):  # dead, or killed because it hung: the driver can replace it
         return PoolReply("died", error.worker, str(error))
-    text = f"{type(error).__name__} (its text could not be made)"
-    with suppress(Exception):
-        text = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
-    return PoolReply("error", value=text)
+    return PoolReply("error", value=error_text(error))

@@ -72,7 +72,7 @@ class Placement:
         cluster: RayCluster,
         groups: int,
         transfer: Any,
-        setup: Callable[[int, int, int], NodePoolSetup],
+        setup: Callable[..., NodePoolSetup],
         *,
         start_timeout_s: float,
         step_timeout_s: float,
@@ -84,7 +84,7 @@ class Placement:
             cluster: The nodes.
             groups: Number of groups, which are divided among all workers.
             transfer: A reference to the pickled `Transfer`.
-            setup: Returns the settings of a pool; called with its first group, number of groups and number of workers.
+            setup: Returns the settings of a pool; called with `first_group`, `groups` and `workers`.
             start_timeout_s: How long a node may take to start.
             step_timeout_s: How long a node may leave a ping unanswered.
             on_node_loss: Whether other nodes take over the workers of a lost node, or the driver waits for a new node.
@@ -235,7 +235,8 @@ class Placement:
         opening = []
         for node, bundle, mine in wanted:
             pool = PlacedPool(next(self._keys), node, bundle, mine, new={share.worker for share in mine})
-            setup = self._setup(mine[0].first_group, sum(share.groups for share in mine), len(mine))
+            groups = sum(share.groups for share in mine)
+            setup = self._setup(first_group=mine[0].first_group, groups=groups, workers=len(mine))
             opening.append((pool, node.actor.open.remote(pool.key, self._transfer, setup)))
         for pool, reference in opening:
             for share in pool.shares:

@@ -21,12 +21,11 @@ from functools import partial
 from time import perf_counter, sleep
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
-import cloudpickle
-
-from paceline.errors import ConfigError, WorkerDied, WorkerError
+from paceline.errors import WorkerDied, WorkerError
 from paceline.memory.shared import Arena
 from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.messages import Call as JobCall
+from paceline.runtime.pickled_program import pack
 from paceline.runtime.protocol import Job, Reply, Share, check_not_forgotten
 from paceline.runtime.ray.cluster import RayCluster
 from paceline.runtime.ray.dispatch import Dispatch
@@ -50,7 +49,6 @@ class SubmittedCall:
     """A call that was submitted to one worker."""
 
     reply: Reply[Any]
-    call: JobCall
     args: tuple[Any, ...]
 
 
@@ -107,7 +105,7 @@ class RayRuntime(Generic[J]):
             local_gradient: Computes an item of `work` in the driver: nodes have no access to the driver's arena.
             on_node_loss: Whether other nodes take over the workers of a lost node, or the driver waits for a new node.
         """
-        self.num_workers, self.nodes = cluster.nodes * cluster.workers, cluster.nodes
+        self.num_workers = cluster.nodes * cluster.workers
         self.bytes_up = 0
         """Moved from nodes so far."""
         self._transfer, self._arena, self._local_gradient = transfer, arena, local_gradient
@@ -128,8 +126,8 @@ class RayRuntime(Generic[J]):
             self.placement = Placement(
                 cluster,
                 groups,
-                cluster.put(_packed(transfer)),
-                lambda first, groups, workers: setup(first_group=first, groups=groups, workers=workers),
+                cluster.put(pack(transfer, "--num-workers 0 without --runtime ray")),
+                setup,
                 start_timeout_s=start_timeout_s,
                 step_timeout_s=step_timeout_s,
                 on_node_loss=on_node_loss,
@@ -145,7 +143,7 @@ class RayRuntime(Generic[J]):
         its replaced workers have been given the call, so that it still sends one buffer.
         """
         reply: Reply[R] = Reply(worker, call.__name__)
-        sent = SubmittedCall(reply, call, _by_position(args, kwargs))
+        sent = SubmittedCall(reply, _by_position(args, kwargs))
         if self._joint is not None and self._joint.lacks(worker):
             self._joint.replies[worker] = sent.reply
             return reply
@@ -204,8 +202,8 @@ class RayRuntime(Generic[J]):
                     pool.key, RESULTS_WAIT_S
                 )
             news = self._dispatch.due(pool, "collect", self._commands, only_news=True)
-            if news.names:
-                pool.node.actor.renew.remote(NodeCall(pool.key, news.names), *news.loads)
+            if news:
+                pool.node.actor.renew.remote(pool.key, tuple(news), *news.values())
         results_calls = {pool.results_call: pool for pool in busy}
         nodes = [pool.node for pool in (*joint_calls.values(), *busy)]
         if not nodes:
@@ -318,7 +316,7 @@ class RayRuntime(Generic[J]):
         due = self._dispatch.due(pool, call.__name__, self._commands)
         trimmed = self._transfer.trimmed(call.__name__, args, mine)
         index = 0 if worker is None else worker - pool.first
-        return method.remote(NodeCall(pool.key, due.names, call, trimmed, index), *due.loads)
+        return method.remote(NodeCall(pool.key, tuple(due), call, trimmed, index), *due.values())
 
     def _store(self, pool_reply: PoolReply, call: ExecutedCall, mine: Sequence[Share]) -> None:
         """Copy the arrays of a reply into the driver's arena."""
@@ -336,14 +334,3 @@ def _by_position(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ..
     if kwargs:
         raise TypeError(f"arguments of calls to nodes must be positional (got keywords {', '.join(kwargs)}).")
     return args
-
-
-def _packed(transfer: Transfer[Job]) -> bytes:
-    try:
-        packed: bytes = cloudpickle.dumps(transfer)
-    except Exception as error:
-        raise ConfigError(
-            f"the program cannot be sent to nodes ({type(error).__name__}: {error}). Create what cannot be pickled "
-            "inside the env function instead of capturing it."
-        ) from error
-    return packed

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -128,15 +129,10 @@ def unload(parts: Sequence[NDArray[Any]], views: Views) -> None:
     Raises:
         ValueError: Both sides list different arrays.
     """
-    left = list(reversed(parts))
-    for view in views:
-        if not left or left[-1].shape != view.shape:
-            break
-        view[...] = left.pop()
-    else:
-        if not left:
-            return
-    raise ValueError(f"transfer: arrays of {sum(part.nbytes for part in parts)} bytes {DISAGREE}")
+    for part, view in zip_longest(parts, views):
+        if part is None or view is None or part.shape != view.shape:
+            raise ValueError(f"transfer: arrays of {sum(part.nbytes for part in parts)} bytes {DISAGREE}")
+        view[...] = part
 
 
 def _piece(buffer: NDArray[np.uint8], at: int, like: NDArray[Any]) -> NDArray[Any]:

@@ -17,8 +17,6 @@ from tests.unit.runtime.ray.nodes import packed, setup
 from paceline.runtime.ray import node as node_module
 from paceline.runtime.ray.node import NodeCall, RayNode, versions
 
-MODE = ("mode", None)
-
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[RayNode]:
@@ -29,7 +27,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[RayNode]:
 
 
 def call(key: int, function: Any, *args: Any, worker: int = 0) -> tuple[NodeCall, Any]:
-    return NodeCall(key, [MODE], function, args, worker), [np.array([0])]
+    return NodeCall(key, ["mode"], function, args, worker), [np.array([0])]
 
 
 def test_a_node_says_where_it_is_and_which_versions_it_has(node: RayNode) -> None:
@@ -71,14 +69,9 @@ def test_a_pool_that_cannot_be_opened_is_an_error_with_its_text(node: RayNode) -
     assert node.results(3, 0.0) == []
 
 
-def test_a_call_without_a_function_cannot_be_executed() -> None:
-    with pytest.raises(ValueError, match="names no function"):
-        _ = NodeCall(0, []).function
-
-
 def test_loads_are_named_in_the_order_in_which_they_are_sent() -> None:
-    named: Any = NodeCall(0, [("weights", 7), ("mode", None)]).named([[1], [2]])
-    assert named == {"weights": (7, [1]), "mode": (None, [2])}
+    named: Any = NodeCall(0, ["weights", "mode"], Recorder.share).named([[1], [2]])
+    assert named == {"weights": [1], "mode": [2]}
 
 
 def test_a_checkout_that_is_not_installed_has_a_version_too(monkeypatch: pytest.MonkeyPatch) -> None:

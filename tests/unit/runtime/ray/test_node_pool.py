@@ -15,8 +15,8 @@ from tests.unit.runtime.ray.nodes import GROUPS, packed, setup
 from paceline.errors import EnvError, WorkerDied, WorkerError
 from paceline.runtime.ray.node_pool import NodePool, PoolReply, failure
 
-MODE = {"mode": (None, [np.array([5])])}
-NONE: dict[str, tuple[None, list[np.ndarray]]] = {}
+MODE = {"mode": [np.array([5])]}
+NONE: dict[str, list[np.ndarray]] = {}
 
 
 @pytest.fixture
@@ -63,14 +63,6 @@ def test_posted_calls_are_answered_in_the_order_of_each_worker(pool: NodePool) -
     pool.renew(MODE)
     assert pool.tell(0, Recorder.echo, (), NONE).kind == "ok"
     assert pool._arena["mode"].tolist() == [5]
-
-
-def test_data_with_a_known_token_is_not_written_again(pool: NodePool) -> None:
-    pool.do(Recorder.echo, (), {"mode": (3, [np.array([1])])})
-    pool.do(Recorder.echo, (), {"mode": (3, [np.array([2])])})
-    assert pool._arena["mode"].tolist() == [1]
-    pool.do(Recorder.echo, (), {"mode": (4, [np.array([2])])})
-    assert pool._arena["mode"].tolist() == [2]
 
 
 def test_a_dead_worker_is_reported_replaced_and_joins_the_call_again(pool: NodePool) -> None:
