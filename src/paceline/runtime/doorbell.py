@@ -19,15 +19,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from time import perf_counter, sleep
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.errors import WorkerDied
 from paceline.memory.shared import Arena, Field
 from paceline.system.fences import fence, in_order
 from paceline.system.wakeups import DescriptorWatch, Signal, descriptor, new_signal
+
+if TYPE_CHECKING:
+    from paceline.runtime.worker_handle import HangDetector, WorkerHandle
 
 NOTIFIED, ANSWERED, ASLEEP, REST, PAYLOAD_SIZE, REPLY_SIZE = range(6)
 """Entries of a worker's line in shared memory: number of notifications, number of answers, whether the worker sleeps
@@ -49,22 +51,6 @@ def doorbell_fields(workers: int) -> list[Field]:
     """Return the arena fields: one cache line per worker and one for the driver, and two payload buffers per worker."""
     buffers = Field.of("doorbell_buffers", (max(1, workers), 2, BUFFER_BYTES), np.uint8, sparse=True)
     return [Field.of("doorbells", (max(1, workers) + 1, 8), np.int64), buffers]
-
-
-class ProcessHandle(Protocol):
-    """The part of `WorkerHandle` that the doorbell uses."""
-
-    conn: Connection
-
-    @property
-    def handles(self) -> tuple[int, int]:
-        """File descriptors that become readable when the worker sends a message, and when it ends."""
-
-    def receive(self, command: str) -> Any:
-        """Return the worker's reply; raise the error that the worker reports."""
-
-    def died(self, command: str) -> WorkerDied:
-        """Return the error for a worker process that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,21 +161,21 @@ class DriverDoorbells:
         arena: Holds `doorbell_fields(workers)`.
         workers: Number of workers.
         spin_times: How long both sides spin before they sleep.
+        hang_detector: Measures how long each worker has been silent.
     """
 
-    def __init__(self, arena: Arena, workers: int, spin_times: SpinTimes) -> None:
+    def __init__(self, arena: Arena, workers: int, spin_times: SpinTimes, hang_detector: HangDetector) -> None:
         lines: NDArray[np.int64] = arena["doorbells"]
         self.notifications = [0] * workers
         """Number of notifications of each worker, without those by `rest`."""
-        self.signals = [0] * workers
-        """How many of these notifications needed a signal, which is a system call."""
         self._lines, self._own = [line.data for line in lines[:-1]], lines[-1].data
         self._buffers = [[buffer.data for buffer in buffers] for buffers in arena["doorbell_buffers"]]
         self._doorbells, self._done = [new_signal() for _ in range(workers)], new_signal()
         self._spin_times, self._next_check = spin_times, 0.0
         self._spinner, self._last_spinner = Spinner(spin_times.driver_s), Spinner(spin_times.last_s)
         self._long_replies: dict[int, bytes] = {}  # replies that came through the pipe and are not read yet
-        self._handles: Sequence[ProcessHandle] = ()
+        self._handles: Sequence[WorkerHandle] = ()
+        self._hang_detector = hang_detector
 
     def worker_end(self, worker: int) -> WorkerDoorbell:
         """Return the worker's side, to be passed to the new process."""
@@ -200,17 +186,9 @@ class DriverDoorbells:
         self._lines[worker][:] = np.zeros(8, np.int64).data
         self._long_replies.pop(worker, None)
 
-    def watch(
-        self, handles: Sequence[ProcessHandle], begin: Callable[[int], None], check: Callable[[list[int], str], None]
-    ) -> None:
-        """Set the workers that `wait` listens to; call it after the start and after every replacement.
-
-        Args:
-            handles: The workers, in order.
-            begin: Called with a worker's index when it is notified, to start its deadline.
-            check: Called with the indices of busy workers and the name of the operation; raises if one hangs.
-        """
-        self._handles, self._begin, self._check = handles, begin, check
+    def watch(self, handles: Sequence[WorkerHandle]) -> None:
+        """Set the workers that `wait` listens to, in order; call it after the start and after every replacement."""
+        self._handles = handles
         ends = [end for handle in handles for end in (handle.conn, handle.handles[1])]
         self._watch = DescriptorWatch([self._done.waitable, *ends])
         self._only_done = {descriptor(self._done.waitable)}
@@ -223,13 +201,12 @@ class DriverDoorbells:
         """
         line = self._lines[worker]
         line[PAYLOAD_SIZE] = _write(payload, self._buffers[worker][0])
-        self._begin(worker)
+        self._hang_detector.begin(worker)
         self.notifications[worker] += 1
         in_order()
         line[NOTIFIED] += 1
         fence()
         if line[ASLEEP]:
-            self.signals[worker] += 1
             self._doorbells[worker].set()
         if len(payload) > BUFFER_BYTES:
             with suppress(OSError):  # if the worker has ended, `wait` raises that
@@ -279,7 +256,8 @@ class DriverDoorbells:
             now = perf_counter()
             if now >= self._next_check:
                 self._next_check = now + CHECK_S
-                self._check([worker for worker in workers if worker not in answered], doing)
+                busy = [self._handles[worker] for worker in workers if worker not in answered]
+                self._hang_detector.check([(handle, doing) for handle in busy])
             if len(answered) >= at_least or now >= end:
                 return answered
 
@@ -296,7 +274,7 @@ class DriverDoorbells:
     def rest(self) -> None:
         """Have all workers stop serving, so that their replies to `serve` become done. All must have answered."""
         for worker, (line, doorbell) in enumerate(zip(self._lines, self._doorbells, strict=True)):
-            self._begin(worker)  # its deadline starts now: it may have been idle for long
+            self._hang_detector.begin(worker)  # its deadline starts now: it may have been idle for long
             line[REST] = 1
             in_order()
             line[NOTIFIED] += 1

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 from typing import Literal
@@ -49,8 +49,23 @@ def child_environment() -> Iterator[None]:
     Ctrl-C reaches the whole process group. It stays blocked in a child until the child calls `ignore_interrupts`: while
     the child loads its first modules, an interrupt would end it with a traceback.
     """
-    with _one_thread_each(), _without_main(), _interrupts_blocked():
+    with environment(dict.fromkeys(THREAD_VARIABLES, "1")), _without_main(), _interrupts_blocked():
         yield
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Context in which these environment variables are set, also for processes that are started in it."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def ignore_interrupts() -> None:
@@ -70,20 +85,6 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

@@ -7,15 +7,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from typing import Concatenate, Generic
 
 from paceline.memory.shared import Arena
-from paceline.runtime.protocol import CentralInferenceJob, GradientJob, InferenceChannel, Job, Program, Reply, Share
+from paceline.runtime.protocol import CentralInferenceJob, GradientJob, InferenceChannel, J, P, Program, R, Reply, Share
 from paceline.runtime.watchdog import Watchdog
-
-J = TypeVar("J", bound=Job)
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class InlineRuntime(Generic[J]):

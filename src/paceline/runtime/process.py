@@ -23,7 +23,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from multiprocessing import resource_tracker
 from time import perf_counter
-from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, Generic, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ from paceline.runtime.forkserver import StartMethod, child_environment, default_
 from paceline.runtime.inference_requests import InferenceRequests
 from paceline.runtime.messages import CLOSE, packed_call
 from paceline.runtime.pickled_program import pack
-from paceline.runtime.protocol import GradientJob, Job, Program, Reply, Share, check_not_forgotten, shares
+from paceline.runtime.protocol import GradientJob, J, Job, P, Program, R, Reply, Share, check_not_forgotten, shares
 from paceline.runtime.replies import POLL_S, PendingReplies
 from paceline.runtime.worker import WorkerSetup
 from paceline.runtime.worker_handle import HangDetector, WorkerHandle
@@ -49,10 +49,6 @@ CLOSE_TIMEOUT_S = 5.0
 GRACE_S = 1.0
 """After a worker has died: how long to wait for its unclaimed items before the driver computes them itself. Much longer
 than an item takes."""
-
-J = TypeVar("J", bound=Job)
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class ProcessRuntime(Generic[J]):
@@ -131,7 +127,10 @@ class ProcessRuntime(Generic[J]):
                 resource_tracker.ensure_running()  # inside `child_environment` its start would unblock Ctrl-C
             if doorbells:
                 self._doorbells = DriverDoorbells(
-                    arena, num_workers, SpinTimes.for_cores(num_workers, threads.core_budget())
+                    arena,
+                    num_workers,
+                    SpinTimes.for_cores(num_workers, threads.core_budget()),
+                    self._hang_detector,
                 )
             if work_queue.AVAILABLE:
                 self._work_queue = work_queue.WorkQueue(multiprocessing.get_context(self._method))
@@ -285,14 +284,14 @@ class ProcessRuntime(Generic[J]):
                 for item in pending - set(self._claimants(queue)):
                     self._local_gradient(item)
                     pending.discard(item)
-            if pending and silent_s > self._step_timeout_s and self._kill_claimants(queue, pending, silent_s):
+            if pending and silent_s > self._step_timeout_s:
+                if not self._kill_claimants(queue, pending, silent_s):
+                    raise WorkerHung(
+                        f"workers: {len(pending)} items of `work` are not done, and none was finished for "
+                        f"{self._step_timeout_s:g} s. "
+                        "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
+                    )
                 died, moved = True, perf_counter()
-            elif pending and silent_s > self._step_timeout_s:
-                raise WorkerHung(
-                    f"workers: {len(pending)} items of `work` are not done, and none was finished for "
-                    f"{self._step_timeout_s:g} s. "
-                    "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
-                )
 
     def _claimants(self, queue: work_queue.WorkQueue) -> dict[int, WorkerHandle]:
         """Return the items that living workers are computing, with their workers."""
@@ -363,12 +362,7 @@ class ProcessRuntime(Generic[J]):
     def _watch(self) -> None:
         """Set up what waits listen to; call it again whenever a worker has been replaced."""
         if self._doorbells is not None:
-            workers, hang_detector = self._workers, self._hang_detector
-
-            def check(numbers: list[int], doing: str) -> None:
-                hang_detector.check([(workers[number], doing) for number in numbers])
-
-            self._doorbells.watch(workers, hang_detector.begin, check)
+            self._doorbells.watch(self._workers)
         if self._work_queue is None:
             return
         self._failures, self._deaths = select.poll(), select.poll()

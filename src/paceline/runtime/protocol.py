@@ -81,6 +81,7 @@ class DoorbellJob(Job, Protocol):
         """Handle one notification: its data is in `payload` and in shared memory. Returns the reply's payload."""
 
 
+J = TypeVar("J", bound=Job)
 J_co = TypeVar("J_co", bound=Job, covariant=True)
 """The job of a runtime's workers. Covariant: a call for a job also accepts a subtype of that job."""
 R = TypeVar("R")

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from paceline.errors import ConfigError, MissingExtra
+from paceline.runtime.forkserver import environment
 from paceline.system import threads
 
 CONNECT_TIMEOUT_S = 5.0
@@ -80,17 +81,13 @@ def _loopback(ray: Any) -> Iterator[None]:
 
     Ray replaces a loopback address by one of all interfaces, unless it considers clusters unsupported on the platform.
     """
-    constants, name = ray._private.ray_constants, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-    supported, variable = constants.ENABLE_RAY_CLUSTER, os.environ.get(name)
-    constants.ENABLE_RAY_CLUSTER, os.environ[name] = False, "0"  # for this process, and for those that it starts
+    constants = ray._private.ray_constants
+    supported, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False  # for this process
     try:
-        yield
+        with environment({"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}):  # for processes that it starts
+            yield
     finally:
         constants.ENABLE_RAY_CLUSTER = supported
-        if variable is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = variable
 
 
 def _check_reachable(address: str) -> None:

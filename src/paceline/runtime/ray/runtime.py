@@ -19,14 +19,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter, sleep
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, cast
 
 from paceline.errors import WorkerDied, WorkerError
 from paceline.memory.shared import Arena
 from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.messages import Call as JobCall
 from paceline.runtime.pickled_program import pack
-from paceline.runtime.protocol import Job, Reply, Share, check_not_forgotten
+from paceline.runtime.protocol import J, P, R, Reply, Share, check_not_forgotten
 from paceline.runtime.ray.cluster import RayCluster
 from paceline.runtime.ray.dispatch import Dispatch
 from paceline.runtime.ray.node import NodeCall
@@ -38,10 +38,6 @@ IDLE_S = 0.01
 """How long a wait sleeps if no node has anything to do."""
 RESULTS_WAIT_S = 10.0
 """How long a node waits for results of posted calls before it returns an empty list."""
-
-J = TypeVar("J", bound=Job)
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
