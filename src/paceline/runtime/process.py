@@ -104,9 +104,8 @@ class ProcessRuntime(Generic[J]):
         """
         self.num_workers = num_workers
         self._step_timeout_s = step_timeout_s
-        lines: NDArray[np.int64] = arena["heartbeat"]
-        self._lines, self._heartbeat, self._claims, self._stop = lines, lines[:, BEAT], lines[:, CLAIM], lines[:, STOP]
-        self._hang_detector = HangDetector(self._heartbeat, start_timeout_s, step_timeout_s)
+        self._lines: NDArray[np.int64] = arena["heartbeat"]
+        self._hang_detector = HangDetector(self._lines[:, BEAT], start_timeout_s, step_timeout_s)
         self._workers, self._local_gradient = list[WorkerHandle](), local_gradient
         self._work_queue: work_queue.WorkQueue | None = None
         self._doorbells: DriverDoorbells | None = None
@@ -295,7 +294,7 @@ class ProcessRuntime(Generic[J]):
 
     def _claimants(self, queue: work_queue.WorkQueue) -> dict[int, WorkerHandle]:
         """Return the items that living workers are computing, with their workers."""
-        alive = [(queue.claimed(int(self._claims[one.share.worker])), one) for one in self._workers if one.alive]
+        alive = [(queue.claimed(int(self._lines[one.share.worker, CLAIM])), one) for one in self._workers if one.alive]
         return {item: one for item, one in alive if item is not None}
 
     def _kill_claimants(self, queue: work_queue.WorkQueue, pending: set[int], silent_s: float) -> bool:
@@ -338,7 +337,7 @@ class ProcessRuntime(Generic[J]):
             return
         self._closed = True
         self._affinity_scope.close()
-        self._stop[:] = 1
+        self._lines[:, STOP] = 1
         try:
             for worker in self._workers:
                 worker.send(CLOSE)

@@ -111,9 +111,8 @@ class PendingReplies:
         result = worker.receive(pending[0].name)
         pending.popleft().put(result)
         if pending:
-            self._hang_detector.begin(
-                number
-            )  # it may have sent this result long ago, so the deadline of the next call starts now
+            # It may have sent this result long ago, so the deadline of the next call starts now.
+            self._hang_detector.begin(number)
 
     def _check(self, busy: Sequence[WorkerHandle]) -> None:
         """Raise WorkerHung for a worker that has been silent for too long."""

@@ -12,10 +12,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import context, reduction
-from typing import Any
+
+from paceline.system.descriptors import OwnedDescriptor
 
 AVAILABLE = sys.platform != "win32"
 ANSWER_TIMEOUT_S = 2.0
@@ -24,11 +23,8 @@ MOST_BYTES = 20_000
 """Bytes read from the end of the file, so that repeated crashes cannot fill the log."""
 
 
-class StackFile:
+class StackFile(OwnedDescriptor):
     """An unnamed file, written by one worker and read by the driver. Can be passed to a new process."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
 
     @classmethod
     def create(cls) -> StackFile | None:
@@ -72,19 +68,5 @@ class StackFile:
         start = max(start, size - MOST_BYTES)
         return os.pread(self._fd, size - start, start).decode(errors="replace").strip()
 
-    def close(self) -> None:
-        """Close the file. Idempotent."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
     def _size(self) -> int:
         return os.fstat(self._fd).st_size
-
-    def __reduce__(self) -> tuple[Callable[[Any], StackFile], tuple[Any]]:
-        context.assert_spawning(self)
-        return _attach, (reduction.DupFd(self._fd),)
-
-
-def _attach(handle: Any) -> StackFile:
-    return StackFile(handle.detach())

@@ -274,7 +274,6 @@ def describe_exit(code: int | None) -> str:
         return "killed by SIGKILL. Often the kernel's out-of-memory killer: look at `dmesg`, use fewer envs."
     if code < 0:
         return f"killed by {signal.Signals(-code).name}. A crash in native code."
-    server = (
-        ", or the fork server was killed" if code == 255 else ""
-    )  # multiprocessing then reports 255 for its children
+    # If the fork server was killed, multiprocessing reports 255 for its children.
+    server = ", or the fork server was killed" if code == 255 else ""
     return f"it ended with exit code {code}. Something in the env called exit{server}."

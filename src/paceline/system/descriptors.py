@@ -1,9 +1,12 @@
-"""Raises the soft limit of open files, since every worker uses some file descriptors of the driver."""
+"""File descriptors: passes them to new processes, and raises the soft limit of open files, since workers need several."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from multiprocessing import context, reduction
+from typing import Any
 
 from paceline.errors import ConfigError
 
@@ -14,6 +17,28 @@ PER_WORKER = 6
 """Descriptors per worker: two pipes, its sentinel, its stack file, and two more while it starts."""
 RESERVE = 48
 """Descriptors for CSV tables, logs, a checkpoint being written, and files that an env in this process opens."""
+
+
+class OwnedDescriptor:
+    """A file descriptor of this object alone. Passed as a process argument, it is duplicated for the new process."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def close(self) -> None:
+        """Close the descriptor. Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __reduce__(self) -> tuple[Callable[..., OwnedDescriptor], tuple[Any, ...]]:
+        # Forkserver and spawn can pass descriptors only while the process object is pickled.
+        context.assert_spawning(self)
+        return _attach, (type(self), reduction.DupFd(self._fd))
+
+
+def _attach(kind: type[OwnedDescriptor], handle: Any) -> OwnedDescriptor:
+    return kind(handle.detach())
 
 
 def make_room(workers: int) -> None:

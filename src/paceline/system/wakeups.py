@@ -9,16 +9,18 @@ import multiprocessing
 import os
 import select
 from collections.abc import Callable, Sequence
-from multiprocessing import connection, context, reduction
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
+from paceline.system.descriptors import OwnedDescriptor
 
-class EventSignal:
+
+class EventSignal(OwnedDescriptor):
     """One eventfd. See `Signal`."""
 
     def __init__(self, fd: int | None = None) -> None:
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if fd is None else fd
+        super().__init__(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if fd is None else fd)
 
     @property
     def waitable(self) -> int:
@@ -35,16 +37,6 @@ class EventSignal:
             os.eventfd_read(self._fd)
         except BlockingIOError:
             return  # `suppress` is slower, and this runs in every step
-
-    def close(self) -> None:
-        """Close the descriptor. Idempotent."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __reduce__(self) -> tuple[Callable[..., EventSignal], tuple[Any, ...]]:
-        context.assert_spawning(self)
-        return _event_signal, (reduction.DupFd(self._fd),)
 
 
 class PipeSignal:
@@ -110,7 +102,3 @@ class DescriptorWatch:
 def descriptor(thing: Any) -> int:
     """Return the file descriptor."""
     return thing if isinstance(thing, int) else int(thing.fileno())
-
-
-def _event_signal(fd: Any) -> EventSignal:
-    return EventSignal(fd.detach())

@@ -1,13 +1,35 @@
-"""The soft limit of open files is raised as far as workers need."""
+"""Descriptors are passed to new processes, and the soft limit of open files is raised as far as workers need."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import pickle
 import resource
 
 import pytest
 
 from paceline.errors import ConfigError
-from paceline.system.descriptors import make_room
+from paceline.system.descriptors import OwnedDescriptor, make_room
+
+
+def write(there: OwnedDescriptor) -> None:
+    os.write(there._fd, b"!")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_descriptor_can_be_passed_to_a_new_process_and_closed_twice(method: str) -> None:
+    end, fd = os.pipe()
+    sent = OwnedDescriptor(fd)
+    process = multiprocessing.get_context(method).Process(target=write, args=(sent,))  # type: ignore[attr-defined]
+    process.start()
+    process.join()
+    sent.close()
+    sent.close()
+    assert os.read(end, 2) == b"!"
+    os.close(end)
+    with pytest.raises(RuntimeError, match="should only be shared"):
+        pickle.dumps(sent)
 
 
 def limits(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> list[tuple[int, int]]:

@@ -190,10 +190,8 @@ def _room(alive: Sequence[dict[str, Any]], nodes: int | None, workers: int | Non
     """Return the number of nodes, and the number of workers on each."""
     cpus = sorted((int(node["Resources"].get("CPU", 0)) for node in alive), reverse=True)
     fitting = [count for count in cpus if count >= (workers or 1)]
-    wanted = len(fitting) if nodes is None else nodes
-    if nodes is None:
-        wanted = max(1, min(wanted, groups // (workers or 1)))
-    if wanted > len(fitting) or not fitting:
+    wanted = max(1, min(len(fitting), groups // (workers or 1))) if nodes is None else nodes
+    if wanted > len(fitting):
         raise ConfigError(
             f"nodes={wanted}: the Ray cluster has {len(fitting)} with {workers or 1} CPU(s) or more "
             f"(its nodes have {cpus}). Start more, or lower --nodes or --workers-per-node."
