@@ -1,4 +1,4 @@
-"""File descriptors: passes them to new processes, and raises the soft limit of open files, since workers need several."""
+"""File descriptors: passes them to new processes, and raises the soft limit, since every worker uses several."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,8 +84,7 @@ class NodePool:
         self._joint_call: tuple[Call, tuple[Any, ...]] | None = None  # the call that all workers execute
         self._replies: list[Reply[object]] = []  # to that call, in worker order
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._outbox: deque[PoolReply] = deque()
-        self._new_reply = threading.Condition()
+        self._outbox: queue.SimpleQueue[PoolReply] = queue.SimpleQueue()
         self._stopped = False  # after a failure no results are received until the driver has replaced the worker
         try:
             self._runtime: ProcessRuntime[Job] = ProcessRuntime(
@@ -133,10 +132,11 @@ class NodePool:
 
     def results(self, timeout_s: float) -> list[PoolReply]:
         """Return the replies to posted calls since the last call; blocks until there is one, or the timeout."""
-        with self._new_reply:
-            self._new_reply.wait_for(lambda: self._outbox, timeout_s)
-            replies = list(self._outbox)
-            self._outbox.clear()
+        replies: list[PoolReply] = []
+        with suppress(queue.Empty):
+            replies.append(self._outbox.get(timeout=timeout_s))
+            while True:
+                replies.append(self._outbox.get_nowait())
         return replies
 
     def beats(self) -> int:
@@ -185,7 +185,7 @@ class NodePool:
             try:
                 task()
             except Exception as error:
-                self._send(failure(error))
+                self._outbox.put(failure(error))
 
     def _listen(self) -> None:
         try:
@@ -193,23 +193,17 @@ class NodePool:
                 self._answered(reply)
         except Exception as error:
             self._stopped = True
-            self._send(failure(error))
+            self._outbox.put(failure(error))
 
     def _answered(self, reply: Reply[object]) -> None:
         """Put the result of a posted call into the outbox."""
         call, args = self._posted.pop(reply)
-        self._send(self._reply_of(reply, call, args))
+        self._outbox.put(self._reply_of(reply.worker, reply.result(), call, args))
 
-    def _reply_of(self, reply: Reply[object], call: Call, args: tuple[Any, ...]) -> PoolReply:
+    def _reply_of(self, worker: int, result: object, call: Call, args: tuple[Any, ...]) -> PoolReply:
         """Return a worker's result together with the arrays it wrote."""
-        worker, result = reply.worker, reply.result()
         mine = self._shares[worker : worker + 1]
         return PoolReply("ok", worker, result, self._pack_results(call, args, [result], mine))
-
-    def _send(self, reply: PoolReply) -> None:
-        with self._new_reply:
-            self._outbox.append(reply)
-            self._new_reply.notify_all()
 
     def _do(self, call: Call, args: tuple[Any, ...], loads: Loads) -> PoolReply:
         self._store(loads, self._shares)
@@ -228,12 +222,11 @@ class NodePool:
         return PoolReply("ok", value=results, buffer=self._pack_results(call, args, results, self._shares))
 
     def _respawn(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> PoolReply:
-        mine = self._shares[worker : worker + 1]
-        self._store(loads, mine)
+        self._store(loads, self._shares[worker : worker + 1])
         self._posted = {reply: call_of for reply, call_of in self._posted.items() if reply.worker != worker}
         result = self._runtime.respawn(worker, call, *args)
         self._stopped = False
-        return PoolReply("ok", worker, result, self._pack_results(call, args, [result], mine))
+        return self._reply_of(worker, result, call, args)
 
     def _tell(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> PoolReply:
         self._store(loads, self._shares[worker : worker + 1])
@@ -242,7 +235,7 @@ class NodePool:
             for reply in self._runtime.wait([submitted, *self._posted], all=False, timeout_s=1.0):
                 if reply is not submitted:
                     self._answered(reply)
-        return self._reply_of(submitted, call, args)
+        return self._reply_of(worker, submitted.result(), call, args)
 
     def _post(self, worker: int, call: Call, args: tuple[Any, ...], loads: Loads) -> None:
         self._store(loads, self._shares[worker : worker + 1])

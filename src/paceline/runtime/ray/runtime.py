@@ -153,10 +153,8 @@ class RayRuntime(Generic[J]):
     def submit_all(self, call: Callable[Concatenate[J, P], R], *args: P.args, **kwargs: P.kwargs) -> list[Reply[R]]:
         """Send the call to every node, once per node. Does not block."""
         replies: list[Reply[R]] = [Reply(worker, call.__name__) for worker in range(self.num_workers)]
-        workers = range(self.num_workers)
-        self._joint = JointCall(
-            call, _by_position(args, kwargs), dict(zip(workers, replies, strict=True)), set(workers)
-        )
+        left = set(range(self.num_workers))
+        self._joint = JointCall(call, _by_position(args, kwargs), dict(enumerate(replies)), left)
         self._commands += 1
         self.placement.move_back()
         for pool in self.placement.pools:
@@ -215,18 +213,16 @@ class RayRuntime(Generic[J]):
             for pool_reply in placement.results(pool, reference):
                 worker = pool.first + pool_reply.worker
                 sent = self._posted[worker].popleft()
-                self._store(
-                    pool_reply, ExecutedCall(sent.reply.name, sent.args, [pool_reply.value]), [pool.share(worker)]
-                )
+                executed = ExecutedCall(sent.reply.name, sent.args, [pool_reply.value])
+                self._store(pool_reply, executed, [pool.share(worker)])
                 sent.reply.put(pool_reply.value)
 
     def _store_joint(self, pool: PlacedPool, pool_reply: PoolReply | None) -> None:
         """Store a node's results of the call to all workers."""
         if pool_reply is None or self._joint is None:
             return
-        self._store(
-            pool_reply, ExecutedCall(self._joint.call.__name__, self._joint.args, pool_reply.value), pool.shares
-        )
+        executed = ExecutedCall(self._joint.call.__name__, self._joint.args, pool_reply.value)
+        self._store(pool_reply, executed, pool.shares)
         for share, one in zip(pool.shares, pool_reply.value, strict=True):
             self._joint.replies.pop(share.worker).put(one)
             self._joint.left.discard(share.worker)
