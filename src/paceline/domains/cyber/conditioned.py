@@ -19,6 +19,7 @@ from paceline.domains.cyber.network import OBS_SIZE, Network
 from paceline.domains.cyber.vector import NetworkDefenceVector, Step
 from paceline.domains.cyber.workflow import ORDER_SIZE, one_hot, read_workflow
 from paceline.errors import ConfigError
+from paceline.vector.requests import masked
 
 Workflows = str | Sequence[str]
 """One workflow, as in `op_server,enterprise,op_host,defender,user`, or a list of such texts."""
@@ -94,7 +95,7 @@ class WorkflowDefenceVector(NetworkDefenceVector):
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Begin episodes, and draw their workflows."""
         obs, infos = super().reset(seed=seed, options=options)
-        self._codes.begin(np.flatnonzero(self._reset_mask(options)), self._network)
+        self._codes.begin(np.array(masked(options, self.num_envs)[0]), self._network)
         return self._codes.added(obs), infos
 
     def step(self, actions: NDArray[np.int64]) -> Step:

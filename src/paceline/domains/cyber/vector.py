@@ -17,6 +17,7 @@ from paceline.domains.cyber.env import EXTRAS, check_render_mode, table
 from paceline.domains.cyber.network import OBS_SIZE, Network
 from paceline.domains.cyber.scenario import RedAgent, RuleSet, Scenario
 from paceline.errors import ConfigError, EnvError, check_range, nearest
+from paceline.vector.requests import masked, seeds_of
 
 Step = tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
@@ -91,16 +92,19 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
             seed: Seed of the first env (env i gets `seed + i`), or one per env. An env with None continues its current
                 random stream.
             options: `reset_mask`: [num_envs] bools.
+
+        Raises:
+            TypeError: The mask is not a bool array.
+            ValueError: There is not one seed per env; or the mask has another shape, or selects no env.
         """
-        seeds = self._seeds(seed)
-        mask = self._reset_mask(options)
-        rows = np.flatnonzero(mask)
-        given = [row for row in rows if seeds[row] is not None]
-        self._network.seed(
-            np.array(given, np.intp), np.array([int(seeds[row] or 0) % 2**64 for row in given], np.uint64)
-        )
-        self._seeded[given] = True
-        fresh = np.flatnonzero(mask & ~self._seeded)
+        seeds = seeds_of(seed, self.num_envs)
+        if isinstance(seed, int | np.integer):
+            super().reset(seed=int(seed))
+        rows = np.array(masked(options, self.num_envs)[0], np.intp)
+        given = {row: int(value) % 2**64 for row in rows.tolist() if (value := seeds[row]) is not None}
+        self._network.seed(np.array(list(given), np.intp), np.array(list(given.values()), np.uint64))
+        self._seeded[list(given)] = True
+        fresh = rows[~self._seeded[rows]]
         self._network.seed(fresh, self.np_random.integers(0, 2**64, len(fresh), np.uint64))
         self._seeded[fresh] = True
         self._network.begin(rows)
@@ -158,21 +162,3 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
         for row in np.flatnonzero(ended):
             finals[row] = obs[row].copy()
         return {"final_obs": finals, "_final_obs": ended.copy(), "final_info": last, "_final_info": ended.copy()}
-
-    def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
-        if seed is None:
-            return [None] * self.num_envs
-        if isinstance(seed, int | np.integer):
-            super().reset(seed=int(seed))
-            return [int(seed) + i for i in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise ConfigError(f"seed: must be one number, or one per env (got {len(seed)} for {self.num_envs} envs).")
-        return list(seed)
-
-    def _reset_mask(self, options: dict[str, Any] | None) -> NDArray[np.bool_]:
-        mask = (options or {}).get("reset_mask")
-        if mask is None:
-            return np.ones(self.num_envs, np.bool_)
-        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise ConfigError(f"reset_mask={mask!r}: must be an array of {self.num_envs} bools.")
-        return mask

@@ -118,10 +118,12 @@ def test_wrong_calls_of_the_vector_env_are_named() -> None:
     env = NetworkDefenceVector(2)
     with pytest.raises(gym.error.ResetNeeded):
         env.step(np.zeros(2, np.int64))
-    with pytest.raises(ConfigError, match="3 for 2 envs"):
+    with pytest.raises(ValueError, match=r"one seed per env \(2; got 3\)"):
         env.reset(seed=[1, 2, 3])
-    with pytest.raises(ConfigError, match="array of 2 bools"):
+    with pytest.raises(TypeError, match="reset_mask: must be a numpy array of bool"):
         env.reset(options={"reset_mask": [True, False]})
+    with pytest.raises(ValueError, match=r"reset_mask: must have shape \(2,\)"):
+        env.reset(options={"reset_mask": np.ones(3, np.bool_)})
     env.reset(seed=0)
     with pytest.raises(EnvError, match="one per env"):
         env.step(np.zeros(3, np.int64))
