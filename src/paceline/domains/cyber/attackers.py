@@ -5,6 +5,7 @@ Each turn an attacker chooses an act (`REST` to `IMPACT`) and a host, and then g
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -169,12 +170,11 @@ _REVEALS = {
 _EACH = 1 << np.arange(_N)
 
 
-def _by_act(**tables: Ints) -> Ints:
+def _by_act(given: dict[int, Ints]) -> Ints:
     """[acts * hosts] bits for an act on a host; 0 for acts that are not given."""
-    acts = {"ping": PING, "scan": SCAN, "exploit": EXPLOIT, "escalate": ESCALATE, "impact": IMPACT}
     table = np.zeros((RED_KINDS, _N), np.int64)
-    for act, bits in tables.items():
-        table[acts[act]] = bits
+    for act, bits in given.items():
+        table[act] = bits
     return table.ravel()
 
 
@@ -182,14 +182,13 @@ def _per_host(of: dict[str, int]) -> Ints:
     return np.array([of.get(host, 0) for host in HOSTS])
 
 
-_LEARNT = _by_act(ping=_per_host(_PING_FINDS), escalate=_per_host(_REVEALS))
-_LOOKED_AT = _by_act(
-    ping=_per_host({"User0": _USER_NET, "Enterprise0": _ENTERPRISE_NET, "Op_Server0": _OPERATIONAL_NET}), scan=_EACH
-)
-_EXPLOITED = _by_act(exploit=_EACH)
-_ESCALATED = _by_act(escalate=_EACH)
-_NOT_EXPLOITED = _by_act(exploit=_EACH, escalate=_EACH, impact=_EACH)
-_NOT_ESCALATED = _by_act(escalate=_EACH, impact=_EACH)
+_NET_OF = {"User0": _USER_NET, "Enterprise0": _ENTERPRISE_NET, "Op_Server0": _OPERATIONAL_NET}
+_LEARNT = _by_act({PING: _per_host(_PING_FINDS), ESCALATE: _per_host(_REVEALS)})
+_LOOKED_AT = _by_act({PING: _per_host(_NET_OF), SCAN: _EACH})
+_EXPLOITED = _by_act({EXPLOIT: _EACH})
+_ESCALATED = _by_act({ESCALATE: _EACH})
+_NOT_EXPLOITED = _by_act({EXPLOIT: _EACH, ESCALATE: _EACH, IMPACT: _EACH})
+_NOT_ESCALATED = _by_act({ESCALATE: _EACH, IMPACT: _EACH})
 
 _PING_AT = np.array([0, USER0, _HOST["Enterprise0"], 0, OP_SERVER0])
 """The host that stands for a subnet in a ping, by the subnet's bit."""
@@ -263,9 +262,5 @@ class Meander:
         escalated &= ~(_NOT_ESCALATED.take(self._done) * failed | doubted)
 
 
-ATTACKERS: dict[RedAgent, type[Bline] | type[Meander] | type[Sleep]] = {
-    "bline": Bline,
-    "meander": Meander,
-    "sleep": Sleep,
-}
+ATTACKERS: dict[RedAgent, Callable[[int], Attacker]] = {"bline": Bline, "meander": Meander, "sleep": Sleep}
 """Attacker classes by the value of the setting `red_agent`."""

@@ -99,8 +99,6 @@ class Network:
 
     def begin(self, rows: GameRows) -> None:
         """Begin the next episode of these games."""
-        if not len(rows):
-            return
         self._episode[rows] += np.uint64(1)
         key = draws(self._seed[rows], self._episode[rows])
         self._key[rows] = key
@@ -124,7 +122,8 @@ class Network:
         if actions.view(np.uint64).max() >= ACTIONS:  # negative numbers are huge as unsigned ones
             wrong = int(np.flatnonzero((actions < 0) | (actions >= ACTIONS))[0])
             raise EnvError(f"action {actions[wrong]} of game {wrong}: must be from 0 to {ACTIONS - 1}.")
-        noise = self._noise()
+        # [n, 2 or 3] 64 random bits for each purpose
+        noise = draws(self._key[:, None], (self.steps * _COUNTERS)[:, None] + self._counters)
         blue_at = self._base + BLUE_HOST.take(actions)
         placed, found = self._defend(actions, blue_at)
         green_at = self._scan_by_users(noise[:, 2]) if self.scenario.green else None
@@ -152,10 +151,6 @@ class Network:
     def draw(self, rows: GameRows) -> NDArray[np.uint64]:
         """[len(rows)] 64 random bits per game that depend on its seed and episode only, e.g. to draw a workflow."""
         return draws(self._key[rows], _BESIDES)
-
-    def _noise(self) -> NDArray[np.uint64]:
-        """[n, 2 or 3] 64 random bits for each purpose."""
-        return draws(self._key[:, None], (self.steps * _COUNTERS)[:, None] + self._counters)
 
     def _defend(self, actions: Ints, at: Ints) -> tuple[Ints, Flags]:
         """Apply the defenders' actions; returns whether each placed a decoy and whether it found a file."""

@@ -11,7 +11,7 @@ placed there, in the order of `DECOYS_OF`. All tables are indexed by host and se
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,21 +40,13 @@ kinds of access: SSH, a user shell, a root shell."""
 SETUPS = 32
 
 
-class Service(NamedTuple):
-    """An open port and the outcome of its exploit; None for a service without an exploit."""
+_GATEWAY = {22: SSH_IN}
+_FEMITTER = {22: SSH_IN, 21: ROOT_SHELL}
+_WEB = {80: SHELL, 443: SHELL}
+_INTERNAL = {22: SSH_IN, **_WEB, 3389: ROOT_SHELL, 135: None, 139: None, 445: None}
 
-    port: int
-    outcome: int | None
-
-
-_SSH = Service(22, SSH_IN)
-_FEMITTER = (_SSH, Service(21, ROOT_SHELL))
-_GATEWAY = (_SSH,)
-_WEB = (Service(80, SHELL), Service(443, SHELL))
-_INTERNAL = (_SSH, *_WEB, Service(3389, ROOT_SHELL), Service(135, None), Service(139, None), Service(445, None))
-
-SERVICES: dict[str, tuple[Service, ...]] = {
-    "Defender": (Service(22, SSH_REFUSED), Service(53, None), Service(68, None)),
+SERVICES: dict[str, Mapping[int, int | None]] = {
+    "Defender": {22: SSH_REFUSED, 53: None, 68: None},
     "Enterprise0": _GATEWAY,
     "Enterprise1": _INTERNAL,
     "Enterprise2": _INTERNAL,
@@ -64,10 +56,11 @@ SERVICES: dict[str, tuple[Service, ...]] = {
     "Op_Server0": _GATEWAY,
     "User0": _FEMITTER,
     "User1": _FEMITTER,
-    "User2": (Service(139, ROOT_SHELL), Service(3389, SHELL), Service(135, None), Service(445, None)),
-    "User3": (Service(25, ROOT_SHELL), *_WEB, Service(3389, None)),
-    "User4": (_SSH, Service(25, ROOT_SHELL), *_WEB, Service(3390, ROOT_SHELL)),
+    "User2": {139: ROOT_SHELL, 3389: SHELL, 135: None, 445: None},
+    "User3": {25: ROOT_SHELL, **_WEB, 3389: None},
+    "User4": {22: SSH_IN, 25: ROOT_SHELL, **_WEB, 3390: ROOT_SHELL},
 }
+"""The open ports of each host and the outcomes of their exploits; None for a service without an exploit."""
 _WINDOWS = {"Enterprise1", "Enterprise2", "User0", "User1", "User2"}
 
 _DECOY_PORT = {
@@ -88,7 +81,7 @@ _NEEDS_FREE = {**_DECOY_PORT, "Vsftpd": 21}
 def _suits(decoy: str, host: str) -> bool:
     """Whether a decoy can be placed on a host without other decoys."""
     barred = _NEEDS_LINUX if host in _WINDOWS else _NEEDS_WINDOWS
-    return decoy not in barred and all(_NEEDS_FREE[decoy] != service.port for service in SERVICES[host])
+    return decoy not in barred and _NEEDS_FREE[decoy] not in SERVICES[host]
 
 
 DECOYS_OF: tuple[tuple[str, ...], ...] = tuple(
@@ -103,7 +96,7 @@ def _standing(host: int, number: int) -> tuple[str, ...]:
 
 
 def _open_ports(host: int, decoys: tuple[str, ...]) -> set[int]:
-    return {service.port for service in SERVICES[HOSTS[host]]} | {_DECOY_PORT[decoy] for decoy in decoys}
+    return {*SERVICES[HOSTS[host]], *(_DECOY_PORT[decoy] for decoy in decoys)}
 
 
 def _offers(ports: set[int]) -> int:
@@ -117,9 +110,8 @@ def _offers(ports: set[int]) -> int:
 def _meets(host: int, number: int, exploit: str) -> int:
     """The outcome of an exploit; a real service answers before a decoy on the same port."""
     port = EXPLOITS[exploit]
-    for service in SERVICES[HOSTS[host]]:
-        if service.port == port and service.outcome is not None:
-            return REFUSED if exploit == "Haraka" and number & 1 else service.outcome
+    if (outcome := SERVICES[HOSTS[host]].get(port)) is not None:
+        return REFUSED if exploit == "Haraka" and number & 1 else outcome
     if any(_DECOY_PORT[decoy] == port for decoy in _standing(host, number)):
         return SSH_REFUSED if exploit == "SSH" else DECOYED
     return NOTHING
