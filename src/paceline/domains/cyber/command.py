@@ -18,8 +18,9 @@ from paceline.config.flags import Given, read
 from paceline.config.train_config import TrainConfig
 from paceline.domains.cyber.actions import TYPES
 from paceline.domains.cyber.gp_ucb import gaussian_process, require_scikit_learn
+from paceline.domains.cyber.scenario import RedAgent, RuleSet
 from paceline.domains.cyber.search import Search, SearchPlan
-from paceline.domains.cyber.training import CyberOptions, RedAgent, Rules, beneath, suited
+from paceline.domains.cyber.training import CyberOptions, beneath, suited
 from paceline.domains.cyber.trials import CSV, JSON, PICTURE, TEXT, Trial
 from paceline.errors import ConfigError, nearest
 from paceline.measure.folder import to_json, write_atomic
@@ -175,9 +176,7 @@ def _search_config(given: Given[SearchOptions], options: SearchOptions) -> tuple
     stamp = f"{datetime.now():%Y%m%d-%H%M%S}"
     folder = Path(flags.pop("output_dir", None) or f"runs/cyber_search__{flags.get('seed', 0)}__{stamp}")
     plain = Given(given.algo, flags, given.path, options)
-    named = plain.names()
-    config = suited(plain.config(beneath(named)), replace(options, workflow=options.workflow or TYPES), named)
-    return folder, config, bool(resume)
+    return folder, _config(plain, replace(options, workflow=options.workflow or TYPES)), bool(resume)
 
 
 def _deciding(config: TrainConfig) -> dict[str, Any]:
@@ -203,7 +202,7 @@ def _eval(argv: Sequence[str]) -> int:
     episodes: int = coerce(given.episodes, int, "episodes")
     steps: tuple[int, ...] = coerce(given.steps, tuple[int, ...], "steps")
     agents: tuple[str, ...] = coerce(given.red_agent or "", tuple[RedAgent, ...], "red_agent")
-    game = {} if given.rules is None else {"rules": coerce(given.rules, Rules, "rules")}
+    game = {} if given.rules is None else {"rules": coerce(given.rules, RuleSet, "rules")}
     game |= {"green": True} if given.green else {}
     seed: int = coerce(given.seed, int, "seed")
     # Imported only now, because it loads torch, which takes longer than parsing the command line.
@@ -263,7 +262,9 @@ def _eval_flags(argv: Sequence[str]) -> argparse.Namespace:
         "--red-agent", "--red_agent", metavar="A,B",
         help=f"attackers: {', '.join(get_args(RedAgent))} (default: the one it was trained against)",
     )  # fmt: skip
-    parser.add_argument("--rules", metavar="R", help=f"{' or '.join(get_args(Rules))} (default: those of the training)")
+    parser.add_argument(
+        "--rules", metavar="R", help=f"{' or '.join(get_args(RuleSet))} (default: those of the training)"
+    )
     parser.add_argument("--green", action="store_true", help="with the green agent (a benign user)")
     parser.add_argument("--seed", default="0", metavar="S", help="seed of the episodes (default: 0)")
     parser.add_argument(

@@ -20,7 +20,6 @@ from paceline.errors import MissingExtra
 
 Floats = NDArray[np.float64]
 
-EXTRA = "search"
 FEWEST = 2
 """Smallest number of observations for a fit."""
 LENGTHS = (0.1, 10.0)
@@ -53,7 +52,7 @@ def require_scikit_learn() -> None:
     try:
         import sklearn.gaussian_process  # noqa: F401
     except ImportError as error:
-        raise MissingExtra("a search over workflows", EXTRA) from error
+        raise MissingExtra("a search over workflows", "search") from error
 
 
 def gaussian_process(points: Floats, tried: Floats, seen: Floats) -> Belief:

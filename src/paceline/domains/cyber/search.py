@@ -119,7 +119,6 @@ class Search:
         fixed = {key: value for key, value in asdict(plan).items() if key not in budgets}
         # Round-trip through JSON, so that it can be compared with the content of a file.
         self._about = json.loads(to_json({**about, "settings": {**about.get("settings", {}), **fixed}}))
-        self._under_way: str | None = None
         self._require_same_settings(read_about(folder))
 
     @property
@@ -169,8 +168,8 @@ class Search:
         if left or belief is None:
             return Proposal(workflow_name(WORKFLOWS[left[0]]))
         index = choose(belief, self.plan.gp_beta, taken)
-        mean, std = float(belief.mean[index]), float(belief.std[index])
-        return Proposal(workflow_name(WORKFLOWS[index]), mean, std, float(belief.upper(self.plan.gp_beta)[index]))
+        predicted = (belief.mean, belief.std, belief.upper(self.plan.gp_beta))
+        return Proposal(workflow_name(WORKFLOWS[index]), *(float(values[index]) for values in predicted))
 
     def run(self, train: Trainer, on_trial: Callable[[Search], None]) -> str:
         """Try workflows until a budget is spent or a signal ends a training.
@@ -187,8 +186,7 @@ class Search:
             proposal = self.propose()
             workflow, number = proposal.workflow, len(self.trials) + 1
             name = f"{number:03d}_{workflow.replace(',', '-')}"
-            self._under_way = workflow
-            self.write()
+            self.write(under_way=workflow)
             warm = self.folder / self.trials[-1].folder if self.plan.warm_start and self.trials else None
             trained = train(
                 workflow,
@@ -200,20 +198,23 @@ class Search:
             if isinstance(trained, str):
                 return trained
             self.trials.append(Trial(number=number, folder=name, **asdict(proposal), **asdict(trained)))
-            self._under_way = None
             self.write()
             on_trial(self)
         return reason
 
-    def write(self) -> None:
-        """Replace search.csv and search.json."""
+    def write(self, *, under_way: str | None = None) -> None:
+        """Replace search.csv and search.json.
+
+        Args:
+            under_way: The workflow that is trained now.
+        """
         best, belief = self.best, self.belief()
         expected = None if belief is None else _ranking(belief, self._taken())
         about = {
             **self._about,
             "budget": {"total_episodes": self.plan.total_episodes, "n_workflows": self.plan.n_workflows},
             "spent_episodes": self.episodes,
-            "under_way": self._under_way,
+            "under_way": under_way,
             "best": None if best is None else asdict(best),
             "drift": self.drift,
             "expected": expected,

@@ -98,7 +98,7 @@ def _draw_trials(axes: Axes, search: Search) -> None:
     )
     numbers = [trial.number for trial in trials]
     rewards = [trial.reward for trial in trials]
-    axes.step(numbers, np.maximum.accumulate(rewards) if rewards else [], where="post", color=LIGHT[0], lw=1.7)
+    axes.step(numbers, np.maximum.accumulate(rewards), where="post", color=LIGHT[0], lw=1.7)
     for trial in trials:
         face = LIGHT[1] if trial.complied else "white"
         axes.plot([trial.number], [trial.reward], "o", color=LIGHT[1], mfc=face, ms=6, zorder=3)
@@ -115,11 +115,11 @@ def _draw_belief(axes: Axes, search: Search, belief: Belief | None) -> None:
         axes.text(0.5, 0.5, "not enough tried yet", transform=axes.transAxes, ha="center", color=FAINT)
         return
     order = np.argsort(-belief.mean, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(1, len(order) + 1)
+    ranks = np.arange(1, len(order) + 1)
     mean, std = belief.mean[order], belief.std[order]
-    axes.fill_between(np.arange(1, len(order) + 1), mean - std, mean + std, color=LIGHT[0], alpha=0.18, lw=0)
-    axes.plot(np.arange(1, len(order) + 1), mean, color=LIGHT[0], lw=1.7)
-    for trial in search.trials:
-        place = rank[INDEX[read_workflow(trial.workflow)]]
-        axes.plot([place], [trial.reward], "o", color=LIGHT[1], ms=5, mec="white", mew=0.8, zorder=3)
+    axes.fill_between(ranks, mean - std, mean + std, color=LIGHT[0], alpha=0.18, lw=0)
+    axes.plot(ranks, mean, color=LIGHT[0], lw=1.7)
+    measured = np.argsort(order)[[INDEX[read_workflow(trial.workflow)] for trial in search.trials]] + 1
+    axes.plot(
+        measured, [trial.reward for trial in search.trials], "o", color=LIGHT[1], ms=5, mec="white", mew=0.8, zorder=3
+    )

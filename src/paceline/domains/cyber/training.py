@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from paceline.config.train_config import TrainConfig
+from paceline.domains.cyber.scenario import RedAgent, RuleSet
 from paceline.domains.cyber.workflow import PLACES, Definition, read_workflow, workflow_name
 from paceline.errors import ConfigError, check_range
 
 PLAIN_ENV = "paceline/NetworkDefence-v0"
 WORKFLOW_ENV = "paceline/WorkflowDefence-v0"
 ALIGNMENT = "paceline.domains.cyber.workflow:Alignment"
-
-RedAgent = Literal["meander", "bline", "sleep"]
-Rules = Literal["leaderboard-2022", "head"]
 
 NATIVE_GROUP = 16
 """Smallest number of envs per group for which the vector env is faster than single envs."""
@@ -57,7 +55,7 @@ class CyberOptions:
     nothing. Default: meander."""
     max_steps: int | None = None
     """Steps per episode. Default: 100."""
-    rules: Rules | None = None
+    rules: RuleSet | None = None
     """Rule set of CAGE Challenge 2: that of the 2022 leaderboard or the newest one (head). Default:
     leaderboard-2022."""
     green: bool | None = None

@@ -27,8 +27,6 @@ from paceline.errors import ConfigError, check_range, nearest
 from paceline.spec import PLAIN
 
 Definition: TypeAlias = Literal["ordered", "state"]
-Order: TypeAlias = tuple[int, ...]
-"""Indices into `TYPES`, highest priority first."""
 
 PLACES = len(TYPES)
 ORDER_SIZE = PLACES * PLACES
@@ -46,8 +44,8 @@ WORKFLOWS: NDArray[np.int64] = np.array(list(permutations(range(PLACES))), np.in
 WORKFLOWS.flags.writeable = False
 
 
-def read_workflow(text: str | Sequence[str]) -> Order:
-    """Parse a workflow such as `op_server,enterprise,op_host,defender,user`.
+def read_workflow(text: str | Sequence[str]) -> tuple[int, ...]:
+    """Parse a workflow such as `op_server,enterprise,op_host,defender,user` into indices into `TYPES`.
 
     Raises:
         ConfigError: A name is unknown, or a type is missing or given twice.

@@ -10,10 +10,9 @@ from paceline.domains.cyber.trials import Trained
 from paceline.errors import ConfigError, LearnerError
 from paceline.measure.folder import CHECKPOINTS, COMMAND
 from paceline.train import checkpoint
+from paceline.train.bookkeeping import SIGNALS
 from paceline.train.callbacks import Moment
 from paceline.train.run import train
-
-SIGNALS = ("SIGINT", "SIGTERM")
 
 
 class WorkflowTrainer:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline.collect.selfplay import best_move, sampled_move
+from paceline.config.algorithm_settings import NetworkOutputs
 from paceline.config.train_config import TrainConfig
 from paceline.domains.games import GAMES, Engine, game_of
 from paceline.domains.games.players import PLAYERS, player
@@ -36,9 +36,6 @@ ROWS = 64
 OPENINGS = {"connect_four": 4, "tic_tac_toe": 2}
 """Random moves at the start of games without dice, if the players would otherwise repeat the same game. They give about
 1,000 and 72 different boards, and the rest of the game still decides who wins."""
-
-Outputs = Literal["policy", "values", "dueling values"]
-"""Meaning of a network's first output: policy logits, action values, or advantages over the mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,9 @@ class NetPlayer:
             values always play the best move.
     """
 
-    def __init__(self, actor: Actor, game_name: str, *, outputs: Outputs = "policy", sample: bool = False) -> None:
+    def __init__(
+        self, actor: Actor, game_name: str, *, outputs: NetworkOutputs = "policy", sample: bool = False
+    ) -> None:
         self.game_name = game_name
         self.varies = sample and outputs == "policy"
         """Whether its moves on equal boards may differ."""
