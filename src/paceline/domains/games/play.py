@@ -131,13 +131,8 @@ def chosen(word: str, session: Session) -> int | None:
 
 def introduction(session: Session) -> list[Text]:
     """Lines at the start of a game that say which side is the person's."""
-    names = NAMES.get(session.game.name, ("X", "O"))
-    text = Text("You are ")
-    text.append(names[session.seat], style=COLOURS[session.seat])
-    text.append(", the opponent is ")
-    text.append(names[1 - session.seat], style=COLOURS[1 - session.seat])
-    text.append(".")
-    lines = [text]
+    sides = list(zip(NAMES.get(session.game.name, ("X", "O")), COLOURS, strict=True))
+    lines = [Text.assemble("You are ", sides[session.seat], ", the opponent is ", sides[1 - session.seat], ".")]
     if session.game.name == "ludo":
         lines.append(
             Text(

@@ -96,7 +96,8 @@ class Session:
         Raises:
             IllegalMove: The action is not legal, or the game is over. Nothing has changed then.
         """
-        before = self._saved_state()
+        board = {name: array.copy() for name, array in self.game.state.items()}
+        before = _SavedState(board, self._choices, self.replies)
         self.game.play(_ROW, np.array([action], np.int64))
         self._past.append(before)
         self._answer()
@@ -137,7 +138,3 @@ class Session:
 
     def _named(self, action: int) -> Move:
         return Move(action, self.game.move_name(0, action))
-
-    def _saved_state(self) -> _SavedState:
-        board = {name: array.copy() for name, array in self.game.state.items()}
-        return _SavedState(board, self._choices, self.replies)
