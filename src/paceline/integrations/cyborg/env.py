@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -13,7 +13,8 @@ from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
 from paceline.domains.cyber.actions import ACTION_HOST, ACTION_KIND, ACTIONS, HOSTS, KINDS
-from paceline.envs.extras import Extra
+from paceline.domains.cyber.env import EXTRAS
+from paceline.domains.cyber.network import OBS_SIZE
 from paceline.errors import ConfigError, check_range, nearest
 from paceline.integrations.cyborg.chance import Chance
 from paceline.integrations.cyborg.fast import ACCELERATIONS, build_fast
@@ -22,7 +23,6 @@ from paceline.integrations.cyborg.install import RED_AGENTS, Simulator, simulato
 _log = logging.getLogger(__name__)
 
 BLUE, RED = "Blue", "Red"
-BITS = 4 * len(HOSTS)
 HOST_INDEX = {name: index for index, name in enumerate(HOSTS)}
 PRIVILEGED = frozenset(("root", "SYSTEM"))
 Q1 = (
@@ -54,7 +54,7 @@ class CybORGEnv(gym.Env[NDArray[np.float32], np.int64]):
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium declares it so)
-    extras: ClassVar[dict[str, Extra]] = {"true_state": Extra(shape=(len(HOSTS),), dtype="int8", read="true_state")}
+    extras = EXTRAS
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class CybORGEnv(gym.Env[NDArray[np.float32], np.int64]):
         if red_agent not in RED_AGENTS:
             raise ConfigError(f"red_agent={red_agent!r}: unknown. {nearest(str(red_agent), RED_AGENTS)}")
         check_range("max_steps", max_steps, "The game never ends by itself: 30, 50 and 100 are usual.", at_least=1)
-        self.observation_space = spaces.Box(0.0, 1.0, (BITS,), np.float32)
+        self.observation_space = spaces.Box(0.0, 1.0, (OBS_SIZE,), np.float32)
         self.action_space = spaces.Discrete(ACTIONS)
         self.render_mode = render_mode
         self.max_steps = max_steps
