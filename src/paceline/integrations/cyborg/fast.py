@@ -134,21 +134,18 @@ def actions(parts: Parts) -> None:
     """Cache the list of the defender's actions and rebuild it only if its inputs have changed."""
     wrapper = parts.enumerated
     stock = wrapper.action_space_change
-    parameters: dict[tuple[Any, ...], list[str]] = {}
-    made_of: tuple[Any, ...] = ()
+    names = ["action"]  # of the inputs: the classes of actions, and the parameters of these classes
+    made_of: list[tuple[Any, ...]] = []
     made: list[Any] = []
 
     def action_space_change(space: dict[str, Any]) -> int:
-        nonlocal made_of, made
-        classes = tuple(space["action"])
-        names = parameters.get(classes)
-        key = () if names is None else (classes, *(tuple(space[name]) for name in names))
-        if names is None or key != made_of:
+        nonlocal names, made_of, made
+        if [tuple(space[name]) for name in names] != made_of:
             stock(space)
             made = wrapper.possible_actions
-            names = sorted({name for kind in classes for name in wrapper.action_signature[kind]} - {"priority"})
-            parameters[classes] = names
-            made_of = (classes, *(tuple(space[name]) for name in names))
+            parameters = {name for kind in space["action"] for name in wrapper.action_signature[kind]}
+            names = ["action", *sorted(parameters - {"priority"})]
+            made_of = [tuple(space[name]) for name in names]
         wrapper.possible_actions = made
         return len(made)
 
