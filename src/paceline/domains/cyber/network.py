@@ -28,7 +28,6 @@ from paceline.domains.cyber.tables import (
     EXPLOIT,
     EXPLOITING,
     FINDS,
-    FIRST_OPTION,
     FOOTHOLD,
     FULL,
     HELD,
@@ -181,7 +180,7 @@ class Network:
         others = OTHER_OPTIONS.take(options)
         nth = ((noise[:, 1] & _LOW) * others >> _32).view(np.int64)
         first = (noise[:, 1] >> _32 < _FAVOURITE_BELOW) | (others == 0)
-        exploit = np.where(first, FIRST_OPTION.take(options), NTH_OPTION.take(options * 8 + nth))
+        exploit = NTH_OPTION.take(options * 8 + np.where(first, 0, 1 + nth))
         outcome = OUTCOME.take(setup * 8 + exploit)
         outcome *= (act == EXPLOIT) & reached & (options != 0)
         result = outcome * 2 + ((noise[:, 0] & _LOW) < _SEEN_BELOW)

@@ -144,14 +144,12 @@ SUCCESS: NDArray[np.bool_] = np.array(
 Attackers try Impact only after they have escalated on the server."""
 
 _MASKS = 1 << len(EXPLOITS)
-FIRST_OPTION: NDArray[np.int64] = np.array([(mask & -mask).bit_length() - 1 if mask else 0 for mask in range(_MASKS)])
-"""[256] the preferred exploit of a set of options."""
 OTHER_OPTIONS: NDArray[np.uint64] = np.array([max(mask.bit_count() - 1, 0) for mask in range(_MASKS)], np.uint64)
 """[256] number of the other exploits in a set of options."""
 NTH_OPTION: NDArray[np.int64] = np.array(
-    [([bit for bit in range(8) if mask >> bit & 1][1:] + [0] * 8)[:8] for mask in range(_MASKS)]
+    [([bit for bit in range(8) if mask >> bit & 1] + [0] * 8)[:8] for mask in range(_MASKS)]
 )
-"""[256, 8] the other exploits of a set of options, padded with 0."""
+"""[256, 8] the exploits of a set of options, the preferred one first, padded with 0."""
 
 # --- The defender's observation
 
