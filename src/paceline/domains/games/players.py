@@ -121,9 +121,8 @@ def _best_moves() -> NDArray[np.int64]:
 
     Computed backwards from full boards: the values of boards with s stones follow from those with s + 1.
     """
-    value = np.zeros(
-        1 << 18, np.int64
-    )  # for the player to move: 10 - s for a forced win with the s-th stone, negative for a forced loss
+    # For the player to move: 10 - s for a forced win with the s-th stone, negative for a forced loss.
+    value = np.zeros(1 << 18, np.int64)
     best = np.zeros(1 << 18, np.int64)
     stones = np.arange(512)
     size = sum((stones >> bit) & 1 for bit in range(9))
