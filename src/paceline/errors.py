@@ -119,14 +119,15 @@ def check_range(
         above: Exclusive lower bound.
         at_most: Inclusive upper bound.
     """
-    rules = []
-    if at_least is not None:
-        rules.append(f"at least {at_least:g}")
-    if above is not None:
-        rules.append(f"above {above:g}")
-    if at_most is not None:
-        rules.append(f"at most {at_most:g}")
+    bounds = {"at least": at_least, "above": above, "at most": at_most}
+    rules = [f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None]
     ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     ok = ok and (at_least is None or value >= at_least) and (above is None or value > above)
     if not (ok and (at_most is None or value <= at_most)):
         raise ConfigError(f"{name}={value!r}: must be {' and '.join(rules)}. {hint}")
+
+
+def check_optional(name: str, value: float | None, hint: str, **bounds: float) -> None:
+    """`check_range` for a setting that may be left out: None is allowed."""
+    if value is not None:
+        check_range(name, value, hint, **bounds)

@@ -212,7 +212,7 @@ def _leaves(space: spaces.Space[Any], name: str = "") -> Iterator[Leaf]:
                 raise ConfigError(
                     f"observation {name!r}: MultiDiscrete must start at zero (start={space.start}). Subtract the start."
                 )
-            yield Leaf(name, tuple(nvec.shape), np.dtype(np.int64), "multi_categorical", _ints(nvec))
+            yield Leaf(name, tuple(nvec.shape), np.dtype(np.int64), "multi_categorical", tuple(nvec.flatten().tolist()))
         case spaces.MultiBinary(shape=shape):
             yield Leaf(name, tuple(shape), np.dtype(np.int8), "binary")
         case _:
@@ -232,7 +232,13 @@ def _action_spec(space: spaces.Space[Any]) -> ActionSpec:
                     f"action space {space}: MultiDiscrete must be one-dimensional and start at zero. Wrap the env with "
                     "gymnasium.wrappers.TransformAction."
                 )
-            return ActionSpec("multi_categorical", tuple(nvec.shape), np.dtype(np.int64), int(nvec.sum()), _ints(nvec))
+            return ActionSpec(
+                "multi_categorical",
+                tuple(nvec.shape),
+                np.dtype(np.int64),
+                int(nvec.sum()),
+                tuple(nvec.flatten().tolist()),
+            )
         case spaces.MultiBinary(shape=shape):
             return ActionSpec("bernoulli", tuple(shape), np.dtype(np.int8), math.prod(shape))
         case spaces.Box(shape=shape, dtype=dtype, low=low, high=high) if np.issubdtype(dtype, np.floating):
@@ -250,7 +256,3 @@ def _action_spec(space: spaces.Space[Any]) -> ActionSpec:
                 f"action space {space}: not supported (Discrete, MultiDiscrete, MultiBinary and float Box are). "
                 "Wrap the env with gymnasium.wrappers.TransformAction."
             )
-
-
-def _ints(values: NDArray[Any]) -> tuple[int, ...]:
-    return tuple(int(v) for v in values.reshape(-1))

@@ -8,7 +8,16 @@ import math
 import pytest
 
 from paceline import errors
-from paceline.errors import ConfigError, MissingExtra, PacelineError, WorkerDied, WorkerLost, check_range, nearest
+from paceline.errors import (
+    ConfigError,
+    MissingExtra,
+    PacelineError,
+    WorkerDied,
+    WorkerLost,
+    check_optional,
+    check_range,
+    nearest,
+)
 
 
 def test_only_invalid_settings_exit_with_code_2() -> None:
@@ -52,6 +61,13 @@ def test_values_in_range_pass(value: float) -> None:
 def test_values_outside_the_range_raise_with_rule_and_hint(value: object) -> None:
     with pytest.raises(ConfigError, match=r"^x=.*: must be at least 1 and at most 4\. Try 2\.$"):
         check_range("x", value, "Try 2.", at_least=1, at_most=4)  # type: ignore[arg-type]
+
+
+def test_only_an_optional_value_may_be_left_out() -> None:
+    check_optional("x", None, "", at_least=1)
+    check_optional("x", 1, "", at_least=1)
+    with pytest.raises(ConfigError, match=r"^x=0: must be at least 1\. Leave it out\.$"):
+        check_optional("x", 0, "Leave it out.", at_least=1)
 
 
 def test_an_exclusive_bound_excludes_itself() -> None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from paceline.config.algorithm_settings import Schedule, SettingsDefaults, check_asynchronous
+from paceline.config.algorithm_settings import AlgorithmSettings, Schedule, check_asynchronous
 from paceline.errors import ConfigError, check_range
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class A3CConfig(SettingsDefaults):
+class A3CConfig(AlgorithmSettings):
     """A3C: every worker computes gradients from its own steps and updates shared weights without a lock."""
 
     n_steps: int = 32

@@ -17,8 +17,12 @@ NetworkOutputs = Literal["policy", "values", "dueling values"]
 
 
 class AlgorithmSettings(Protocol):
-    """The section `training` of a config. Each algorithm has a frozen dataclass of its own with `SettingsDefaults`."""
+    """The section `training` of a config: each algorithm derives a frozen dataclass from it.
 
+    What has a value here suits a synchronous algorithm that learns from rollouts; the others override it.
+    """
+
+    __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
@@ -28,6 +32,7 @@ class AlgorithmSettings(Protocol):
     @property
     def rollout_steps(self) -> int:
         """Steps that each env takes at a time (T)."""
+        return self.n_steps or 1
 
     @property
     def learning_rate(self) -> float:
@@ -56,66 +61,35 @@ class AlgorithmSettings(Protocol):
     @property
     def splits_batches(self) -> bool:
         """Whether a rollout is split into minibatches of `batch_size`, which then has a default."""
+        return False
 
     @property
     def asynchronous(self) -> bool:
         """Whether workers collect while the learner learns, each at its own pace."""
+        return False
 
     @property
     def workers_learn(self) -> bool:
         """Whether workers update the weights themselves, on their own CPU cores."""
+        return False
 
     @property
     def plays_episodes(self) -> bool:
         """Whether a batch is counted in episodes instead of steps."""
+        return False
 
     @property
     def network_outputs(self) -> NetworkOutputs:
         """What the network's outputs mean."""
-
-    def check(self, env: EnvConfig, parallel: ParallelConfig, run: RunConfig) -> None:
-        """Raise ConfigError where a setting of another section is not supported."""
-
-
-class SettingsDefaults:
-    """What suits a synchronous algorithm that learns from rollouts; the others override it."""
-
-    __slots__ = ()
-
-    n_steps: int | None
-
-    @property
-    def rollout_steps(self) -> int:
-        """See `AlgorithmSettings.rollout_steps`."""
-        return self.n_steps or 1
-
-    @property
-    def splits_batches(self) -> bool:
-        """See `AlgorithmSettings.splits_batches`."""
-        return False
-
-    @property
-    def asynchronous(self) -> bool:
-        """See `AlgorithmSettings.asynchronous`."""
-        return False
-
-    @property
-    def workers_learn(self) -> bool:
-        """See `AlgorithmSettings.workers_learn`."""
-        return False
-
-    @property
-    def plays_episodes(self) -> bool:
-        """See `AlgorithmSettings.plays_episodes`."""
-        return False
-
-    @property
-    def network_outputs(self) -> NetworkOutputs:
-        """See `AlgorithmSettings.network_outputs`."""
         return "policy"
 
-    def check(self, env: EnvConfig, parallel: ParallelConfig, run: RunConfig) -> None:
-        """See `AlgorithmSettings.check`: everything is supported."""
+    def check(self, env: EnvConfig, parallel: ParallelConfig, run: RunConfig) -> None:  # noqa: ARG002
+        """Raise ConfigError where a setting of another section is not supported."""
+        return  # without it mypy would regard the method as abstract
+
+
+SettingsDefaults = AlgorithmSettings
+"""The former name of the class to derive settings from."""
 
 
 def check_asynchronous(env: EnvConfig, run: RunConfig) -> None:
@@ -132,12 +106,8 @@ def check_asynchronous(env: EnvConfig, run: RunConfig) -> None:
         )
 
 
-class SurrogateSettings(Protocol):
+class SurrogateSettings(AlgorithmSettings, Protocol):
     """What the learner of PPO, IMPALA, APPO and A3C, and its gradient, read from the settings."""
-
-    @property
-    def learning_rate(self) -> float:
-        """Learning rate at the start."""
 
     @property
     def lr_schedule(self) -> Schedule:
@@ -146,14 +116,6 @@ class SurrogateSettings(Protocol):
     @property
     def n_epochs(self) -> int:
         """Passes over each batch."""
-
-    @property
-    def batch_size(self) -> int | None:
-        """Minibatch size in steps; None for one minibatch per batch."""
-
-    @property
-    def normalize_advantage(self) -> bool:
-        """Whether advantages are normalised per minibatch."""
 
     @property
     def clip_range(self) -> float:
@@ -178,7 +140,3 @@ class SurrogateSettings(Protocol):
     @property
     def target_kl(self) -> float | None:
         """KL divergence beyond which the epochs of a batch end early; None for no limit."""
-
-    @property
-    def learner_threads(self) -> int:
-        """Torch threads of the learner."""

@@ -7,15 +7,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from paceline.config.algorithm_settings import NetworkOutputs, Schedule, SettingsDefaults
-from paceline.errors import ConfigError, check_range
+from paceline.config.algorithm_settings import AlgorithmSettings, NetworkOutputs, Schedule
+from paceline.errors import ConfigError, check_optional, check_range
 
 if TYPE_CHECKING:
     from paceline.config.sections import EnvConfig, ParallelConfig, RunConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DQNConfig(SettingsDefaults):
+class DQNConfig(AlgorithmSettings):
     """DQN: action values learned from a replay buffer that the workers fill."""
 
     schedule: Literal["batch", "async"] = "batch"
@@ -90,10 +90,8 @@ class DQNConfig(SettingsDefaults):
         """Check the ranges."""
         check_range("episodes_per_batch", self.episodes_per_batch, "Try 4.", at_least=1)
         for name, hint in (("n_steps", "16"), ("learning_steps_per_batch", "64")):
-            if (value := getattr(self, name)) is not None:
-                check_range(name, value, f"Try {hint}, or leave it out.", at_least=1)
-        if self.samples_per_insert is not None:
-            check_range("samples_per_insert", self.samples_per_insert, "Try 8.", above=0)
+            check_optional(name, getattr(self, name), f"Try {hint}, or leave it out.", at_least=1)
+        check_optional("samples_per_insert", self.samples_per_insert, "Try 8.", above=0)
         check_range("spi_tolerance", self.spi_tolerance, "Try 0.1.", above=0)
         check_range("learning_starts", self.learning_starts, "Try 1000.", at_least=1)
         buffer_room(self.buffer_size)
@@ -102,14 +100,12 @@ class DQNConfig(SettingsDefaults):
         check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)
         check_range("multi_step", self.multi_step, "Try 1 or 3.", at_least=1)
         check_range("target_update", self.target_update, "Try 1000.", at_least=1)
-        if self.tau is not None:
-            check_range("tau", self.tau, "Try 0.005.", above=0, at_most=1)
+        check_optional("tau", self.tau, "Try 0.005.", above=0, at_most=1)
         check_range("priority_alpha", self.priority_alpha, "Try 0.6.", at_least=0, at_most=1)
         check_range("priority_beta", self.priority_beta, "Try 0.4.", at_least=0, at_most=1)
         for name in ("epsilon_start", "epsilon_end", "exploration_fraction"):
             check_range(name, getattr(self, name), "It is a fraction.", at_least=0, at_most=1)
-        if self.epsilon_decay is not None:
-            check_range("epsilon_decay", self.epsilon_decay, "Try 0.995.", above=0, at_most=1)
+        check_optional("epsilon_decay", self.epsilon_decay, "Try 0.995.", above=0, at_most=1)
         check_range("epsilon_ladder", self.epsilon_ladder, "Use 0 for the same epsilon in all groups.", at_least=0)
         check_range("max_grad_norm", self.max_grad_norm, "Try 10.", above=0)
         check_range("learner_threads", self.learner_threads, "Use 1 for small nets.", at_least=1)
@@ -125,8 +121,8 @@ class DQNConfig(SettingsDefaults):
 
     @property
     def rollout_steps(self) -> int:
-        """See `AlgorithmSettings.rollout_steps`."""
-        return self.request_steps
+        """Steps per env between updates (async: per slot), if batches are not counted in episodes."""
+        return self.n_steps or 16
 
     @property
     def asynchronous(self) -> bool:
@@ -157,11 +153,6 @@ class DQNConfig(SettingsDefaults):
         return {name: getattr(self, name) for name in names}
 
     @property
-    def request_steps(self) -> int:
-        """Steps per env between updates (async: per slot), if batches are not counted in episodes."""
-        return self.n_steps or 16
-
-    @property
     def plays_episodes(self) -> bool:
         """Whether a batch is counted in episodes."""
         return self.schedule == "batch" and self.n_steps is None
@@ -184,13 +175,9 @@ def buffer_room(size: int | str) -> tuple[int, bool]:
         ConfigError: It is neither a number of transitions nor a size in bytes.
     """
     if isinstance(size, str):
-        match = re.fullmatch(r"\s*([\d.]+(?:e\d+)?)\s*([kmgt]b)?\s*", size.lower())
-        try:
-            amount = float(match[1]) if match else math.nan
-        except ValueError:
-            amount = math.nan
-        amount *= UNITS.get(match[2] or "", 1) if match else 1
-        if match is None or not amount >= 1:
+        match = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+)(?:e\d+)?)\s*([kmgt]b)?\s*", size.lower())
+        amount = float(match[1]) * UNITS.get(match[2], 1) if match else 0.0
+        if match is None or not 1 <= amount < math.inf:
             raise ConfigError(f"buffer_size={size!r}: must be a number of transitions, or bytes as 500MB or 8GB.")
         return int(amount), match[2] is not None
     check_range("buffer_size", size, "Try 100000, or 1GB.", at_least=1)

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from paceline.config.algorithm_settings import Schedule, SettingsDefaults, check_asynchronous
-from paceline.errors import ConfigError, check_range
+from paceline.config.algorithm_settings import AlgorithmSettings, Schedule, check_asynchronous
+from paceline.errors import ConfigError, check_optional, check_range
 
 if TYPE_CHECKING:
     from paceline.config.sections import EnvConfig, ParallelConfig, RunConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImpalaConfig(SettingsDefaults):
+class ImpalaConfig(AlgorithmSettings):
     """IMPALA: asynchronous actors without barriers; V-trace corrects for their policy lag."""
 
     n_steps: int = 32
@@ -68,8 +68,7 @@ class ImpalaConfig(SettingsDefaults):
         """Check the ranges."""
         check_range("n_steps", self.n_steps, "Try 32.", at_least=1)
         for name in ("batch_slots", "batch_size", "grad_shards"):
-            if (value := getattr(self, name)) is not None:
-                check_range(name, value, "Leave it out.", at_least=1)
+            check_optional(name, getattr(self, name), "Leave it out.", at_least=1)
         check_range("n_epochs", self.n_epochs, "Try 1.", at_least=1)
         check_range("learning_rate", self.learning_rate, "Try 1e-3.", above=0)
         check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.config.algorithm_settings import Schedule, SettingsDefaults
-from paceline.errors import ConfigError, check_range
+from paceline.config.algorithm_settings import AlgorithmSettings, Schedule
+from paceline.errors import ConfigError, check_optional, check_range
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PPOConfig(SettingsDefaults):
+class PPOConfig(AlgorithmSettings):
     """Proximal policy optimisation: rollout, minibatch and loss settings."""
 
     n_steps: int = 128
@@ -55,22 +55,18 @@ class PPOConfig(SettingsDefaults):
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_range("n_steps", self.n_steps, "Try 128.", at_least=1)
-        if self.batch_size is not None:
-            check_range("batch_size", self.batch_size, "Try 1024.", at_least=1)
+        check_optional("batch_size", self.batch_size, "Try 1024.", at_least=1)
         check_range("n_epochs", self.n_epochs, "Try 4.", at_least=1)
         check_range("learning_rate", self.learning_rate, "Try 3e-4.", above=0)
         check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)
         check_range("gae_lambda", self.gae_lambda, "Try 0.95.", at_least=0, at_most=1)
         check_range("clip_range", self.clip_range, "Try 0.2.", above=0)
-        if self.clip_range_vf is not None:
-            check_range("clip_range_vf", self.clip_range_vf, "Use none for no clipping.", above=0)
+        check_optional("clip_range_vf", self.clip_range_vf, "Use none for no clipping.", above=0)
         check_range("ent_coef", self.ent_coef, "Use 0 for no entropy bonus.", at_least=0)
         check_range("vf_coef", self.vf_coef, "Try 0.5.", at_least=0)
         check_range("max_grad_norm", self.max_grad_norm, "Try 0.5.", above=0)
-        if self.target_kl is not None:
-            check_range("target_kl", self.target_kl, "Use none to run every epoch.", above=0)
-        if self.grad_shards is not None:
-            check_range("grad_shards", self.grad_shards, "Use 1 to compute minibatches whole.", at_least=1, at_most=127)
+        check_optional("target_kl", self.target_kl, "Use none to run every epoch.", above=0)
+        check_optional("grad_shards", self.grad_shards, "Use 1 to compute minibatches whole.", at_least=1, at_most=127)
         check_range("learner_threads", self.learner_threads, "Use 1 for small nets.", at_least=1)
         if self.normalize_advantage and self.batch_size == 1:
             raise ConfigError(

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 import types
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, Literal, Union, get_origin
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from paceline.config.help_texts import field_help
 from paceline.config.train_config import SECTIONS, section_types
@@ -61,13 +60,13 @@ def keyword_settings(algo: str) -> Iterator[KeywordSetting]:
     """The keyword arguments of an algorithm's class, section by section."""
     for section in ORDER:
         cls = section_types(algo)[section]
-        texts = field_help(cls)
+        texts, hints = field_help(cls), get_type_hints(cls)
         for item in fields(cls):
             if item.name not in POSITIONAL:
                 yield KeywordSetting(
                     section=section,
                     name=item.name,
-                    type_text=TYPES.get(item.name) or _type_text(cls, item),
+                    type_text=TYPES.get(item.name) or _type_text(hints[item.name]),
                     default=DEFAULTS.get(item.name, _default(item)),
                     text=TEXTS.get(item.name) or texts.get(item.name, ""),
                 )
@@ -77,20 +76,13 @@ def _default(item: Field[Any]) -> object:
     return item.default if item.default_factory is MISSING else item.default_factory()
 
 
-def _type_text(cls: type[Any], item: Field[Any]) -> str:
-    """The accepted types of a field: its annotation with aliases written out."""
-    text = item.type if isinstance(item.type, str) else inspect.formatannotation(item.type)
-    known: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        known |= vars(sys.modules[base.__module__])
-    text = re.sub(r"\b[A-Za-z_]\w*\b", lambda found: _written_out(found[0], known), text)
+def _type_text(annotation: Any) -> str:
+    """The accepted types of a field as source text."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " | ".join(_type_text(member) for member in get_args(annotation))
+    if annotation is types.NoneType:
+        return "None"
+    text = re.sub(r"\b(typing|pathlib|collections\.abc)\.", "", inspect.formatannotation(annotation))
     for pattern, replacement in ACCEPTED:
         text = re.sub(pattern, replacement, text)
     return text.replace("'", '"')
-
-
-def _written_out(name: str, known: dict[str, Any]) -> str:
-    value = known.get(name)
-    if get_origin(value) not in (Literal, Union, types.UnionType):
-        return name
-    return re.sub(r"\b(typing|types|pathlib|collections\.abc)\.", "", str(value))

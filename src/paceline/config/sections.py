@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
 from paceline.config.coerce import core_list, duration_s
-from paceline.errors import ConfigError, check_range, nearest
+from paceline.errors import ConfigError, check_optional, check_range, nearest
 
 DEFAULT_N_ENVS = 32
 DEFAULT_TIMESTEPS = 1_000_000
@@ -80,8 +80,7 @@ class EnvConfig:
         for wrapper in self.wrappers:
             if isinstance(wrapper, str) and not re.fullmatch(r"[\w.]+:[\w.]+", wrapper):
                 raise ConfigError(f"wrappers={wrapper!r}: must be an import path. Write module:Name.")
-        if self.n_envs is not None:
-            check_range("n_envs", self.n_envs, f"Try {DEFAULT_N_ENVS}.", at_least=1)
+        check_optional("n_envs", self.n_envs, f"Try {DEFAULT_N_ENVS}.", at_least=1)
         if isinstance(self.shaper, str) and not re.fullmatch(r"[\w.]+:[\w.]+", self.shaper):
             raise ConfigError(f"shaper={self.shaper!r}: must be an import path. Write module:Name.")
         if self.shaper_kwargs and self.shaper is None:
@@ -89,8 +88,7 @@ class EnvConfig:
         check_range("frame_stack", self.frame_stack, "Use 1 for no stacking.", at_least=1)
         check_range("snapshot_every", self.snapshot_every, "Try 10000.", at_least=1)
         check_range("pool_size", self.pool_size, "Try 10.", at_least=1)
-        if self.pool_offered is not None:
-            check_range("pool_offered", self.pool_offered, "Leave it out.", at_least=1)
+        check_optional("pool_offered", self.pool_offered, "Leave it out.", at_least=1)
         check_range("opponent_epsilon", self.opponent_epsilon, "Use 0 for none.", at_least=0, at_most=1)
         for name, share in self.opponents.items():
             if isinstance(share, bool) or not isinstance(share, int | float):
@@ -151,14 +149,11 @@ class ParallelConfig:
         """Check the ranges."""
         if self.num_workers != "auto":
             check_range("num_workers", self.num_workers, "Use 0 for sequential, or auto.", at_least=0)
-        if self.num_envs_per_worker is not None:
-            check_range("num_envs_per_worker", self.num_envs_per_worker, "Try 8.", at_least=1)
-        if self.group_size is not None:
-            check_range("group_size", self.group_size, "Leave it out to have it computed.", at_least=1)
+        check_optional("num_envs_per_worker", self.num_envs_per_worker, "Try 8.", at_least=1)
+        check_optional("group_size", self.group_size, "Leave it out to have it computed.", at_least=1)
         if self.env_threads != "auto":
             check_range("env_threads", self.env_threads, "Use 1 to step one env after another, or auto.", at_least=1)
-        if self.inference_groups is not None:
-            check_range("inference_groups", self.inference_groups, "Leave it out for a quarter of all.", at_least=1)
+        check_optional("inference_groups", self.inference_groups, "Leave it out for a quarter of all.", at_least=1)
         if self.inference == "local" and (self.inference_groups or self.inference_devices):
             raise ConfigError("inference='local': inference_groups and inference_devices are for central inference.")
         known = multiprocessing.get_all_start_methods()
@@ -174,8 +169,7 @@ class ParallelConfig:
 
     def _check_ray(self) -> None:
         for name in ("nodes", "workers_per_node"):
-            if (value := getattr(self, name)) is not None:
-                check_range(name, value, "Leave it out to use all nodes and CPUs.", at_least=1)
+            check_optional(name, getattr(self, name), "Leave it out to use all nodes and CPUs.", at_least=1)
         given = [name for name in ("ray_address", "nodes", "workers_per_node") if getattr(self, name) is not None]
         if self.runtime != "ray":
             if given:
@@ -288,10 +282,8 @@ class RunConfig:
         if not re.fullmatch(r"cpu|mps|auto|cuda(:\d+)?", self.device):
             hint = nearest(self.device, ["cpu", "cuda", "cuda:0", "mps", "auto"])
             raise ConfigError(f"device={self.device!r}: must be cpu, cuda, cuda:N, mps or auto. {hint}")
-        if self.total_timesteps is not None:
-            check_range("total_timesteps", self.total_timesteps, "Try 1e6.", at_least=1)
-        if self.total_episodes is not None:
-            check_range("total_episodes", self.total_episodes, "Try 1000.", at_least=1)
+        check_optional("total_timesteps", self.total_timesteps, "Try 1e6.", at_least=1)
+        check_optional("total_episodes", self.total_episodes, "Try 1000.", at_least=1)
         if self.duration is not None:
             duration_s(self.duration)
         check_range("eval_freq", self.eval_freq, "Use 0 to evaluate at the end only.", at_least=0)

@@ -154,13 +154,8 @@ class ServedRuntime(Generic[J]):
         lanes: Sequence[Share],
         renew: Callable[[], object],
     ) -> None:
-        self._runtime, self._inference_requests, self._servers, self._renew = (
-            runtime,
-            inference_requests,
-            servers,
-            renew,
-        )
-        self._lanes = lanes
+        self._runtime, self._inference_requests, self._servers = runtime, inference_requests, servers
+        self._lanes, self._renew = lanes, renew
         self.num_workers, self.bytes_up = runtime.num_workers, 0
         for server in servers:
             server.start()

@@ -74,7 +74,7 @@ def test_a_capacity_is_in_transitions_or_bytes(size: int | str, capacity: int, i
     assert buffer_room(size) == (capacity, in_bytes)
 
 
-@pytest.mark.parametrize("size", ["", "MB", "many", "-5", "0", "0.1", "5 apples", "1.2.3", "0.0001kB"])
+@pytest.mark.parametrize("size", ["", "MB", "many", "-5", "0", "0.1", "5 apples", "1.2.3", "0.0001kB", "1e999"])
 def test_a_capacity_that_is_no_number_is_refused(size: str) -> None:
     with pytest.raises(ConfigError, match=r"buffer_size=.*must be a number of transitions, or bytes as 500MB"):
         buffer_room(size)
@@ -95,7 +95,7 @@ def test_batches_in_episodes_or_steps_and_the_replay_ratio(
     settings: dict[str, Any], in_episodes: bool, steps: int, spi: float | None
 ) -> None:
     config = DQNConfig(**settings)
-    assert (config.plays_episodes, config.request_steps, config.spi) == (in_episodes, steps, spi)
+    assert (config.plays_episodes, config.rollout_steps, config.spi) == (in_episodes, steps, spi)
 
 
 def test_a_resumed_run_must_share_what_defines_the_replay() -> None:

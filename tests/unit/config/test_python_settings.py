@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 import pytest
 
-from paceline.config.algorithm_settings import AlgorithmSettings, SettingsDefaults
+from paceline.config.algorithm_settings import AlgorithmSettings
 from paceline.config.algorithms import ALGORITHMS, Entry
 from paceline.config.python_settings import POSITIONAL, KeywordSetting, keyword_settings
 from paceline.config.train_config import TrainConfig, section_types
@@ -18,7 +18,7 @@ Rate = float | Callable[[float], float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettingsWithAliases(SettingsDefaults):
+class SettingsWithAliases(AlgorithmSettings):
     """Fields whose types have names."""
 
     choice: Choice = "left"

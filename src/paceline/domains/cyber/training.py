@@ -15,7 +15,7 @@ from typing import Any
 from paceline.config.train_config import TrainConfig
 from paceline.domains.cyber.scenario import RedAgent, RuleSet
 from paceline.domains.cyber.workflow import PLACES, Definition, read_workflow, workflow_name
-from paceline.errors import ConfigError, check_range
+from paceline.errors import ConfigError, check_optional
 
 PLAIN_ENV = "paceline/NetworkDefence-v0"
 WORKFLOW_ENV = "paceline/WorkflowDefence-v0"
@@ -73,12 +73,9 @@ class CyberOptions:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if self.max_steps is not None:
-            check_range("max_steps", self.max_steps, "Try 100.", at_least=1)
-        if self.alignment_lambda is not None:
-            check_range("alignment_lambda", self.alignment_lambda, "Try 30.", at_least=0)
-        if self.compliance_threshold is not None:
-            check_range("compliance_threshold", self.compliance_threshold, "Try 0.95.", above=0)
+        check_optional("max_steps", self.max_steps, "Try 100.", at_least=1)
+        check_optional("alignment_lambda", self.alignment_lambda, "Try 30.", at_least=0)
+        check_optional("compliance_threshold", self.compliance_threshold, "Try 0.95.", above=0)
 
     @property
     def workflows(self) -> list[str]:

@@ -90,7 +90,7 @@ class DQNPlan(ReplayPlan):
     @property
     def requested_rows(self) -> int:
         """Largest number of rows per group that workers write for pending requests (not with budgets of episodes)."""
-        return REQUESTS_PER_WORKER * self.settings.request_steps
+        return REQUESTS_PER_WORKER * self.settings.rollout_steps
 
     @property
     def max_batch_rows(self) -> int:
@@ -197,14 +197,14 @@ class DQNPlan(ReplayPlan):
         self, parts: DriverParts[TransitionCollector], replay: Replay, sampler: Sampler, learner: DQNLearner
     ) -> ReplayStream:
         settings, runtime = self.settings, parts.runtime
-        budget = CollectBudget(rows=settings.request_steps)
+        budget = CollectBudget(rows=settings.rollout_steps)
         return ReplayStream(
             runtime,
             ReplayIngest(replay, sampler, parts.tracker, save_replay=settings.save_replay),
             shares(self.shape.groups, runtime.num_workers),
             parts.arena["episode"],
             budget,
-            Limiter(settings, REQUESTS_PER_WORKER * settings.request_steps * self.shape.n_envs),
+            Limiter(settings, REQUESTS_PER_WORKER * settings.rollout_steps * self.shape.n_envs),
             lambda: learner.samples,
             parts.weights.renew,
             parts.clock,
@@ -216,7 +216,7 @@ class DQNPlan(ReplayPlan):
         history = EpisodeHistory(
             self.shape.spec, parts.arena["episode"], lambda: replay.shown(every_env), self.base.tags(parts.arena)
         )
-        budget = CollectBudget(rows=settings.request_steps)
+        budget = CollectBudget(rows=settings.rollout_steps)
         if settings.plays_episodes:
             budget = CollectBudget(rows=self.max_batch_rows, episodes=settings.episodes_per_batch)
         return ReplayBatches(
@@ -256,10 +256,10 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> DQNPlan:  
         )
     plan = DQNPlan(base=base, settings=settings, shape=shape)
     rows = shape.rows - plan.margin - shape.frame_stack - settings.multi_step
-    if rows < settings.request_steps or rows * shape.n_envs < settings.learning_starts:
+    if rows < settings.rollout_steps or rows * shape.n_envs < settings.learning_starts:
         raise ConfigError(
             f"buffer_size={settings.buffer_size}: {max(0, rows)} of its {shape.rows} rows of {shape.n_envs} envs can "
-            f"be sampled at a time, less than n_steps={settings.request_steps} or learning_starts="
+            f"be sampled at a time, less than n_steps={settings.rollout_steps} or learning_starts="
             f"{settings.learning_starts} require. Raise --buffer-size."
         )
     return plan
