@@ -65,13 +65,17 @@ class Given(Generic[Options]):
     """The command's own flags."""
 
     @property
-    def resumed(self) -> bool:
-        """Whether the command resumes a run and takes its config from the run folder."""
-        return self.path is None and bool(self.flags.get("resume")) and _resumed(self.flags) is not None
+    def resumed(self) -> Path | None:
+        """Folder of the run that the command resumes and takes its config from; None if there is none."""
+        path = None if self.path is not None else _resume_path(self.flags)
+        if path is None:
+            return None
+        folders = (path, *path.parents[:2])  # the run, its checkpoints, or one of them
+        return next((folder for folder in folders if (folder / CONFIG).is_file()), None)
 
     def names(self) -> set[str]:
         """Names of the settings given by flags, by the config file, or by the resumed run (which sets all of them)."""
-        if self.resumed:
+        if self.resumed is not None:
             return set(section_of(self.algo))
         return {*map(canonical, self.flags), *(named_in(Path(self.path), self.algo) if self.path is not None else ())}
 
@@ -83,7 +87,16 @@ class Given(Generic[Options]):
         """
         named = self.names() if beneath else set()
         below = {name: value for name, value in (beneath or {}).items() if name not in named}
-        return _config(self.algo, self.path, {**below, **self.flags})
+        settings = {"algo": self.algo, **below, **self.flags}
+        if self.path is not None:
+            return TrainConfig.from_yaml(self.path, **settings)
+        if (folder := self.resumed) is not None:
+            return TrainConfig.from_run(folder, **settings)
+        if "env" not in settings and (missing := _resume_path(self.flags)) is not None:
+            raise ConfigError(
+                f"resume {str(missing)!r}: no run there ({CONFIG} is missing). Give a run or a checkpoint."
+            )
+        return TrainConfig.from_flat(**settings)
 
 
 def parse(
@@ -128,25 +141,6 @@ def read(
     hints = get_type_hints(extra)
     options = extra(**{name: coerce(value, hints[name], name) for name, value in own.items()})
     return Given(algo, flat, path, options)
-
-
-def _config(algo: str, path: str | None, flat: Mapping[str, Any]) -> TrainConfig:
-    if path is not None:
-        return TrainConfig.from_yaml(path, algo=algo, **flat)
-    if flat.get("resume") and (folder := _resumed(flat)) is not None:
-        return TrainConfig.from_run(folder, algo=algo, **flat)
-    if "env" not in flat and (missing := _resume_path(flat)) is not None:
-        raise ConfigError(f"resume {str(missing)!r}: no run there ({CONFIG} is missing). Give a run or a checkpoint.")
-    return TrainConfig.from_flat(algo=algo, **flat)
-
-
-def _resumed(flat: Mapping[str, Any]) -> Path | None:
-    """The folder of the run to resume, if the flags name a run folder or a checkpoint inside one."""
-    path = _resume_path(flat)
-    if path is None:
-        return None
-    folders = (path, *path.parents[:2])  # the run, its checkpoints, or one of them
-    return next((folder for folder in folders if (folder / CONFIG).is_file()), None)
 
 
 def _resume_path(flat: Mapping[str, Any]) -> Path | None:
@@ -249,13 +243,10 @@ def _aliases(name: str) -> tuple[str, ...]:
 def _without_no(argv: Sequence[str], types: Sequence[type[Any]]) -> list[str]:
     """Replace `--no-quiet` by `--quiet false`, for every boolean setting."""
     hints = [hint for cls in types for hint in get_type_hints(cls).items()]
-    switches = {f"--no-{name.replace('_', '-')}": f"--{name}" for name, annotation in hints if annotation is bool}
-    return [part for word in argv for part in _expanded(word, switches)]
-
-
-def _expanded(word: str, switches: dict[str, str]) -> list[str]:
-    switch = switches.get(word.replace("_", "-"))
-    return [word] if switch is None else [switch, "false"]
+    switches = {
+        f"--no-{name.replace('_', '-')}": (f"--{name}", "false") for name, annotation in hints if annotation is bool
+    }
+    return [part for word in argv for part in switches.get(word.replace("_", "-"), (word,))]
 
 
 def _unknown_text(strays: Sequence[str], names: Sequence[str]) -> str:
