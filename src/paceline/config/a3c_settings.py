@@ -44,6 +44,8 @@ class A3CConfig(AlgorithmSettings):
     """Give workers different entropy coefficients, from ent_coef / this to ent_coef * this (log-spaced). 1: all
     equal."""
 
+    asynchronous: ClassVar[bool] = True
+    workers_learn: ClassVar[bool] = True
     batch_size: ClassVar[int | None] = None
     batch_slots: ClassVar[int | None] = None
     slots_per_worker: ClassVar[int] = 2
@@ -76,16 +78,6 @@ class A3CConfig(AlgorithmSettings):
             learning_rate=self.learning_rate * self.lr_spread**place,
             ent_coef=self.ent_coef * self.ent_spread**place,
         )
-
-    @property
-    def asynchronous(self) -> bool:
-        """See `AlgorithmSettings.asynchronous`."""
-        return True
-
-    @property
-    def workers_learn(self) -> bool:
-        """See `AlgorithmSettings.workers_learn`."""
-        return True
 
     def check(self, env: EnvConfig, parallel: ParallelConfig, run: RunConfig) -> None:
         """See `AlgorithmSettings.check`."""

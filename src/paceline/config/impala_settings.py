@@ -60,6 +60,10 @@ class ImpalaConfig(AlgorithmSettings):
     learner_threads: int = 1
     """Torch threads of the learner."""
 
+    asynchronous: ClassVar[bool] = True
+    splits_batches: ClassVar[bool] = True
+    proximal: ClassVar[bool] = False
+    """Whether the loss is PPO's clipped surrogate."""
     clip_range: ClassVar[float] = math.inf
     clip_range_vf: ClassVar[float | None] = None
     target_kl: ClassVar[float | None] = None
@@ -88,21 +92,6 @@ class ImpalaConfig(AlgorithmSettings):
                 "weights would become too old. Lower it, or raise --max-lag."
             )
 
-    @property
-    def proximal(self) -> bool:
-        """Whether the loss is PPO's clipped surrogate."""
-        return False
-
-    @property
-    def splits_batches(self) -> bool:
-        """See `AlgorithmSettings.splits_batches`."""
-        return True
-
-    @property
-    def asynchronous(self) -> bool:
-        """See `AlgorithmSettings.asynchronous`."""
-        return True
-
     def check(self, env: EnvConfig, parallel: ParallelConfig, run: RunConfig) -> None:  # noqa: ARG002
         """See `AlgorithmSettings.check`."""
         check_asynchronous(env, run)
@@ -119,12 +108,9 @@ class APPOConfig(ImpalaConfig):
     clip_range: float = 0.2  # type: ignore[misc]  # a field here, a constant in ImpalaConfig
     """PPO clip range of the probability ratio: 1 +/- this."""
 
+    proximal: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Check the ranges."""
         super(APPOConfig, self).__post_init__()
         check_range("clip_range", self.clip_range, "Try 0.2.", above=0)
-
-    @property
-    def proximal(self) -> bool:
-        """Whether the loss is PPO's clipped surrogate."""
-        return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from paceline.config.algorithm_settings import AlgorithmSettings, Schedule
 from paceline.errors import ConfigError, check_optional, check_range
@@ -52,6 +53,8 @@ class PPOConfig(AlgorithmSettings):
     """Torch threads of the learner. With 1, an MLP is trained in numpy. Changes the weights (floating-point
     rounding)."""
 
+    splits_batches: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_range("n_steps", self.n_steps, "Try 128.", at_least=1)
@@ -73,8 +76,3 @@ class PPOConfig(AlgorithmSettings):
                 "batch_size=1: one advantage has no standard deviation (normalize_advantage=True). "
                 "Use a batch_size of at least 2, or normalize_advantage=False."
             )
-
-    @property
-    def splits_batches(self) -> bool:
-        """See `AlgorithmSettings.splits_batches`."""
-        return True
