@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
@@ -30,8 +30,6 @@ PLAIN = "obs"
 ENV_REWARD = "env_reward"
 """Name of the env's own, unshaped reward where a reward shaper is used."""
 
-Every: TypeAlias = int | Literal["episode"]
-
 
 @dataclass(frozen=True, slots=True)
 class Extra:
@@ -44,7 +42,7 @@ class Extra:
     read: str = ""
     """Name of the env method that returns the array (a native vector env returns the arrays of all envs, stacked).
     If empty, the array is read from the info dict under the extra's own name."""
-    every: Every = 1
+    every: int | Literal["episode"] = 1
     """Read after the reset and after every k-th step of an episode, or with `"episode"` only at the end of the episode.
     Between two reads the last value is kept."""
 

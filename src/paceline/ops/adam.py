@@ -21,7 +21,6 @@ class FlatAdam:
     Args:
         vector: `[P]` float32, the parameters.
         eps: Added to the denominator.
-        betas: Decay rates of the first and second moment of the gradient.
         moments: `[2, P]` storage of the two moments (shared memory, for instance); None allocates it here.
         steps: `[]` storage of the step count; None allocates it here.
     """
@@ -31,11 +30,10 @@ class FlatAdam:
         vector: Tensor,
         *,
         eps: float = 1e-5,
-        betas: tuple[float, float] = (0.9, 0.999),
         moments: Tensor | None = None,
         steps: Tensor | None = None,
     ) -> None:
-        self._vector, self._eps, self._betas = vector, eps, betas
+        self._vector, self._eps = vector, eps
         self._mean, self._square = torch.zeros(2, *vector.shape, device=vector.device) if moments is None else moments
         self._steps = torch.zeros((), device=vector.device) if steps is None else steps
         # On the CPU numpy increments the count: after non-torch work torch takes longer for that than for the step.
@@ -52,8 +50,8 @@ class FlatAdam:
             [],
             [self._steps],
             lr=lr,
-            beta1=self._betas[0],
-            beta2=self._betas[1],
+            beta1=0.9,
+            beta2=0.999,
             weight_decay=0.0,
             eps=self._eps,
             amsgrad=False,
