@@ -9,10 +9,9 @@ from time import perf_counter
 
 from rich.console import Console
 
+from paceline.config.arguments import parse_arguments
 from paceline.config.coerce import coerce
-from paceline.errors import ConfigError, PacelineError, nearest
-
-FLAGS = ("--env", "--env-kwargs", "--help")
+from paceline.errors import ConfigError, PacelineError
 
 
 def run(argv: Sequence[str]) -> int:
@@ -26,9 +25,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--env-kwargs", "--env_kwargs", nargs="*", default=[], metavar="KEY=VALUE", help="keyword arguments of the env"
     )
-    given, unknown = parser.parse_known_args(list(argv))
-    if unknown:
-        raise ConfigError(f"check {unknown[0]}: no such flag. {nearest(unknown[0].split('=')[0], FLAGS)}")
+    given = parse_arguments(parser, argv)
     kwargs = coerce(given.env_kwargs, dict[str, object], "env_kwargs")
     # Imported only now, because it loads torch, which takes longer than parsing the command line.
     from paceline.insight.selftest import parts

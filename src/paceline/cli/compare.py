@@ -12,7 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from paceline.errors import ConfigError, nearest
+from paceline.config.arguments import parse_arguments
+from paceline.errors import ConfigError
 from paceline.insight.runs.compare import Comparison, compare, interval_note
 from paceline.insight.runs.page import make_page
 from paceline.insight.runs.picture import make_picture
@@ -21,10 +22,9 @@ from paceline.insight.runs.report import make_report, title_of
 from paceline.insight.runs.results import read_run
 from paceline.insight.runs.seeds import group_by_seed
 from paceline.insight.runs.sides import make_sides, read_sides
-from paceline.measure.folder import write_atomic
+from paceline.measure.folder import not_writable, write_atomic
 
 PICTURE, REPORT, PAGE = "comparison.png", "comparison_report.txt", "comparison.html"
-FLAGS = ("--sequential", "--parallel", "--output-dir", "--score", "--help")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -66,9 +66,7 @@ def write_files(result: Comparison, folder: Path) -> tuple[Path, ...]:
         for path, content in contents.items():
             write_atomic(path, content)
     except OSError as error:
-        raise ConfigError(
-            f"output_dir {str(folder)!r}: must be writable ({error.strerror or error}). Choose another --output-dir."
-        ) from error
+        raise not_writable(folder, "output_dir", error) from error
     return tuple(contents)
 
 
@@ -95,10 +93,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
         help="report the time until the mean return of the last 100 episodes reaches X (default: the highest that "
         "all runs reached)",
     )  # fmt: skip
-    given, unknown = parser.parse_known_args(words)
-    if unknown:
-        raise ConfigError(f"compare {unknown[0]}: no such flag. {nearest(unknown[0].split('=')[0], FLAGS)}")
-    return given
+    return parse_arguments(parser, words)
 
 
 def _dashed(word: str) -> str:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from paceline.config.arguments import parse_arguments
 from paceline.config.coerce import coerce
-from paceline.errors import ConfigError, check_range, nearest
+from paceline.errors import check_range
 from paceline.measure.panel import number, plural
-
-FLAGS = ("--episodes", "--video", "--seed", "--stochastic", "--help")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -34,9 +33,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--stochastic", action="store_true", help="sample actions as in training (default: the most probable action)"
     )
-    given, unknown = parser.parse_known_args(list(argv))
-    if unknown:
-        raise ConfigError(f"eval {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], FLAGS)}")
+    given = parse_arguments(parser, argv)
     episodes: int = coerce(given.episodes, int, "episodes")
     check_range("episodes", episodes, "Try 10.", at_least=1)
     seed: int | None = None if given.seed is None else coerce(given.seed, int, "seed")

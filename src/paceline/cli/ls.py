@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from paceline.errors import ConfigError, nearest
+from paceline.config.arguments import parse_arguments
+from paceline.errors import ConfigError
 from paceline.insight.runs.listing import Listed, find_runs, listed
 from paceline.measure.panel import number
 
@@ -28,9 +29,7 @@ def run(argv: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("folder", nargs="?", metavar="FOLDER", help=f"folder to search for runs (default: {DEFAULT})")
-    given, unknown = parser.parse_known_args(list(argv))
-    if unknown:
-        raise ConfigError(f"ls {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], ['--help'])}")
+    given = parse_arguments(parser, argv)
     folder = Path(given.folder or DEFAULT)
     if given.folder is not None and not folder.is_dir():
         raise ConfigError(f"ls {str(folder)!r}: no such folder. Give a folder with runs in it, such as {DEFAULT}/.")

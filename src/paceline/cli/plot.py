@@ -8,10 +8,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from paceline.errors import ConfigError, nearest
+from paceline.config.arguments import parse_arguments
+from paceline.errors import ConfigError
 from paceline.insight.runs.results import read_run
+from paceline.measure.folder import not_writable
 
-FLAGS = ("--output", "--help")
 NAME = "learning_curves.png"
 
 
@@ -26,9 +27,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--output", "-o", metavar="FILE", help=f"PNG file to write (default: {NAME}, for a single run in its folder)"
     )
-    given, unknown = parser.parse_known_args(list(argv))
-    if unknown:
-        raise ConfigError(f"plot {unknown[0]}: no such flag. {nearest(unknown[0].split('=')[0], FLAGS)}")
+    given = parse_arguments(parser, argv)
     if not given.runs:
         raise ConfigError("plot: needs a run folder. Write `paceline plot runs/A`; `paceline ls` lists them.")
     folders = list(dict.fromkeys(given.runs))
@@ -44,8 +43,6 @@ def run(argv: Sequence[str]) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(picture)
     except OSError as error:
-        raise ConfigError(
-            f"plot --output {str(path)!r}: must be writable ({error.strerror or error}). Choose another file."
-        ) from error
+        raise not_writable(path, "plot --output", error) from error
     Console(highlight=False).print(str(path), markup=False, soft_wrap=True)
     return 0

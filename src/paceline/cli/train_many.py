@@ -32,7 +32,7 @@ from paceline.insight.many import (
     make_slots,
     read_seeds,
 )
-from paceline.measure.folder import COMMAND
+from paceline.measure.folder import COMMAND, not_writable
 from paceline.measure.panel import duration, number, plural
 from paceline.system.limits import allowed_cores
 
@@ -172,9 +172,7 @@ def _writable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError(
-            f"output_dir {str(folder)!r}: must be writable ({error.strerror or error}). Choose another folder."
-        ) from error
+        raise not_writable(folder, "output_dir", error) from error
 
 
 def _run(runs: SeedRuns) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from paceline.errors import ConfigError, nearest
+from paceline.config.arguments import parse_arguments
 
 
 def run(argv: Sequence[str]) -> int:
@@ -21,11 +21,7 @@ def run(argv: Sequence[str]) -> int:
     )
     parser.add_argument("path", metavar="PATH", help="a checkpoint, a saved model, or a run folder")
     parser.add_argument("--quiet", action="store_true", help="one line per checkpoint, without its contents")
-    given, unknown = parser.parse_known_args(list(argv))
-    if unknown:
-        raise ConfigError(
-            f"verify {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], ['--quiet', '--help'])}"
-        )
+    given = parse_arguments(parser, argv)
     from paceline.insight.verify import earlier_good, newest_good, verify
 
     path, console = Path(given.path), Console(highlight=False, soft_wrap=True)

@@ -222,7 +222,7 @@ def require_writable(path: Path, setting: str) -> None:
 
 
 def not_writable(path: Path, setting: str, error: OSError) -> ConfigError:
-    """Return the error for a folder that is not writable."""
+    """Return the error for a folder or file that is not writable."""
     return ConfigError(
         f"{setting} {str(path)!r}: must be writable ({error.strerror or error}). "
         "Choose another folder, free disk space, or change its permissions."

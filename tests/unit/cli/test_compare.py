@@ -115,7 +115,7 @@ def test_a_score_is_a_number(seq: str, par: str, score: str) -> None:
 
 
 def test_typo_in_a_flag_names_the_nearest(seq: str, par: str) -> None:
-    with pytest.raises(ConfigError, match=r"--sequental: no such flag. Did you mean '--sequential'\?"):
+    with pytest.raises(ConfigError, match=r"--sequental: not expected. Did you mean '--sequential'\?"):
         run(["--sequental", seq, par])
 
 

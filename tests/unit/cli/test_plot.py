@@ -32,7 +32,7 @@ def test_several_runs_are_drawn_into_one_file(tmp_path: Path, monkeypatch: pytes
         (["nowhere"], "run 'nowhere': no such folder"),
         (["a", "--output", "x.pdf"], "plot --output 'x.pdf': must end with .png"),
         (["a", "--output", "file/x.png"], "plot --output 'file/x.png': must be writable"),
-        (["a", "--outptu", "x.png"], "plot --outptu: no such flag. Did you mean '--output'?"),
+        (["a", "--outptu", "x.png"], "plot --outptu: not expected. Did you mean '--output'?"),
         (["damaged"], "progress.csv, line 2: damaged"),
         (["empty"], "neither summary.json nor progress.csv"),
     ],

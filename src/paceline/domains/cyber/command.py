@@ -13,6 +13,7 @@ from typing import Any, get_args
 from rich.console import Console
 from rich.table import Table
 
+from paceline.config.arguments import parse_arguments
 from paceline.config.coerce import coerce
 from paceline.config.flags import Given, read
 from paceline.config.train_config import TrainConfig
@@ -23,21 +24,10 @@ from paceline.domains.cyber.search import Search, SearchPlan
 from paceline.domains.cyber.training import CyberOptions, beneath, suited
 from paceline.domains.cyber.trials import CSV, JSON, PICTURE, TEXT, Trial
 from paceline.errors import ConfigError, nearest
-from paceline.measure.folder import to_json, write_atomic
+from paceline.measure.folder import not_writable, to_json, write_atomic
 from paceline.measure.panel import plural
 from paceline.train.start_up import exit_code, load_torch_for_workers
 
-EVAL_FLAGS = (
-    "--episodes",
-    "--steps",
-    "--red-agent",
-    "--rules",
-    "--green",
-    "--seed",
-    "--stochastic",
-    "--json",
-    "--help",
-)
 SCORES = ("attacker", "steps", "mean", "standard error")
 
 
@@ -222,7 +212,7 @@ def _eval(argv: Sequence[str]) -> int:
             Path(given.json).parent.mkdir(parents=True, exist_ok=True)
             write_atomic(Path(given.json), to_json(found))
         except OSError as error:
-            raise ConfigError(f"json {given.json!r}: must be writable ({error.strerror or error}).") from error
+            raise not_writable(Path(given.json), "json", error) from error
     console = Console(highlight=False)
     trained = "" if found.trained_steps is None else f", trained for {found.trained_steps:,} steps"
     drawn = "sampled actions" if given.stochastic else "most probable actions"
@@ -271,7 +261,4 @@ def _eval_flags(argv: Sequence[str]) -> argparse.Namespace:
         "--stochastic", action="store_true", help="sample actions as in training (default: the most probable action)"
     )
     parser.add_argument("--json", metavar="FILE", help="also write the result to this JSON file")
-    given, unknown = parser.parse_known_args(list(argv))
-    if unknown:
-        raise ConfigError(f"cyber eval {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], EVAL_FLAGS)}")
-    return given
+    return parse_arguments(parser, argv)

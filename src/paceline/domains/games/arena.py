@@ -14,15 +14,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from paceline.config.arguments import parse_arguments
 from paceline.config.coerce import coerce
-from paceline.errors import ConfigError, check_range, nearest
-from paceline.measure.folder import write_atomic
+from paceline.errors import ConfigError, check_range
+from paceline.measure.folder import not_writable, write_atomic
 from paceline.measure.panel import plural
 
 if TYPE_CHECKING:
     from paceline.domains.games.ratings import Pairing, Rating
 
-FLAGS = ("--game", "--games", "--seed", "--opening", "--stochastic", "--csv", "--help")
 ANCHOR = "random"
 """The player with Elo 0, if it takes part."""
 PAIRS = ("player", "opponent", "won", "drawn", "lost", "win rate", "95 % interval")
@@ -95,9 +95,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "--stochastic", action="store_true", help="agents sample their moves (default: the most probable move)"
     )
     parser.add_argument("--csv", metavar="FILE", help="also write the matches to this CSV file")
-    given, unknown = parser.parse_known_args(list(argv))
-    if unknown:
-        raise ConfigError(f"arena {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], FLAGS)}")
+    given = parse_arguments(parser, argv)
     if len(given.players) < 2:
         raise ConfigError(
             f"arena: needs at least two players, not {len(given.players)}. Example: `paceline arena runs/A {ANCHOR}`."
@@ -167,6 +165,4 @@ def _write(path: Path, pairings: Sequence[Pairing], ratings: Sequence[Rating]) -
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text.getvalue())
     except OSError as error:
-        raise ConfigError(
-            f"csv {str(path)!r}: must be writable ({error.strerror or error}). Choose another file."
-        ) from error
+        raise not_writable(path, "csv", error) from error

@@ -12,13 +12,13 @@ from rich.columns import Columns
 from rich.console import Console
 from rich.text import Text
 
+from paceline.config.arguments import parse_arguments
 from paceline.config.coerce import coerce
-from paceline.errors import ConfigError, check_range, nearest
+from paceline.errors import check_range
 
 if TYPE_CHECKING:
     from paceline.domains.games.session import Hint, Session
 
-FLAGS = ("--game", "--first", "--second", "--seed", "--stochastic", "--no-color", "--help")
 MARKS = (r"\bX\b|A[1-4]+|(?<=\()A(?=\))", r"\bO\b|B[1-4]+|(?<=\()B(?=\))")
 """Regular expressions for the marks of players 0 and 1 in the text of a board: stones, pieces, the player to move."""
 NAMES = {"ludo": ("A", "B")}
@@ -56,9 +56,7 @@ def run(argv: Sequence[str]) -> int:
         "--stochastic", action="store_true", help="the agent samples its moves (default: the most probable move)"
     )
     parser.add_argument("--no-color", "--no_color", action="store_true", help="disable colours")
-    given, unknown = parser.parse_known_args(list(argv))
-    if unknown:
-        raise ConfigError(f"play {unknown[0]}: not expected. {nearest(unknown[0].split('=')[0], FLAGS)}")
+    given = parse_arguments(parser, argv)
     seed: int = secrets.randbelow(2**31) if given.seed is None else coerce(given.seed, int, "seed")
     check_range("seed", seed, "Try 0.", at_least=0, at_most=2**63 - 1)
     # Imported only now, because it loads torch, which takes longer than parsing the command line.
