@@ -22,7 +22,7 @@ from paceline.insight.runs.report import make_report, title_of
 from paceline.insight.runs.results import read_run
 from paceline.insight.runs.seeds import group_by_seed
 from paceline.insight.runs.sides import make_sides, read_sides
-from paceline.measure.folder import not_writable, write_atomic
+from paceline.measure.folder import require_writable, write_output
 
 PICTURE, REPORT, PAGE = "comparison.png", "comparison_report.txt", "comparison.html"
 
@@ -61,12 +61,9 @@ def write_files(result: Comparison, folder: Path) -> tuple[Path, ...]:
         folder / REPORT: make_report(result),
         folder / PAGE: make_page(result, picture),
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, content in contents.items():
-            write_atomic(path, content)
-    except OSError as error:
-        raise not_writable(folder, "output_dir", error) from error
+    require_writable(folder, "output_dir")
+    for path, content in contents.items():
+        write_output(path, content, "output_dir")
     return tuple(contents)
 
 

@@ -18,8 +18,7 @@ def progress_printer(command: str) -> Callable[[str], None]:
 def write_result(outcome: dict[str, Any], path: Path | None) -> None:
     """Write the result to a JSON file, creating its folder. Does nothing without a path."""
     # Imported only now, because it loads numpy, which takes longer than parsing the command line.
-    from paceline.measure.folder import to_json, write_atomic
+    from paceline.measure.folder import to_json, write_output
 
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, to_json(outcome))
+        write_output(path, to_json(outcome), "json")

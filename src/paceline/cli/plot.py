@@ -11,7 +11,7 @@ from rich.console import Console
 from paceline.config.arguments import parse_arguments
 from paceline.errors import ConfigError
 from paceline.insight.runs.results import read_run
-from paceline.measure.folder import not_writable
+from paceline.measure.folder import write_output
 
 NAME = "learning_curves.png"
 
@@ -38,11 +38,6 @@ def run(argv: Sequence[str]) -> int:
     # Imported only now, because matplotlib takes a second to load.
     from paceline.insight.runs.learning_plot import draw_curves
 
-    picture = draw_curves(found)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(picture)
-    except OSError as error:
-        raise not_writable(path, "plot --output", error) from error
+    write_output(path, draw_curves(found), "plot --output")
     Console(highlight=False).print(str(path), markup=False, soft_wrap=True)
     return 0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 
@@ -32,7 +31,7 @@ from paceline.insight.many import (
     make_slots,
     read_seeds,
 )
-from paceline.measure.folder import COMMAND, not_writable
+from paceline.measure.folder import COMMAND, require_writable
 from paceline.measure.panel import duration, number, plural
 from paceline.system.limits import allowed_cores
 
@@ -76,15 +75,14 @@ def run(argv: Sequence[str]) -> int:
     check_range("at_once", at_once, "Leave it out for one per core, or per device.", at_least=1)
     at_once = min(at_once, len(jobs))
     runs = SeedRuns(jobs, make_slots(at_once, cores, devices))
-    with _writable(folder):
-        (folder / LOGS).mkdir(parents=True, exist_ok=True)
+    for each in (folder, folder / LOGS):
+        require_writable(each, "output_dir")
     _run(runs)
     summary = ManySummary.of(jobs)
     _show(summary)
     _show_failures(jobs)
     about = {"algo": algo, "env": config.env_name, "at_once": at_once, "command": ["paceline", "train-many", *argv]}
-    with _writable(folder):
-        summary.write(folder, about)
+    summary.write(folder, about)
     for name in (SUMMARY_JSON, SUMMARY_CSV):
         Console(highlight=False).print(f"written: {folder / name}", markup=False, soft_wrap=True)
     return runs.exit_code
@@ -164,15 +162,6 @@ def _devices(text: str | None, flags: Sequence[str], config: TrainConfig) -> lis
     for device in devices:
         config.merge(device=device)  # raises if it is not a device
     return devices
-
-
-@contextmanager
-def _writable(folder: Path) -> Iterator[None]:
-    """Turn an OSError of the block into a ConfigError about the output folder."""
-    try:
-        yield
-    except OSError as error:
-        raise not_writable(folder, "output_dir", error) from error
 
 
 def _run(runs: SeedRuns) -> None:

@@ -32,7 +32,7 @@ import numpy as np
 
 from paceline.errors import ConfigError
 from paceline.insight.runs.results import read_run
-from paceline.measure.folder import to_json, write_atomic
+from paceline.measure.folder import to_json, write_output
 from paceline.system.limits import affinity
 
 POLL_S = 0.1
@@ -307,16 +307,19 @@ class ManySummary:
         """Write seeds.json and seeds.csv.
 
         Args:
-            folder: An existing folder.
+            folder: Where to write them.
             about: Further content of seeds.json, e.g. the command.
+
+        Raises:
+            ConfigError: The folder is not writable.
         """
         content = {**about, "seeds": self.rows, "over_seeds": self.over_seeds}
-        write_atomic(folder / SUMMARY_JSON, to_json(content))
+        write_output(folder / SUMMARY_JSON, to_json(content), "output_dir")
         text = io.StringIO()
         writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(self.rows)
-        write_atomic(folder / SUMMARY_CSV, text.getvalue())
+        write_output(folder / SUMMARY_CSV, text.getvalue(), "output_dir")
 
 
 def _row(job: SeedRun) -> dict[str, Any]:

@@ -221,6 +221,24 @@ def require_writable(path: Path, setting: str) -> None:
         raise not_writable(path, setting, error) from error
 
 
+def write_output(path: Path, content: str | bytes, setting: str) -> None:
+    """Write a file that the user has asked for, atomically; create its folder if it is missing.
+
+    Args:
+        path: The file.
+        content: What to write.
+        setting: Name of the setting, for the error.
+
+    Raises:
+        ConfigError: The file is not writable.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, content)
+    except OSError as error:
+        raise not_writable(path, setting, error) from error
+
+
 def not_writable(path: Path, setting: str, error: OSError) -> ConfigError:
     """Return the error for a folder or file that is not writable."""
     return ConfigError(

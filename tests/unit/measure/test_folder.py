@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paceline.errors import ConfigError
-from paceline.measure.folder import OWN_NAMES, RunFolder, write_atomic
+from paceline.measure.folder import OWN_NAMES, RunFolder, write_atomic, write_output
 from paceline.measure.record import EvaluationRow
 
 
@@ -104,6 +104,14 @@ def test_file_in_the_way_is_a_config_error(tmp_path: Path) -> None:
         create(None, parent=tmp_path / "file")
     with pytest.raises(ConfigError, match="must be writable"):
         create(tmp_path / "file")
+
+
+def test_output_creates_its_folder_or_is_a_config_error(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "table.csv"
+    write_output(file, "a,b\n", "csv")
+    assert file.read_text() == "a,b\n"
+    with pytest.raises(ConfigError, match=r"csv '.*table.csv/x': must be writable \(Not a directory\)"):
+        write_output(file / "x", "", "csv")
 
 
 def test_full_disk_is_found_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

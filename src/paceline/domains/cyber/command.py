@@ -24,7 +24,7 @@ from paceline.domains.cyber.search import Search, SearchPlan
 from paceline.domains.cyber.training import CyberOptions, beneath, suited
 from paceline.domains.cyber.trials import CSV, JSON, PICTURE, TEXT, Trial
 from paceline.errors import ConfigError, nearest
-from paceline.measure.folder import not_writable, to_json, write_atomic
+from paceline.measure.folder import to_json, write_output
 from paceline.measure.panel import plural
 from paceline.train.start_up import exit_code, load_torch_for_workers
 
@@ -208,11 +208,7 @@ def _eval(argv: Sequence[str]) -> int:
         **game,
     )
     if given.json is not None:
-        try:
-            Path(given.json).parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(Path(given.json), to_json(found))
-        except OSError as error:
-            raise not_writable(Path(given.json), "json", error) from error
+        write_output(Path(given.json), to_json(found), "json")
     console = Console(highlight=False)
     trained = "" if found.trained_steps is None else f", trained for {found.trained_steps:,} steps"
     drawn = "sampled actions" if given.stochastic else "most probable actions"

@@ -17,7 +17,7 @@ from rich.text import Text
 from paceline.config.arguments import parse_arguments
 from paceline.config.coerce import coerce
 from paceline.errors import ConfigError, check_range
-from paceline.measure.folder import not_writable, write_atomic
+from paceline.measure.folder import write_output
 from paceline.measure.panel import plural
 
 if TYPE_CHECKING:
@@ -161,8 +161,4 @@ def _write(path: Path, pairings: Sequence[Pairing], ratings: Sequence[Rating]) -
                 *(f"{number:.6g}" for rating in (first, second) for number in (rating.elo, rating.margin)),
             ]
         )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, text.getvalue())
-    except OSError as error:
-        raise not_writable(path, "csv", error) from error
+    write_output(path, text.getvalue(), "csv")
