@@ -21,7 +21,7 @@ from paceline.insight.runs.plots import draw_png
 from paceline.insight.runs.report import make_report, title_of
 from paceline.insight.runs.results import read_run
 from paceline.insight.runs.seeds import group_by_seed
-from paceline.insight.runs.sides import make_sides, read_sides
+from paceline.insight.runs.sides import make_sides
 from paceline.measure.folder import require_writable, write_output
 
 PICTURE, REPORT, PAGE = "comparison.png", "comparison_report.txt", "comparison.html"
@@ -38,11 +38,10 @@ def run(argv: Sequence[str]) -> int:
             f"compare: needs at least two run folders, not {len(groups)}. "
             "Write `paceline compare runs/A runs/B`, or --sequential runs/A --parallel runs/B."
         )
-    if given.sequential or given.parallel:
-        sides = read_sides(groups)
-    else:
-        sides = make_sides(group_by_seed([read_run(folder) for folder in given.runs]))
-    result = compare(sides, score=_score(given.score))
+    runs = [(name, [read_run(folder) for folder in folders]) for name, folders in groups]
+    if not (given.sequential or given.parallel):
+        runs = group_by_seed([run for _, (run,) in runs])
+    result = compare(make_sides(runs), score=_score(given.score))
     _print(result)
     for path in write_files(result, Path(given.output_dir)):
         Console(highlight=False).print(f"written: {path}", markup=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """Reads the CSV files of a run into numpy columns, also while the run is writing them or after it was killed.
 
-An incomplete last line is ignored. Any other damage raises an error that names file and line.
+An incomplete last line is ignored. Any other damage raises an error that names file and line. YAML and JSON files have
+only optional values, so a damaged one is read as an empty mapping.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ import math
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from paceline.errors import ConfigError
+
+_T = TypeVar("_T")
 
 Columns = Mapping[str, NDArray[np.float64]]
 """Arrays of one length by column name; NaN where a cell is empty."""
@@ -59,6 +64,26 @@ def read_text(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise ConfigError(f"{path}: cannot be read ({reason}). Compare another run.") from None
+
+
+def read_mapping(path: Path) -> Mapping[str, Any]:
+    """Read a mapping from a YAML or JSON file; empty if it is missing or unreadable (all its values are optional)."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def section_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A section of config.yaml; empty if it is missing."""
+    section = config.get(name)
+    return section if isinstance(section, dict) else {}
+
+
+def typed(kind: type[_T], value: Any) -> _T | None:
+    """The value if it has the type, else None. A bool is no int."""
+    return value if isinstance(value, kind) and not isinstance(value, bool) else None
 
 
 def training_seconds(columns: Columns) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from paceline.insight.runs.intervals import METHOD, mean_interval
 from paceline.insight.runs.likeness import Difference, differences, remarks, same_task
 from paceline.insight.runs.results import RunResult
 from paceline.insight.runs.sides import PHASES, Side
-from paceline.insight.runs.verdict import subject, verdict
+from paceline.insight.runs.verdict import verdict
 from paceline.measure.panel import duration, number
 
 MISSING = "-"
@@ -56,11 +56,6 @@ class Comparison:
     def names(self) -> tuple[str, ...]:
         """Names of the sides."""
         return tuple(side.name for side in self.sides)
-
-    @property
-    def subject(self) -> Side | None:
-        """The side that the verdict is about; None if no side has the task of the first one."""
-        return subject(self.sides)
 
     @property
     def grouped(self) -> bool:
@@ -136,12 +131,12 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
         of("mean return (last 100)", lambda run: run.mean_return, number),
     ]
     if score is not None:
-        hits = [[scores.reached(score) for scores in side.scores] for side in sides]
-        goal = f"{score:,.6g}"
-        times = (_when(side_hits, lambda hit: hit.seconds, seconds, ranged=alone) for side_hits in hits)
-        rows.append(ComparisonRow(f"time to {goal}", tuple(times)))
-        shown = (_when(side_hits, lambda hit: hit.steps, "{:,.0f}".format, ranged=alone) for side_hits in hits)
-        rows.append(ComparisonRow(f"steps to {goal}", tuple(shown)))
+        goal, count = f"{score:,.6g}", "{:,.0f}".format
+        hits = {side: [scores.reached(score) for scores in side.scores] for side in sides}
+        rows += [
+            row(f"time to {goal}", lambda side: _when(hits[side], lambda hit: hit.seconds, seconds, ranged=alone)),
+            row(f"steps to {goal}", lambda side: _when(hits[side], lambda hit: hit.steps, count, ranged=alone)),
+        ]
     rows += [
         of("peak memory", lambda run: run.peak_memory_mb, lambda mb: f"{mb:,.0f} MB"),
         of("CPU use (100% = a core)", lambda run: run.cpu_percent, lambda percent: f"{percent:,.0f}%"),
@@ -195,7 +190,7 @@ def interval_note(comparison: Comparison) -> str | None:
     return f"± is half of the {METHOD} of the mean over a side's runs.{ends}"
 
 
-def _spread(values: Sequence[float | None], show: Callable[[float], str], *, ranged: bool = False) -> str:
+def _spread(values: Sequence[float | None], show: Callable[[float], str], *, ranged: bool) -> str:
     """The mean and half of its interval; with `ranged` also the smallest and the largest value."""
     known = [value for value in values if value is not None]
     if not known:
@@ -213,7 +208,7 @@ def _when(
     value: Callable[[Reached], float],
     show: Callable[[float], str],
     *,
-    ranged: bool = False,
+    ranged: bool,
 ) -> str:
     reached = [value(hit) for hit in hits if hit is not None]
     if not reached:

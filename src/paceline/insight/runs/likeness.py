@@ -10,6 +10,7 @@ from typing import Any
 
 from paceline.config.coerce import duration_s
 from paceline.errors import ConfigError
+from paceline.insight.runs.columns import section_of
 from paceline.insight.runs.results import RunResult
 from paceline.insight.runs.sides import Side
 
@@ -37,6 +38,7 @@ class Difference:
 
 
 _ENV = {"env_kwargs": DifferenceKind.TASK, "wrappers": DifferenceKind.TASK, "frame_stack": DifferenceKind.TASK}
+_ENV_NOT_COMPARED = {"env", "n_envs", "env_timeout_s", "start_timeout_s"}
 _RUN = {
     "device": DifferenceKind.SETTINGS,
     "init_from": DifferenceKind.SETTINGS,
@@ -46,7 +48,6 @@ _RUN = {
     "eval_freq": DifferenceKind.DETAIL,
     "n_eval_episodes": DifferenceKind.DETAIL,
 }
-_ENV_NOT_COMPARED = {"env", "n_envs", "env_timeout_s", "start_timeout_s"}
 _NO_SETTING = {DifferenceKind.MACHINE, DifferenceKind.DETAIL}
 _PACKAGES = ("paceline", "torch", "numpy", "gymnasium")
 
@@ -82,10 +83,7 @@ def same_config(a: RunResult, b: RunResult) -> bool:
 
 def remarks(sides: Sequence[Side], found: Sequence[Difference]) -> tuple[str, ...]:
     """Warnings for the reader of the comparison, one sentence each."""
-    said = []
-    for difference in found:
-        values = _values_by_side(difference, sides)
-        said.append(f"the runs differ in {difference.what} ({values}): {difference.kind.value}.")
+    said = [f"the runs differ in {one.what} ({_values_by_side(one, sides)}): {one.kind.value}." for one in found]
     for side in sides:
         many = len(side.runs) > 1
         for run in side.runs:
@@ -111,9 +109,8 @@ def _values_by_side(difference: Difference, sides: Sequence[Side]) -> str:
     if len(sides) == 2:
         return " against ".join(difference.values)
     usual, count = Counter(difference.values).most_common(1)[0]
-    parts = [
-        f"{v} in {side.name}" for v, side in zip(difference.values, sides, strict=True) if v != usual or count == 1
-    ]
+    named = zip(difference.values, sides, strict=True)
+    parts = [f"{value} in {side.name}" for value, side in named if value != usual or count == 1]
     return ", ".join([*parts, f"{usual} in the others"] if count > 1 else parts)
 
 
@@ -144,21 +141,17 @@ def _facts(run: RunResult, *, training: bool = True) -> dict[str, tuple[Differen
     ):
         if given is not None:
             add(name, given, kind)
-    for section in ("env", *(["training"] if training else []), "policy", "run"):
-        settings = run.config.get(section)
-        for name, value in (settings if isinstance(settings, dict) else {}).items():
-            if section == "run":
-                if name in _RUN:
-                    add(name, _seconds(value) if name == "duration" else value, _RUN[name])
-            elif section != "env" or name not in _ENV_NOT_COMPARED:
-                add(
-                    name,
-                    value,
-                    _ENV.get(name, DifferenceKind.SETTINGS) if section == "env" else DifferenceKind.SETTINGS,
-                )
-    versions = run.machine.get("versions")
+    for name, value in run.section("env").items():
+        if name not in _ENV_NOT_COMPARED:
+            add(name, value, _ENV.get(name, DifferenceKind.SETTINGS))
+    for name, value in {**(run.section("training") if training else {}), **run.section("policy")}.items():
+        add(name, value, DifferenceKind.SETTINGS)
+    for name, value in run.section("run").items():
+        if name in _RUN:
+            add(name, _seconds(value) if name == "duration" else value, _RUN[name])
+    versions = section_of(run.machine, "versions")
     for package in _PACKAGES:
-        if isinstance(versions, dict) and package in versions:
+        if package in versions:
             add(f"{package} version", versions[package], DifferenceKind.DETAIL)
     return facts
 

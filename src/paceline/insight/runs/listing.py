@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
+from paceline.insight.runs.columns import read_mapping, section_of, typed
 from paceline.measure.folder import CONFIG, LAYOUT, MARKS, PROGRESS, SUMMARY, TRAIN_LOG
 from paceline.measure.speed import fps_of, per_second
 from paceline.measure.train_log import being_written
@@ -122,23 +121,12 @@ def _last_row(path: Path) -> dict[str, float]:
 
 def _names(path: Path) -> dict[str, Any]:
     """Algorithm, env and number of workers from the files that a run writes at its start."""
-    config, layout = _mapping(path / CONFIG), _mapping(path / LAYOUT)
-    run, env = config.get("run"), config.get("env")
-    found = {
-        "algo": run.get("algo") if isinstance(run, dict) else None,
-        "env": env.get("env") if isinstance(env, dict) else None,
-        "num_workers": layout.get("num_workers"),
+    config = read_mapping(path / CONFIG)
+    return {
+        "algo": typed(str, section_of(config, "run").get("algo")),
+        "env": typed(str, section_of(config, "env").get("env")),
+        "num_workers": typed(int, read_mapping(path / LAYOUT).get("num_workers")),
     }
-    kinds = {"algo": str, "env": str, "num_workers": int}
-    return {name: value if isinstance(value, kinds[name]) else None for name, value in found.items()}
-
-
-def _mapping(path: Path) -> Mapping[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _age_s(path: Path) -> float:

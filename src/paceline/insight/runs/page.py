@@ -9,6 +9,7 @@ from paceline.insight.runs.compare import MISSING, Comparison
 from paceline.insight.runs.picture import DARK, DARK_INK, LIGHT, PHASE_COLOURS, Bars, Chart, Picture
 from paceline.insight.runs.report import Section, sections, title_of
 from paceline.insight.runs.svg import bars_svg, chart_svg
+from paceline.insight.runs.verdict import subject
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --card: #ffffff; --ink: #1d2126; --faint: #5d656e;
@@ -119,10 +120,10 @@ def _figure(panel: Chart | Bars, drawing: str, below: str = "") -> str:
 
 def _facts(comparison: Comparison) -> str:
     """Tiles with the headline numbers of the side that the verdict is about, beside those of the first side."""
-    subject = comparison.sides[0] if comparison.one_config else comparison.subject
-    if subject is None:
+    side = comparison.sides[0] if comparison.one_config else subject(comparison.sides)
+    if side is None:
         return ""
-    at = comparison.sides.index(subject)
+    at = comparison.sides.index(side)
     tiles = []
     rank = {"speed-up": 0, "steps/s": 1}
     for row in sorted(comparison.rows, key=lambda row: rank.get(row.label, 2)):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,14 +65,6 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class PlotLine:
-    """A curve of one side."""
-
-    side: int
-    curve: Curve
-
-
-@dataclass(frozen=True, slots=True)
 class Chart:
     """A panel with curves of all sides. `mark` is a y value and its label, drawn as a thin horizontal line."""
 
@@ -81,7 +73,7 @@ class Chart:
     note: str
     x: Axis
     y: Axis
-    lines: tuple[PlotLine, ...]
+    curves: Mapping[int, Curve]  # by side
     mark: tuple[float, str] | None = None
 
 
@@ -184,20 +176,20 @@ def _chart(
     mark: tuple[float, str] | None = None,
 ) -> Chart:
     found = [average(get(side)) for side in sides]
-    lines = tuple(PlotLine(i, curve) for i, curve in enumerate(found) if curve is not None)
-    right = max((float(line.curve.x[-1]) for line in lines), default=1.0)
-    low = min((float(line.curve.mean.min()) for line in lines), default=0.0)
-    high = max((float(line.curve.mean.max()) for line in lines), default=1.0)
-    if mark is not None and lines:
+    curves = {i: curve for i, curve in enumerate(found) if curve is not None}
+    right = max((float(curve.x[-1]) for curve in curves.values()), default=1.0)
+    low = min((float(curve.mean.min()) for curve in curves.values()), default=0.0)
+    high = max((float(curve.mean.max()) for curve in curves.values()), default=1.0)
+    if mark is not None and curves:
         low, high = min(low, mark[0]), max(high, mark[0])
     room = BAND_ROOM * (high - low)
-    below = min((float(line.curve.low.min()) for line in lines), default=low)
-    above = max((float(line.curve.high.max()) for line in lines), default=high)
+    below = min((float(curve.low.min()) for curve in curves.values()), default=low)
+    above = max((float(curve.high.max()) for curve in curves.values()), default=high)
     floor = 0.0 if low >= 0 else -math.inf  # no band below zero if no return is negative
     low, high = max(floor, low - room, min(low, below)), min(high + room, max(high, above))
     if zero or 0 < low < 0.5 * high:
         low = 0.0
-    return Chart(key, title, note, axis(x_label, 0.0, right), axis("", low, high, margin=0.06), lines, mark)
+    return Chart(key, title, note, axis(x_label, 0.0, right), axis("", low, high, margin=0.06), curves, mark)
 
 
 def _bars(sides: Sequence[Side]) -> Bars:

@@ -122,7 +122,7 @@ def _head(figure: Figure, picture: Picture, title: str, verdict: str) -> float:
 def _draw_chart(axes: Axes, chart: Chart) -> None:
     frame(axes, chart.title, chart.note, chart.x.label)
     scale(axes, chart.x, chart.y)
-    if not chart.lines:
+    if not chart.curves:
         axes.text(0.5, 0.5, "nothing was recorded", transform=axes.transAxes, ha="center", color=FAINT)
         return
     if chart.mark is not None:
@@ -132,11 +132,11 @@ def _draw_chart(axes: Axes, chart: Chart) -> None:
             text, (0, height), xycoords=("axes fraction", "data"), xytext=(5, 3), textcoords="offset points",
             color=FAINT, fontsize=8.5,
         )  # fmt: skip
-    for line in chart.lines:
-        curve, ink = line.curve, colour(line.side)
+    for side, curve in chart.curves.items():
+        ink = colour(side)
         if curve.n > 1:
             axes.fill_between(curve.x, curve.low, curve.high, color=ink, alpha=0.16, lw=0)
-        axes.plot(curve.x, curve.mean, color=ink, lw=_width(line.side), ls=dash(line.side))
+        axes.plot(curve.x, curve.mean, color=ink, lw=_width(side), ls=dash(side))
 
 
 def _draw_bars(axes: Axes, bars: Bars, names: tuple[str, ...]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.insight.runs.columns import section_of
 from paceline.insight.runs.compare import Comparison, interval_note
 from paceline.insight.runs.curves import EPISODE_WINDOW
 from paceline.insight.runs.likeness import machine
@@ -68,26 +70,20 @@ def sections(comparison: Comparison) -> tuple[Section, ...]:
 
 
 def _machines(runs: Sequence[RunResult]) -> list[str]:
-    found: dict[str, int] = {}
+    found = Counter[str]()
     for run in runs:
-        versions = run.machine.get("versions")
-        packages = versions if isinstance(versions, dict) else {}
-        memory = run.machine.get("memory_mb")
         parts = [machine(run) or "unknown"]
-        if isinstance(memory, int | float):
+        if isinstance(memory := run.machine.get("memory_mb"), int | float):
             parts.append(f"{memory / 1024:,.0f} GB")
         if isinstance(platform := run.machine.get("platform"), str):
             parts.append(platform)
         if isinstance(python := run.machine.get("python"), str):
             parts.append(f"Python {python}")
-        parts += [f"{name} {version}" for name, version in packages.items()]
-        text = ", ".join(parts) + "."
-        found[text] = found.get(text, 0) + 1
-    return (
-        list(found)
-        if len(found) == 1
-        else [f"{text[:-1]} ({count} of {len(runs)} runs)." for text, count in found.items()]
-    )
+        parts += [f"{name} {version}" for name, version in section_of(run.machine, "versions").items()]
+        found[", ".join(parts)] += 1
+    if len(found) == 1:
+        return [f"{text}." for text in found]
+    return [f"{text} ({count} of {len(runs)} runs)." for text, count in found.items()]
 
 
 def _notes(comparison: Comparison) -> list[str]:

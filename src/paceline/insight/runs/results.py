@@ -7,21 +7,24 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-import yaml
 
 from paceline.errors import ConfigError
-from paceline.insight.runs.columns import Columns, known, read_columns, read_text, training_seconds
+from paceline.insight.runs.columns import (
+    Columns,
+    known,
+    read_columns,
+    read_mapping,
+    read_text,
+    section_of,
+    training_seconds,
+    typed,
+)
 from paceline.measure.folder import COMMAND, CONFIG, LAYOUT, PROGRESS, SUMMARY, SYSTEM_INFO
 from paceline.measure.record import PHASES, PROGRESS_HEADER
 from paceline.measure.speed import fps_of, per_second
-
-_T = TypeVar("_T")
-
-RENAMED = {"strayed": "restarted"}
-"""Keys of summary.json that earlier versions wrote under another name: old name -> present name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,8 +54,6 @@ class RunResult:
     """Seconds by phase."""
     restarts: int | None
     """Number of workers that were replaced."""
-    restarted: int | None = None
-    """Episodes that were lost with replaced workers."""
     group_size: int | None = None
     startup_s: float | None = None
     cpu_percent: float | None = None
@@ -77,7 +78,7 @@ class RunResult:
 
     def section(self, name: str) -> Mapping[str, Any]:
         """A section of config.yaml; empty if it is missing."""
-        return _section(self.config, name)
+        return section_of(self.config, name)
 
     def setting(self, section: str, name: str) -> Any:
         """A setting of config.yaml; None if it is missing."""
@@ -102,9 +103,9 @@ def read_run(folder: str | Path) -> RunResult:
         "path": path,
         "cpu_percent": _cpu_percent(progress),
         "mean_return": _last(progress, "rollout/ep_rew_mean"),
-        "config": _mapping(path / CONFIG),
+        "config": read_mapping(path / CONFIG),
         "command": _line(path / COMMAND),
-        "machine": _mapping(path / SYSTEM_INFO),
+        "machine": read_mapping(path / SYSTEM_INFO),
         "progress": progress,
     }
     if not (path / SUMMARY).exists():
@@ -123,8 +124,6 @@ def _from_summary(file: Path, shared: Mapping[str, Any]) -> RunResult:
         raise ConfigError(f"{file}: damaged, not JSON ({error}). Remove it to read {PROGRESS} instead.") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{file}: damaged, not a mapping. Remove it to read {PROGRESS} instead.")
-
-    content = {**{new: content[old] for old, new in RENAMED.items() if old in content}, **content}
 
     def get(key: str, kind: type[Any], *, within: Mapping[str, Any] = content) -> Any:
         value = within.get(key)
@@ -165,7 +164,6 @@ def _from_summary(file: Path, shared: Mapping[str, Any]) -> RunResult:
         dropped_steps=get("dropped_steps", int),
         phases=phases,
         restarts=get("restarts", int),
-        restarted=get("restarted", int),
         weights_sha256=get("weights_sha256", str) or None,
         **shared,
     )
@@ -183,17 +181,17 @@ def _from_progress(path: Path, progress: Columns, shared: Mapping[str, Any], *, 
     evaluations = known(progress.get("eval/mean_reward", np.empty(0)))
     memory = known(progress.get("system/rss_mb", np.empty(0)))
     restarts = _last(progress, "parallel/worker_restarts")
-    config, layout = shared["config"], _mapping(path / LAYOUT)
-    run, env = _section(config, "run"), _section(config, "env")
+    config, layout = shared["config"], read_mapping(path / LAYOUT)
+    run, env = section_of(config, "run"), section_of(config, "env")
     return RunResult(
         finished=False,
         stop_reason=reason,
-        algo=_if(str, run.get("algo")),
-        env=_if(str, env.get("env")),
-        seed=_if(int, run.get("seed")),
-        n_envs=_if(int, env.get("n_envs")),
-        num_workers=_if(int, layout.get("num_workers", _section(config, "parallel").get("num_workers"))),
-        group_size=_if(int, layout.get("group_size")),
+        algo=typed(str, run.get("algo")),
+        env=typed(str, env.get("env")),
+        seed=typed(int, run.get("seed")),
+        n_envs=typed(int, env.get("n_envs")),
+        num_workers=typed(int, layout.get("num_workers", section_of(config, "parallel").get("num_workers"))),
+        group_size=typed(int, layout.get("group_size")),
         steps=steps,
         episodes=int(progress["episodes"][-1]),
         wall_s=wall_s,
@@ -221,26 +219,8 @@ def _last(columns: Columns, name: str) -> float | None:
     return float(values[-1]) if values is not None and len(values) and math.isfinite(values[-1]) else None
 
 
-def _mapping(path: Path) -> Mapping[str, Any]:
-    """Read a mapping from a YAML or JSON file; empty if it is missing or unreadable (all its values are optional)."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
 def _line(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8").strip() or None
     except (OSError, ValueError):
         return None
-
-
-def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section = config.get(name)
-    return section if isinstance(section, dict) else {}
-
-
-def _if(kind: type[_T], value: Any) -> _T | None:
-    return value if isinstance(value, kind) and not isinstance(value, bool) else None

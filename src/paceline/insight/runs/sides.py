@@ -6,12 +6,11 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from paceline.errors import ConfigError
 from paceline.insight.runs.curves import ReturnCurve, read_scores
 from paceline.insight.runs.intervals import Interval, mean_interval, ratio_interval
-from paceline.insight.runs.results import RunResult, read_run
+from paceline.insight.runs.results import RunResult
 from paceline.measure.view import phase_shares
 
 PHASES = ("env", "inference", "collect", "wait", "learn", "sync", "eval", "other")
@@ -57,20 +56,15 @@ class Side:
         return ratio_interval([run.fps for run in self.runs], [run.fps for run in base.runs])
 
 
-def read_sides(groups: Sequence[tuple[str | None, Sequence[str | Path]]]) -> tuple[Side, ...]:
-    """Read the runs of every side.
+def make_sides(groups: Sequence[tuple[str | None, Sequence[RunResult]]]) -> tuple[Side, ...]:
+    """Make sides of runs, with unique names.
 
     Args:
-        groups: For each side its name (None: the name of its folder) and its run folders.
+        groups: For each side its name (None: the name of its folder) and its runs.
 
     Raises:
-        ConfigError: A folder is missing, damaged, or twice on one side; names the folder.
+        ConfigError: A run is twice on one side; names its folder.
     """
-    return make_sides([(name, [read_run(folder) for folder in folders]) for name, folders in groups])
-
-
-def make_sides(groups: Sequence[tuple[str | None, Sequence[RunResult]]]) -> tuple[Side, ...]:
-    """Make sides of runs, with unique names."""
     for _, runs in groups:
         paths = Counter(run.path.resolve() for run in runs)
         if twice := [path for path, count in paths.items() if count > 1]:

@@ -47,16 +47,14 @@ def chart_svg(chart: Chart, names: tuple[str, ...]) -> str:
         parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{right}"/>')
         parts.append(_text(LEFT - 6, y + 4, text, "tick end"))
     parts += _x_axis(((float(across(place)), text) for place, text in chart.x.ticks), bottom, right, chart.x.label)
-    if not chart.lines:
+    if not chart.curves:
         parts.append(_text((LEFT + right) / 2, (TOP + bottom) / 2, "nothing was recorded", "tick mid"))
     elif chart.mark is not None:
         y = float(up(chart.mark[0]))
         parts.append(f'<path class="mark" d="M{LEFT} {y:.1f}H{right}"/>')
         parts.append(_text(LEFT + 5, y - 4, chart.mark[1], "tick"))
     bands, curves = [], []  # all bands are drawn before the first line, so that no band covers a line
-    for line in chart.lines:
-        curve, side = line.curve, line.side
-        name = escape(names[side])
+    for side, curve in chart.curves.items():
         x = across(curve.x)
         if curve.n > 1:
             edge = np.concatenate([x, x[::-1]]), np.concatenate([up(curve.high), up(curve.low)[::-1]])
@@ -65,7 +63,7 @@ def chart_svg(chart: Chart, names: tuple[str, ...]) -> str:
         width = WIDTHS[min(side, 1)]
         curves.append(
             f'<path class="line side{side % len(LIGHT)}" stroke-width="{width}"{dash} d="{_path(x, up(curve.mean))}">'
-            f"<title>{name}</title></path>"
+            f"<title>{escape(names[side])}</title></path>"
         )
     parts.append(f'<g clip-path="url(#{clip})">{"".join(bands + curves)}</g>')
     return _svg(HEIGHT, chart.key, f"{chart.title}, {chart.note}", parts)

@@ -12,6 +12,7 @@ from tests.unit.insight.runs.run_folders import complete, read_all, recorded, si
 from paceline.errors import ConfigError
 from paceline.insight.runs.compare import Comparison, common_score, compare, efficiency, interval_note
 from paceline.insight.runs.results import RunResult, read_run
+from paceline.insight.runs.verdict import subject
 from paceline.measure.record import EvaluationRow
 
 
@@ -129,7 +130,7 @@ def test_another_task_has_no_speed_up(pair: list[RunResult]) -> None:
     seq, par = pair
     result = compare(sides(seq, replace(par, env="Acrobot-v1")))
     assert cells(result, "speed-up") == ("1.00x", "-")
-    assert result.subject is None
+    assert subject(result.sides) is None
     assert any("env (CartPole-v1 against Acrobot-v1): another task" in remark for remark in result.remarks)
 
 

@@ -31,10 +31,11 @@ def test_panels_have_the_right_axes_curves_and_marks(picture: Picture) -> None:
     assert [chart.key for chart in picture.charts] == ["return-steps", "return-time", "fps"]
     assert (steps.x.label, wall.x.label) == ("steps", "seconds")
     assert (steps.x.high, wall.x.high) == (30_000, 15.0)
-    first, second = steps.lines
-    assert (first.side, second.side, first.curve.n) == (0, 1, 2)
-    np.testing.assert_allclose(second.curve.mean - first.curve.mean, 20.0, atol=1e-9)  # seeds 0, 1 against 2, 3
-    assert (first.curve.high > first.curve.mean).all()
+    assert list(steps.curves) == [0, 1]
+    first, second = steps.curves[0], steps.curves[1]
+    assert first.n == 2
+    np.testing.assert_allclose(second.mean - first.mean, 20.0, atol=1e-9)  # seeds 0, 1 against 2, 3
+    assert (first.high > first.mean).all()
     assert steps.mark == (20.0, "score 20")
     assert fps.mark is None
     assert fps.y.low == 0.0
@@ -68,13 +69,13 @@ def test_wide_bands_do_not_compress_the_curves(tmp_path: Path) -> None:
         complete(tmp_path / "b", returns=lambda i: 100.0, seed=1),
     )
     chart = make_picture(compare(sides(runs, read_all(complete(tmp_path / "c", returns=float))[0]))).charts[0]
-    assert chart.lines[0].curve.high.max() > 600  # two runs: t is 12.7
+    assert chart.curves[0].high.max() > 600  # two runs: t is 12.7
     assert chart.y.high < 100
     assert chart.y.low == 0.0  # no return is below
     below = [complete(tmp_path / f"n{i}", returns=lambda _, i=i: -100.0 * i, seed=i) for i in (1, 2)]  # type: ignore[misc]
     other = read_all(complete(tmp_path / "d", returns=lambda i: -100.0 - i))[0]
     chart = make_picture(compare(sides(read_all(*below), other))).charts[0]
-    assert chart.lines[0].curve.low.min() < -700
+    assert chart.curves[0].low.min() < -700
     assert -250 < chart.y.low < -150
 
 
@@ -82,7 +83,7 @@ def test_legend_marks_unfinished_runs_and_other_tasks(tmp_path: Path, runs: list
     killed = read_all(recorded(tmp_path / ("x" * 60)))[0]
     odd = replace(runs[2], env="Acrobot-v1")
     picture = make_picture(compare(sides(runs[:2], killed, odd)))
-    assert [[line.side for line in chart.lines] for chart in picture.charts] == [[0, 1], [0, 1], [0, 1, 2]]
+    assert [list(chart.curves) for chart in picture.charts] == [[0, 1], [0, 1], [0, 1, 2]]
     assert "another task are not drawn" in picture.charts[0].note
     names = picture.names
     assert names[0] == "A (2 runs)"

@@ -37,7 +37,7 @@ def test_png_is_a_picture_of_the_promised_size(picture: Picture) -> None:
 def test_png_of_runs_without_curves(tmp_path: Path) -> None:
     runs = read_all(summarised(tmp_path / "a"), summarised(tmp_path / "日本", phases={}))
     picture = make_picture(compare(sides(*runs)))
-    assert picture.charts[0].lines == ()
+    assert picture.charts[0].curves == {}
     assert draw_png(picture, "t", "v").startswith(b"\x89PNG")
 
 

@@ -10,7 +10,7 @@ from tests.unit.insight.runs.run_folders import read_all, sides, summarised
 from paceline.errors import ConfigError
 from paceline.insight.runs.compare import compare
 from paceline.insight.runs.results import RunResult
-from paceline.insight.runs.sides import make_sides, read_sides
+from paceline.insight.runs.sides import make_sides
 from paceline.measure.record import EvaluationRow
 
 
@@ -22,8 +22,9 @@ def pair(tmp_path: Path) -> list[RunResult]:
 
 def test_runs_of_one_name_are_told_apart_by_path(tmp_path: Path) -> None:
     folders = [summarised(tmp_path / parent / "run") for parent in ("a", "b")]
-    assert compare(sides(*read_all(*folders))).names == tuple(map(str, folders))
-    twice = read_sides([(None, [folders[0]]), (None, [folders[0]])])
+    runs = read_all(*folders)
+    assert compare(sides(*runs)).names == tuple(map(str, folders))
+    twice = make_sides([(None, [runs[0]]), (None, [runs[0]])])
     assert len({side.name for side in twice}) == 2
 
 

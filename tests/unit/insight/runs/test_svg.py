@@ -62,7 +62,7 @@ def test_colours_come_from_classes_so_that_the_style_sheet_can_change_them(html:
 
 
 def test_a_chart_without_curves_says_so(runs: list[RunResult]) -> None:
-    chart = replace(make_picture(compare(sides(*runs[:2]))).charts[0], lines=())
+    chart = replace(make_picture(compare(sides(*runs[:2]))).charts[0], curves={})
     drawing = chart_svg(chart, ("a", "b"))
     assert "nothing was recorded" in drawing
     assert 'class="line' not in drawing
