@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from paceline.config.arguments import parse_arguments
 from paceline.errors import ConfigError
 from paceline.insight.runs.listing import Listed, find_runs, listed
 from paceline.measure.panel import number
+from paceline.measure.table import print_table
 
 DEFAULT = "runs"
+COLUMNS = ("run", "state", "algo", "env", "workers", "steps", "score", "steps/s", "age")
 STYLES = {"running": "cyan", "finished": "green", "unfinished": "yellow", "damaged": "red"}
 
 
@@ -38,36 +38,15 @@ def run(argv: Sequence[str]) -> int:
     if not runs:
         console.print(f"no runs under {folder}/. Start one: paceline train ppo --env CartPole-v1", markup=False)
         return 0
-    if console.is_terminal:
-        console.print(_table(runs))
-    else:
-        # Separated by tabs for other programs; written without rich, which would expand them to spaces.
-        sys.stdout.writelines("\t".join(line) + "\n" for line in [COLUMNS, *(_cells(one) for one in runs)])
+    print_table(console, COLUMNS, [_cells(one) for one in runs], left=COLUMNS[:4])
     return 0
 
 
-COLUMNS = ("run", "state", "algo", "env", "workers", "steps", "score", "steps/s", "age")
-
-
-def _table(runs: Sequence[Listed]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in COLUMNS:
-        right = column in ("workers", "steps", "score", "steps/s", "age")
-        table.add_column(
-            column, justify="right" if right else "left", overflow="fold" if column == "run" else "ellipsis"
-        )
-    for one in runs:
-        cells: list[Text] = [Text(cell) for cell in _cells(one)]
-        cells[1].stylize(STYLES[one.state])
-        table.add_row(*cells)
-    return table
-
-
-def _cells(one: Listed) -> list[str]:
+def _cells(one: Listed) -> list[str | Text]:
     state = f"{one.state} ({one.remark})" if one.remark and one.state in ("unfinished", "damaged") else one.state
     return [
         str(one.path),
-        state,
+        Text(state, style=STYLES[one.state]),
         one.algo or "-",
         one.env or "-",
         "-" if one.num_workers is None else str(one.num_workers),

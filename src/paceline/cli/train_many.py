@@ -33,6 +33,7 @@ from paceline.insight.many import (
 )
 from paceline.measure.folder import COMMAND, require_writable
 from paceline.measure.panel import duration, number, plural
+from paceline.measure.table import print_table
 from paceline.system.limits import allowed_cores
 
 REFRESH_S = 1.0
@@ -217,22 +218,14 @@ def live_table(jobs: Sequence[SeedRun]) -> Table:
 
 
 def _show(summary: ManySummary) -> None:
-    console = Console(highlight=False)
-    lines = [[str(row["seed"]), row["state"], *(_cell(name, row[name]) for name in NUMBERS)] for row in summary.rows]
+    rows: list[list[str | Text]] = [
+        [str(row["seed"]), Text(row["state"], STYLES[row["state"]]), *(_cell(name, row[name]) for name in NUMBERS)]
+        for row in summary.rows
+    ]
     finished = sum(row["state"] == "finished" for row in summary.rows)
     over = ["mean ± std", plural(finished, "seed"), *(_spread(name, summary.over_seeds[name]) for name in NUMBERS)]
-    if console.is_terminal:
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in TABLE_COLUMNS:
-            table.add_column(column, justify="left" if column in ("seed", "state") else "right")
-        for row, (seed, state, *cells) in zip(summary.rows, lines, strict=True):
-            table.add_row(seed, Text(state, style=STYLES[row["state"]]), *cells)
-        table.add_section()
-        table.add_row(*over, style="bold")
-        console.print(table)
-    else:
-        # Separated by tabs for other programs; written without rich, which would expand them to spaces.
-        sys.stdout.writelines("\t".join(line) + "\n" for line in [TABLE_COLUMNS, *lines, over])
+    rows.append([Text(cell, "bold") for cell in over])
+    print_table(Console(highlight=False), TABLE_COLUMNS, rows, left=("seed", "state"))
 
 
 def _cell(name: str, value: float | None) -> str:

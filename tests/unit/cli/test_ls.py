@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from tests.unit.insight.runs.run_folders import summarised
 
 from paceline import cli
@@ -27,17 +26,9 @@ def test_a_line_for_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_scores_of_training_are_marked_and_unknown_things_left_open(tmp_path: Path) -> None:
     one = Listed(path=tmp_path, state="running", score=12.5)
-    assert ls._cells(one) == [str(tmp_path), "running", "-", "-", "-", "-", "~12.5", "-", "0 s"]
-
-
-def test_a_terminal_gets_a_table(tmp_path: Path) -> None:
-    names = [f"run-{i}" for i in range(3)]
-    console = Console(record=True, width=100, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(ls._table([Listed(path=Path(name), state="finished", steps=1_000_000) for name in names]))
-    text = console.export_text()
-    console.file.close()
-    for part in (*names, "1,000,000", "steps/s", "finished"):
-        assert part in text
+    assert [str(cell) for cell in ls._cells(one)] == [
+        str(tmp_path), "running", "-", "-", "-", "-", "~12.5", "-", "0 s",
+    ]  # fmt: skip
 
 
 def test_nothing_to_list(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from rich.console import Console
-from rich.table import Table
 
 from paceline.config.arguments import parse_arguments
 from paceline.config.coerce import coerce
@@ -26,6 +25,7 @@ from paceline.domains.cyber.trials import CSV, JSON, PICTURE, TEXT, Trial
 from paceline.errors import ConfigError, nearest
 from paceline.measure.folder import to_json, write_output
 from paceline.measure.panel import plural
+from paceline.measure.table import print_table
 from paceline.train.start_up import exit_code, load_torch_for_workers
 
 SCORES = ("attacker", "steps", "mean", "standard error")
@@ -214,17 +214,8 @@ def _eval(argv: Sequence[str]) -> int:
     drawn = "sampled actions" if given.stochastic else "most probable actions"
     title = f"{found.snapshot}{trained}: {plural(episodes, 'episode')}, {found.rules} rules, {drawn}"
     lines = [[row.red_agent, str(row.steps), f"{row.mean:.2f}", f"{row.error:.2f}"] for row in found.rows]
-    if not console.is_terminal:
-        # Separated by tabs for other programs; written without rich, which would expand them to spaces.
-        sys.stdout.write("\n".join([title, *("\t".join(line) for line in (SCORES, *lines))]) + "\n")
-        return 0
     console.print(title, markup=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in SCORES:
-        table.add_column(column, justify="left" if column == "attacker" else "right")
-    for line in lines:
-        table.add_row(*line)
-    console.print(table)
+    print_table(console, SCORES, lines, left=["attacker"])
     return 0
 
 

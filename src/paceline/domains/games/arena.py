@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from paceline.config.arguments import parse_arguments
@@ -19,6 +17,7 @@ from paceline.config.coerce import coerce
 from paceline.errors import ConfigError, check_range
 from paceline.measure.folder import write_output
 from paceline.measure.panel import plural
+from paceline.measure.table import print_table
 
 if TYPE_CHECKING:
     from paceline.domains.games.ratings import Pairing, Rating
@@ -108,27 +107,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 def _show(game: str, opening: int, games: int, pairings: Sequence[Pairing], ratings: Sequence[Rating]) -> None:
     start = f", each starting with {opening} random moves" if opening else ""
     title = f"{game}: {plural(games, 'game')} per match{start}"
-    tables = ((PAIRS, [_pair_cells(one) for one in pairings]), (RATINGS, [_rating_cells(one) for one in ratings]))
     console = Console(highlight=False)
-    if not console.is_terminal:
-        # Separated by tabs for other programs; written without rich, which would expand them to spaces.
-        blocks = ["\n".join("\t".join(line) for line in (head, *lines)) for head, lines in tables]
-        sys.stdout.write("\n\n".join([title, *blocks]) + "\n")
-        return
-    console.print(title, style="bold", markup=False)
-    for head, lines in tables:
+    console.print(title, style="bold", markup=False, soft_wrap=True)
+    for head, lines in ((PAIRS, map(_pair_cells, pairings)), (RATINGS, map(_rating_cells, ratings))):
         console.print()
-        console.print(_table(head, lines))
-
-
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in head:
-        name = column in ("player", "opponent")
-        table.add_column(column, justify="left" if name else "right", overflow="fold" if name else "ellipsis")
-    for line in lines:
-        table.add_row(*map(Text, line))
-    return table
+        print_table(console, head, lines, left=("player", "opponent"))
 
 
 def _pair_cells(one: Pairing) -> list[str]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from paceline import PPO, cli
 from paceline.domains.games import arena
@@ -74,15 +73,6 @@ def test_without_random_the_mean_is_zero(capsys: pytest.CaptureFixture[str], tmp
     ratings = [line.split("\t") for line in capsys.readouterr().out.split("\n\n")[2].splitlines()[1:]]
     assert int(ratings[0][1]) == -int(ratings[1][1]) > 0
     assert all(row[2].startswith("± ") for row in ratings)
-
-
-def test_a_terminal_gets_tables() -> None:
-    console = Console(record=True, width=100, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(arena._table(arena.PAIRS, [["runs/a", "random", "9", "0", "1", "90.0%", "59.6% to 98.2%"]]))
-    text = console.export_text()
-    console.file.close()
-    for part in (*arena.PAIRS, "runs/a", "59.6% to 98.2%"):
-        assert part in text
 
 
 @pytest.mark.parametrize(
