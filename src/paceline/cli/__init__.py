@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _exit_code(list(argv), interrupts)
     # atexit runs in reverse order: registered first, called last. Python would otherwise restore the system's handler.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    interrupts.install()
+    signal.signal(signal.SIGINT, interrupts)
     try:
         try:
             code = _exit_code(sys.argv[1:], interrupts)
@@ -75,7 +75,7 @@ def _exit_code(words: list[str], interrupts: Interrupts) -> int:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     except KeyboardInterrupt:
-        if not interrupts.said:
+        if not interrupts.raised:
             sys.stderr.write("interrupted\n")
         return EXIT_CODE
     except BrokenPipeError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import suppress
 from types import FrameType
@@ -26,31 +25,25 @@ class Interrupts:
         """Set when the command has returned: from then on an interrupt ends the process at once."""
         self.exit_code = EXIT_CODE
         """Exit code if an interrupt ends the process."""
-        self.said = False
-        """Whether the user has been told that the command is interrupted."""
-        self._raised = 0
-
-    def install(self) -> None:
-        """Handle SIGINT from now on."""
-        signal.signal(signal.SIGINT, self)
+        self.raised = 0
+        """Number of interrupts that have raised KeyboardInterrupt; the first has also told the user."""
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
         """Say that the command is interrupted and raise KeyboardInterrupt, or end the process."""
-        if self.returned or self._raised >= RAISED:
+        if self.returned or self.raised >= RAISED:
             os._exit(self.exit_code)
-        self._raised += 1
-        self.say()
+        self.raised += 1
+        if self.raised == 1:
+            _say_interrupted()
         raise KeyboardInterrupt
 
-    def say(self) -> None:
-        """Tell the user, once. Written directly, because a signal may interrupt a `print`."""
-        if self.said:
-            return
-        self.said = True
-        with suppress(OSError, ValueError, AttributeError):  # stderr may be missing, or closed
-            file = sys.stderr.fileno()
-            # A terminal shows ^C at the cursor: continue on the next line.
-            os.write(file, b"\ninterrupted\n" if os.isatty(file) else b"interrupted\n")
+
+def _say_interrupted() -> None:
+    """Tell the user. Written directly, because a signal may interrupt a `print`."""
+    with suppress(OSError, ValueError, AttributeError):  # stderr may be missing, or closed
+        file = sys.stderr.fileno()
+        # A terminal shows ^C at the cursor: continue on the next line.
+        os.write(file, b"\ninterrupted\n" if os.isatty(file) else b"interrupted\n")
 
 
 def forget_interrupts() -> None:

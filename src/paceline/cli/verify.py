@@ -22,7 +22,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("path", metavar="PATH", help="a checkpoint, a saved model, or a run folder")
     parser.add_argument("--quiet", action="store_true", help="one line per checkpoint, without its contents")
     given = parse_arguments(parser, argv)
-    from paceline.insight.verify import earlier_good, newest_good, verify
+    from paceline.insight.verify import earlier_good, verify
 
     path, console = Path(given.path), Console(highlight=False, soft_wrap=True)
     verdicts = verify(path)
@@ -34,9 +34,10 @@ def run(argv: Sequence[str]) -> int:
             console.print(one.error, markup=False)
         for line in () if given.quiet else one.contents:
             console.print(f"         {line}", markup=False)
-    if all(one.good for one in verdicts):
+    undamaged = [one.path for one in verdicts if one.good]
+    if len(undamaged) == len(verdicts):
         return 0
-    good = newest_good(verdicts) or earlier_good(path)
+    good = undamaged[0] if undamaged else earlier_good(path)
     rest = f"The newest undamaged one is {good}" if good else "There is no good one beside it"
-    console.print(f"{sum(not one.good for one in verdicts)} of {len(verdicts)} damaged. {rest}.", markup=False)
+    console.print(f"{len(verdicts) - len(undamaged)} of {len(verdicts)} damaged. {rest}.", markup=False)
     return 1

@@ -17,15 +17,12 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from types import FrameType
 from typing import Any, Literal
 
 import numpy as np
@@ -34,6 +31,7 @@ from paceline.errors import ConfigError
 from paceline.insight.runs.results import read_run
 from paceline.measure.folder import to_json, write_output
 from paceline.system.limits import affinity
+from paceline.system.signals import STOPPING, handled_by
 
 POLL_S = 0.1
 MOST_SEEDS = 1000
@@ -46,7 +44,7 @@ SUMMARY_JSON, SUMMARY_CSV = "seeds.json", "seeds.csv"
 
 SeedState = Literal["waiting", "running", "finished", "stopped", "failed"]
 
-STOPPED = {128 + number for number in (signal.SIGINT, signal.SIGTERM)} | {-signal.SIGINT, -signal.SIGTERM}
+STOPPED = {code for number in STOPPING for code in (128 + number, -number)}
 """Exit codes of a run that a signal has ended, with or without a checkpoint."""
 
 LAUNCHER = """
@@ -118,7 +116,7 @@ class SeedRuns:
             watch: Called ten times a second.
         """
         # The handler only records the signal, because it may interrupt the start of a child.
-        with _signals_handled_by(self.signals.append):
+        with handled_by(self.signals.append):
             try:
                 while self.step():
                     watch()
@@ -190,24 +188,6 @@ def launched(command: Sequence[str], cores: Sequence[int]) -> list[str]:
         return list(command)
     allowed = ",".join(map(str, cores or affinity()))
     return [sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid()), allowed, *command]
-
-
-@contextmanager
-def _signals_handled_by(handle: Callable[[int], object]) -> Iterator[None]:
-    """Call `handle` for SIGINT and SIGTERM during the block. Does nothing outside the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def caught(number: int, _frame: FrameType | None) -> None:
-        handle(number)
-
-    before = {number: signal.signal(number, caught) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def make_slots(at_once: int, cores: Sequence[int], devices: Sequence[str] = ()) -> list[Slot]:

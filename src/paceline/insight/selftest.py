@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -50,28 +51,24 @@ def parts(env: str, env_kwargs: dict[str, Any]) -> Iterator[Part]:
 
 def _shared_memory() -> str:
     size = 64 * 2**20
-    arena = Arena.create([Field.of("block", (size,), np.uint8)])
-    try:
+    with closing(Arena.create([Field.of("block", (size,), np.uint8)])) as arena:
         arena["block"][::4096] = 1
-        return f"{size >> 20} MB written"
-    finally:
-        arena.close()
+    return f"{size >> 20} MB written"
 
 
 def _start_method(method: Any) -> str:
     workers = 2
-    arena = Arena.create([Field.of("marks", (workers,), np.int64), heartbeat_field(workers)])
-    runtime = ProcessRuntime(_Mark, arena, workers, workers, start_method=method)
-    try:
+    fields = [Field.of("marks", (workers,), np.int64), heartbeat_field(workers)]
+    with (
+        closing(Arena.create(fields)) as arena,
+        closing(ProcessRuntime(_Mark, arena, workers, workers, start_method=method)) as runtime,
+    ):
         used = run_all(runtime, _Mark.mark)
         if arena["marks"].tolist() != [1, 2]:
             raise PacelineError(f"workers wrote {arena['marks'].tolist()} instead of [1, 2]")
         if set(used) != {(1, 1)}:
             raise PacelineError(f"workers have (torch, BLAS) threads {used} instead of one each")
-        return f"{workers} workers, one thread each"
-    finally:
-        runtime.close()
-        arena.close()
+    return f"{workers} workers, one thread each"
 
 
 def _environment(env: str, kwargs: dict[str, Any]) -> str:

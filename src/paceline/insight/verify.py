@@ -45,11 +45,6 @@ def verify(path: Path) -> list[Verdict]:
     return [_verdict(one) for one in found]
 
 
-def newest_good(verdicts: list[Verdict]) -> Path | None:
-    """The first good snapshot of a list that is ordered from new to old."""
-    return next((one.path for one in verdicts if one.good), None)
-
-
 def earlier_good(path: Path) -> Path | None:
     """The newest good checkpoint in the same folder that is older than `path`."""
     others = [one for one in reversed(checkpoint.steps(path.parent)) if one.name < path.name]

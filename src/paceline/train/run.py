@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 
 from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError, ConfigError, PacelineError, nearest
@@ -31,6 +30,7 @@ from paceline.measure.progress import Display, Progress
 from paceline.measure.record import Goal, RunInfo, RunRecord, Summary
 from paceline.measure.tracking import Tracking, require_wandb
 from paceline.measure.train_log import TrainLog
+from paceline.system.signals import STOPPING, handled_by
 from paceline.train import checkpoint
 from paceline.train.bookkeeping import Bookkeeping
 from paceline.train.budget import RunBudget
@@ -374,23 +374,12 @@ def _load_or_reset(training: Training, resume_from: Path | None, init: checkpoin
     return notes
 
 
-@contextmanager
-def _stop_on_signals(stop: Callable[[str], None]) -> Iterator[None]:
+def _stop_on_signals(stop: Callable[[str], None]) -> AbstractContextManager[None]:
     """The first SIGINT (Ctrl-C) or SIGTERM stops the run after the current iteration, the second at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
-    def handle(number: int, _frame: FrameType | None) -> None:
+    def handle(number: int) -> None:
         stop(signal.Signals(number).name)
-        for caught in before:
+        for caught in STOPPING:
             signal.signal(caught, signal.default_int_handler)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handled_by(handle)

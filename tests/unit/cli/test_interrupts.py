@@ -76,7 +76,7 @@ def test_the_answer_is_written_once_and_at_once(capfd: pytest.CaptureFixture[str
         with pytest.raises(KeyboardInterrupt):
             interrupts(signal.SIGINT, None)
         assert capfd.readouterr().err == answer
-    assert interrupts.said
+    assert interrupts.raised == 2
 
 
 @pytest.mark.parametrize(

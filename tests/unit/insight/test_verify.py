@@ -10,7 +10,7 @@ import pytest
 from tests.unit.insight.snapshots import damage, run_of_three, snapshot
 
 from paceline.errors import CheckpointError
-from paceline.insight.verify import earlier_good, newest_good, verify
+from paceline.insight.verify import earlier_good, verify
 from paceline.train import checkpoint
 
 
@@ -31,8 +31,7 @@ def test_good_and_damaged_are_told_apart(tmp_path: Path) -> None:
     assert [verdict.good for verdict in verdicts] == [False, False, True]
     assert "sha256" in verdicts[0].error
     assert verdicts[0].contents == ()
-    assert newest_good(verdicts) == first
-    assert newest_good(verdicts[:2]) is None
+    assert verdicts[2].path == first
     assert earlier_good(third) == first
 
 
