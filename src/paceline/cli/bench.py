@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +63,6 @@ def run(argv: Sequence[str]) -> int:
     outcome = result.json()
     write_result(outcome, options.json)
     _show(Console(highlight=False), config.env_name, config.n_envs, outcome)
-    sys.stdout.flush()
     return 0
 
 

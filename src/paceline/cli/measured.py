@@ -8,6 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
+from paceline.measure.folder import to_json, write_output
+
 
 def progress_printer(command: str) -> Callable[[str], None]:
     """Return a function that prints a progress message of a command to stderr."""
@@ -17,8 +19,5 @@ def progress_printer(command: str) -> Callable[[str], None]:
 
 def write_result(outcome: dict[str, Any], path: Path | None) -> None:
     """Write the result to a JSON file, creating its folder. Does nothing without a path."""
-    # Imported only now, because it loads numpy, which takes longer than parsing the command line.
-    from paceline.measure.folder import to_json, write_output
-
     if path is not None:
         write_output(path, to_json(outcome), "json")

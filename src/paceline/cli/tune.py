@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +47,6 @@ def run(argv: Sequence[str]) -> int:
     outcome = tune(config, rounds=options.rounds, window_s=options.window_s, tick=progress_printer("tune")).json()
     write_result(outcome, options.json)
     _show(Console(highlight=False, soft_wrap=True), f"{config.env_name}, {config.n_envs} envs", outcome)
-    sys.stdout.flush()
     return 0
 
 

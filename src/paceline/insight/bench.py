@@ -59,21 +59,17 @@ class Bench:
         speedup, spread = self.ratio("parallel", "sequential")
         of_limit, of_limit_spread = self.ratio("parallel", "limit")
 
-        def side(name: str) -> dict[str, Any]:
-            windows = getattr(self, name)
-            return {"steps_per_s": float(np.median(windows)), "windows": list(windows)}
+        def side(name: str, windows: tuple[float, ...]) -> dict[str, Any]:
+            rate = float(np.median(windows))
+            return {"steps_per_s": rate, "windows": list(windows), "memory_mb": self.memory_mb[name]}
 
         return {
-            "sequential": {**side("sequential"), "memory_mb": self.memory_mb["sequential"]},
-            "parallel": {
-                **side("parallel"),
-                "num_workers": self.num_workers,
-                "memory_mb": self.memory_mb["parallel"],
-            },
+            "sequential": side("sequential", self.sequential),
+            "parallel": {**side("parallel", self.parallel), "num_workers": self.num_workers},
             "speedup": speedup,
             "speedup_spread": spread,
-            "limit_steps_per_s": side("limit")["steps_per_s"],
-            "limit_windows": side("limit")["windows"],
+            "limit_steps_per_s": float(np.median(self.limit)),
+            "limit_windows": list(self.limit),
             "share_of_limit": of_limit,
             "share_of_limit_spread": of_limit_spread,
             "phases": self.phases["parallel"],

@@ -32,7 +32,7 @@ QUIET = 0.1
 PAGE = "docs/how-to/choose-workers-and-envs.md"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class LearnerSetting:
     """One combination of the settings that are timed."""
 
@@ -57,12 +57,14 @@ def alternatives(
         cores: Cores that may be used. Torch threads of all processes together do not exceed them.
     """
     most = min(MOST, SHARDS_PER_PROCESS * processes, MOST_GRADIENT_BYTES // (4 * weights))
-    shards = [count for count in _doublings(most) if rows % count == 0]
-    pairs = [(count, current.learner_threads) for count in shards]
-    for count in {1, current.grad_shards}:
-        pairs += [(count, each) for each in _doublings(cores) if min(count, processes) * each <= cores]
-    others = sorted({LearnerSetting(*pair) for pair in pairs} - {current}, key=lambda one: tuple(asdict(one).values()))
-    return current, *others
+    shards = {LearnerSetting(count, current.learner_threads) for count in _doublings(most) if rows % count == 0}
+    threads = {
+        LearnerSetting(count, each)
+        for count in (1, current.grad_shards)
+        for each in _doublings(cores)
+        if min(count, processes) * each <= cores
+    }
+    return current, *sorted((shards | threads) - {current})
 
 
 def turn_size(minibatch_s: float, minibatches: int, n_epochs: int) -> tuple[int, int]:

@@ -20,6 +20,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -240,13 +241,11 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 def numbers(job: SeedRun) -> dict[str, float | None]:
     """Results of a job, by the names in `NUMBERS`; None for values that its run folder does not have."""
-    if job.state not in ("finished", "stopped"):
-        return dict.fromkeys(NUMBERS)
-    try:
-        result = read_run(job.folder)
-    except ConfigError:
-        return dict.fromkeys(NUMBERS)  # stopped before the first iteration
-    return {name: getattr(result, name) for name in NUMBERS}
+    if job.state in ("finished", "stopped"):
+        with suppress(ConfigError):  # stopped before the first iteration
+            result = read_run(job.folder)
+            return {name: getattr(result, name) for name in NUMBERS}
+    return dict.fromkeys(NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)

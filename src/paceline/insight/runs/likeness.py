@@ -165,9 +165,7 @@ def _seconds(value: Any) -> Any:
 
 
 def _show(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, dict | list | tuple) and not value:
+    if value is None or (isinstance(value, dict | list | tuple) and not value):
         return "none"
     if isinstance(value, dict):
         return " ".join(f"{key}={_show(item)}" for key, item in value.items())
