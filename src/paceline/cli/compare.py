@@ -6,13 +6,13 @@ Runs that are listed without a flag and differ only in their seed become one sid
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from paceline.config.arguments import parse_arguments
+from paceline.config.coerce import coerce
 from paceline.errors import ConfigError
 from paceline.insight.runs.compare import Comparison, compare, interval_note
 from paceline.insight.runs.page import make_page
@@ -29,7 +29,7 @@ PICTURE, REPORT, PAGE = "comparison.png", "comparison_report.txt", "comparison.h
 
 def run(argv: Sequence[str]) -> int:
     """Print the table and the verdict; write the PNG, the page and the report. Does not import torch."""
-    given = _parse([_dashed(word) for word in argv])
+    given = _parse(argv)
     groups: list[tuple[str | None, list[str]]] = [("sequential", folders) for folders in given.sequential or []]
     groups += [(None, [folder]) for folder in given.runs]
     groups += [("parallel", folders) for folders in given.parallel or []]
@@ -41,7 +41,8 @@ def run(argv: Sequence[str]) -> int:
     runs = [(name, [read_run(folder) for folder in folders]) for name, folders in groups]
     if not (given.sequential or given.parallel):
         runs = group_by_seed([run for _, (run,) in runs])
-    result = compare(make_sides(runs), score=_score(given.score))
+    score: float | None = None if given.score is None else coerce(given.score, float, "score")
+    result = compare(make_sides(runs), score=score)
     _print(result)
     for path in write_files(result, Path(given.output_dir)):
         Console(highlight=False).print(f"written: {path}", markup=False, soft_wrap=True)
@@ -66,7 +67,7 @@ def write_files(result: Comparison, folder: Path) -> tuple[Path, ...]:
     return tuple(contents)
 
 
-def _parse(words: list[str]) -> argparse.Namespace:
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="paceline compare",
         description="Compare runs. Speed-up and efficiency are relative to the first run. Runs that differ only in "
@@ -83,31 +84,15 @@ def _parse(words: list[str]) -> argparse.Namespace:
         "--parallel", metavar="RUN", nargs="+", action="append",
         help="run to compare, or several with different seeds; repeat the flag for more sides",
     )  # fmt: skip
-    parser.add_argument("--output-dir", metavar="DIR", default=".", help="output folder (default: the current one)")
+    parser.add_argument(
+        "--output-dir", "--output_dir", metavar="DIR", default=".", help="output folder (default: the current one)"
+    )
     parser.add_argument(
         "--score", metavar="X",
         help="report the time until the mean return of the last 100 episodes reaches X (default: the highest that "
         "all runs reached)",
     )  # fmt: skip
-    return parse_arguments(parser, words)
-
-
-def _dashed(word: str) -> str:
-    """Spell a flag with dashes: `--output_dir=a_b` becomes `--output-dir=a_b`. A value keeps its underscores."""
-    name, equals, value = word.partition("=")
-    return (name.replace("_", "-") if name.startswith("--") else name) + equals + value
-
-
-def _score(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ConfigError(f"score={text!r}: must be a number. Write a mean return, e.g. --score 475.")
-    return value
+    return parse_arguments(parser, argv)
 
 
 def _print(result: Comparison) -> None:

@@ -196,11 +196,10 @@ def _spread(values: Sequence[float | None], show: Callable[[float], str], *, ran
     if not known:
         return MISSING
     interval = mean_interval(known)
-    half = interval.half_width
-    if half is None or half == 0:
+    if interval.half_width == 0:
         return show(interval.mean)
     ends = f" ({show(min(known))} to {show(max(known))})" if ranged else ""
-    return f"{show(interval.mean)} ± {show(half)}{ends}"
+    return f"{show(interval.mean)} ± {show(interval.half_width)}{ends}"
 
 
 def _when(

@@ -28,9 +28,9 @@ class Interval:
     n: int
 
     @property
-    def half_width(self) -> float | None:
-        """Half of the interval's width; None for a single value."""
-        return (self.high - self.low) / 2 if self.n > 1 else None
+    def half_width(self) -> float:
+        """Half of the interval's width; 0 for a single value."""
+        return (self.high - self.low) / 2
 
 
 def mean_interval(values: Sequence[float]) -> Interval:

@@ -70,8 +70,8 @@ def _summary(side: Side) -> str:
         known = [value for value in values if value is not None]
         if len(known) == len(runs):
             mean = mean_interval(known)
-            parts.append(f"{what} {number(mean.mean)} ± {number(mean.half_width or 0.0)}")
-    parts.append(f"{side.fps.mean:,.0f} ± {side.fps.half_width or 0.0:,.0f} steps/s")
+            parts.append(f"{what} {number(mean.mean)} ± {number(mean.half_width)}")
+    parts.append(f"{side.fps.mean:,.0f} ± {side.fps.half_width:,.0f} steps/s")
     of = f"{len(runs)} seeds of one config ({runs[0].mode or 'run'} on {runs[0].env})"
     return f"{of}: {', '.join(parts)} (mean ± half of its {METHOD})."
 

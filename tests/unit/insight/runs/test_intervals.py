@@ -27,7 +27,7 @@ def test_mean_of_three_runs_has_the_textbook_interval() -> None:
 
 def test_one_run_has_no_interval() -> None:
     interval = mean_interval([3.0])
-    assert (interval.mean, interval.low, interval.high, interval.half_width) == (3.0, 3.0, 3.0, None)
+    assert (interval.mean, interval.low, interval.high, interval.half_width) == (3.0, 3.0, 3.0, 0.0)
     ratio = ratio_interval([3.0], [2.0])
     assert ratio is not None
     assert (ratio.mean, ratio.low, ratio.high, ratio.n) == (1.5, 1.5, 1.5, 1)
