@@ -211,7 +211,7 @@ def live_table(jobs: Sequence[SeedRun]) -> Table:
         table.add_row(
             str(job.seed),
             Text(job.state, style=STYLES[job.state]),
-            duration(job.running_s) if running else "",
+            duration(perf_counter() - job.began) if running else "",
             Text("".join(newest), no_wrap=True, overflow="ellipsis"),
         )
     return table

@@ -86,14 +86,10 @@ class SeedRun:
     slot: Slot | None = None
     """The slot it was started in; None while it waits."""
     began: float = field(default=0.0, repr=False)
+    """When the child was started, by `perf_counter`."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     signals_sent: int = field(default=0, repr=False)
     """Number of received signals that were forwarded to this child."""
-
-    @property
-    def running_s(self) -> float:
-        """Seconds since the child was started."""
-        return perf_counter() - self.began
 
 
 class SeedRuns:

@@ -74,15 +74,11 @@ class RunResult:
     @property
     def mode(self) -> str | None:
         """The algorithm as on the command line, e.g. `ppo --pipeline`."""
-        return self.algo and self.algo + (" --pipeline" if self.setting("training", "pipeline") is True else "")
+        return self.algo and self.algo + (" --pipeline" if self.section("training").get("pipeline") is True else "")
 
     def section(self, name: str) -> Mapping[str, Any]:
         """A section of config.yaml; empty if it is missing."""
         return section_of(self.config, name)
-
-    def setting(self, section: str, name: str) -> Any:
-        """A setting of config.yaml; None if it is missing."""
-        return self.section(section).get(name)
 
 
 def read_run(folder: str | Path) -> RunResult:

@@ -24,7 +24,7 @@ def test_summary_is_read(tmp_path: Path) -> None:
     assert run.phases["env"] == 4.0
     assert run.mean_return is None
     assert run.command == "paceline train ppo --output-dir a"
-    assert run.setting("training", "n_steps") == 128
+    assert run.section("training")["n_steps"] == 128
     assert run.machine["cpu"] == "Testium 9"
 
 
