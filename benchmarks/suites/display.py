@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from paceline.config.train_config import TrainConfig
-from paceline.measure.progress import Progress
+from paceline.measure.progress import Display, Progress
 from paceline.measure.record import Goal, Iteration
 from paceline.train.budget import RunBudget
 from paceline.train.run import Run
@@ -99,9 +99,10 @@ def window(run: Run, console: Console, *, shown: bool, seconds: float) -> tuple[
     """Train for `seconds`; returns steps, the display, wall time and CPU time."""
     training: Any = run.training
     bookkeeping: Any = run._bookkeeping
-    budget = RunBudget(training.tracker, training.clock, None, None, training.clock.elapsed_s + seconds)
+    budget = RunBudget(training.tracker, training.clock, Goal(seconds=training.clock.elapsed_s + seconds))
     steps, began, cpu_s = training.tracker.steps, time.perf_counter(), time.process_time()
-    with Timed(run._info(), Goal(steps=10**9), quiet=not shown, console=console, live=True) as display:
+    kind: Display = "panel" if shown else "none"
+    with Timed(run._info(), Goal(steps=10**9), display=kind, console=console, live=True) as display:
         bookkeeping.begin(budget, display)
         training.driver.train(budget, bookkeeping)
     took, cpu_s = time.perf_counter() - began, time.process_time() - cpu_s

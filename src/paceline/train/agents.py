@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, Unpack
 
 import numpy as np
@@ -99,9 +98,9 @@ class Agent(metaclass=DocumentedSettings):
                 seconds=None if duration is None else duration_s(duration),
                 callbacks=watchers,
                 display="bar" if progress_bar and self.config.run.quiet else None,
-            ) as session:
-                run.training.driver.train(session.budget, session.record)
-            self.summary = session.summary
+            ) as (budget, record):
+                run.training.driver.train(budget, record)
+            self.summary = record.summary
         except BaseException:
             self.close()
             raise
@@ -174,9 +173,7 @@ class Agent(metaclass=DocumentedSettings):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def get_weights(self) -> NDArray[np.float32]:

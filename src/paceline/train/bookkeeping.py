@@ -7,16 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any
-
-from numpy.typing import NDArray
 
 from paceline.errors import CallbackError, EnvHung
 from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
 from paceline.measure.machine import SystemSampler
 from paceline.measure.progress import Progress
-from paceline.measure.record import EvaluationRow, Iteration, RunRecord, Summary
+from paceline.measure.record import EvaluationRow, Goal, Iteration, RunRecord, Summary
 from paceline.measure.speed import per_second, training_s, with_other
 from paceline.measure.tracking import Tracking
 from paceline.memory.worker_status import MEMORY
@@ -53,20 +49,24 @@ class Bookkeeping:
         run = training.config.run
         self._training, self._folder, self._record, self._tracking = training, folder, record, tracking
         self._tracker, self._clock = training.tracker, training.clock
-        self._budget: RunBudget | None = None
+        self._budget = RunBudget(training.tracker, training.clock, Goal())
         self._progress: Progress | None = None
         self._callbacks = Callbacks()
         self._stats: dict[str, float] = {}
         self._lags: Sequence[int] = ()
         self._lag_counts: Counter[int] = Counter()
-        self._last_episode: tuple[float, int] | None = None
+        self._last_return: float | None = None
+        self._last_length: int | None = None
         self._stopped = False
+        self.summary: Summary
+        """Content of `summary.json`; set at the end of each session."""
         self.last_checkpoint: Path | None = None
         self._checkpoints = run.checkpoint_dir or (None if folder is None else folder / CHECKPOINTS)
         self._evaluator: Evaluator | None = None
         self._system, self._faults = SystemSampler(), FaultNotes(training)
         self._iterations = int(training.resumed_meta.get("iterations", 0))
-        self._best: EvaluationRow | None = _evaluation(training.resumed_meta.get("best_eval"))
+        best = training.resumed_meta.get("best_eval")
+        self._best = None if best is None else EvaluationRow(*best)
         self._final: EvaluationRow | None = None
         self._evaluated_at = -1
         self._saved_at = -1
@@ -90,35 +90,30 @@ class Bookkeeping:
     def __enter__(self) -> Bookkeeping:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._evaluator is not None:
             self._evaluator.close()
 
     def updated(self, stats: dict[str, float]) -> None:
         """Log, call callbacks, evaluate and save after an update."""
         with self._clock.phase("record"):
-            self._updated(stats)
-
-    def _updated(self, stats: dict[str, float]) -> None:
-        self._iterations += 1
-        self._stats = stats
-        self._lags = self._training.rollouts.last.lags or [self._training.learner.lag]
-        self._lag_counts.update(self._lags)
-        self._note_faults()
-        run = self._training.config.run
-        self._call("on_update")
-        evaluate = run.n_eval_episodes and _due(run.eval_freq, self._steps, self._tracker.steps)
-        evaluation = self.evaluate() if evaluate else None
-        save = _due(run.save_freq, self._steps, self._tracker.steps)
-        self._record_iteration(stats, evaluation)
-        if save:
-            self.save()
+            self._iterations += 1
+            self._stats = stats
+            self._lags = self._training.rollouts.last.lags or [self._training.learner.lag]
+            self._lag_counts.update(self._lags)
+            self._note_faults()
+            run = self._training.config.run
+            self._call("on_update")
+            evaluate = run.n_eval_episodes and _due(run.eval_freq, self._steps, self._tracker.steps)
+            evaluation = self.evaluate() if evaluate else None
+            save = _due(run.save_freq, self._steps, self._tracker.steps)
+            self._record_iteration(evaluation)
+            if save:
+                self.save()
 
     def collected(self) -> None:
         """Call the `on_rollout` callbacks."""
-        self._call("on_rollout", iteration=self._iterations + 1)
+        self._call("on_rollout")
 
     def evaluate(self) -> EvaluationRow | None:
         """Evaluate the newest weights, and save the model if it is the best so far. None if the env hangs."""
@@ -183,13 +178,13 @@ class Bookkeeping:
         aside = checkpoint.set_aside_after(self._checkpoints, self._tracker.steps)
         return [f"{later.name}: renamed, because this run continues from an earlier step" for later in aside]
 
-    def finish(self) -> Summary:
+    def finish(self) -> None:
         """Write the last checkpoint, evaluate (except after a signal: it may take long), and write the summary."""
         run = self._training.config.run
         self._note_faults()
         if self._saved_at != self._tracker.steps:
             self.save()
-        signalled = self._budget is not None and self._budget.stop_reason in SIGNALS
+        signalled = self._budget.stop_reason in SIGNALS
         if run.n_eval_episodes and self._evaluated_at != self._tracker.steps and not signalled:
             best = self._best
             self.evaluate()
@@ -197,7 +192,7 @@ class Bookkeeping:
                 self.save(announce=False)  # once more, with the new best score: a resumed run reads it from here
         self._stopped = True
         self._call("on_stop")
-        return self._sum_up()
+        self._sum_up()
 
     def abort(self, reason: str) -> None:
         """Call `on_stop` and write the summary of a run that failed.
@@ -205,44 +200,41 @@ class Bookkeeping:
         Args:
             reason: Stop reason: the class name of the error.
         """
-        if self._budget is not None:
-            self._budget.stop_reason = reason
+        self._budget.stop_reason = reason
         if not self._stopped:
             # The caller raises the first error, which must not be replaced by one of a callback.
             with suppress(CallbackError):
                 self._call("on_stop")
         self._note_faults()
-        self._sum_up(failure=reason)
+        self._sum_up(failed=True)
 
-    def _call(self, hook: str, *, iteration: int | None = None) -> None:
+    def _call(self, hook: str) -> None:
         """Call the callbacks that have `hook`, and stop the run if one of them returns False."""
         if hook not in self._callbacks:
             return
         with self._clock.phase("callback"):
             tracker = self._tracker
+            extras = self._training.rollouts.extras() if hook in ("on_rollout", "on_update") else {}
             moment = Moment(
                 steps=tracker.steps,
                 episodes=tracker.episodes,
-                iteration=self._iterations if iteration is None else iteration,
+                iteration=self._iterations + (hook == "on_rollout"),
                 wall_s=self._clock.elapsed_s,
                 mean_return=tracker.mean_return,
                 mean_length=tracker.mean_length,
                 reward_parts=tracker.mean_parts(),
-                extras=self._extras() if hook in ("on_rollout", "on_update") else {},
+                extras={name: values.copy() for name, values in extras.items()},
                 finished=self._training.rollouts.last.finished,
                 train=self._stats,
                 evaluation=self._final,
                 checkpoint=self.last_checkpoint,
-                stop_reason=self._budget.stop_reason if self._budget is not None else None,
+                stop_reason=self._budget.stop_reason,
             )
             stopped_by = self._callbacks(hook, moment)
-        if stopped_by is not None and self._budget is not None:
+        if stopped_by is not None:
             self._budget.stop(f"callback {stopped_by}")
 
-    def _extras(self) -> dict[str, NDArray[Any]]:
-        return {name: values.copy() for name, values in self._training.rollouts.extras().items()}
-
-    def _record_iteration(self, stats: dict[str, float], evaluation: EvaluationRow | None) -> None:
+    def _record_iteration(self, evaluation: EvaluationRow | None) -> None:
         clock, tracker, training = self._clock, self._tracker, self._training
         now = clock.snapshot()
         since = now.since(self._phases)
@@ -257,7 +249,7 @@ class Bookkeeping:
             self._note(note)
         finished = report.finished
         if len(finished):
-            self._last_episode = float(finished.returns[-1]), int(finished.length[-1])
+            self._last_return, self._last_length = float(finished.returns[-1]), int(finished.length[-1])
         iteration = Iteration(
             iteration=self._iterations,
             steps=tracker.steps,
@@ -270,10 +262,10 @@ class Bookkeeping:
             ep_rew_mean=tracker.mean_return,
             ep_len_mean=tracker.mean_length,
             reward_parts=tracker.mean_parts(),
-            last_return=self._last_episode and self._last_episode[0],
-            last_length=self._last_episode and self._last_episode[1],
+            last_return=self._last_return,
+            last_length=self._last_length,
             phases=spent,
-            train=stats,
+            train=self._stats,
             evaluation=evaluation,
             parallel={
                 "policy_lag_mean": sum(self._lags) / len(self._lags),
@@ -314,15 +306,15 @@ class Bookkeeping:
             return None
         return path
 
-    def _sum_up(self, failure: str | None = None) -> Summary:
+    def _sum_up(self, *, failed: bool = False) -> None:
         training, config = self._training, self._training.config
-        reason = failure or (self._budget and self._budget.stop_reason) or ""
+        reason = self._budget.stop_reason or ""
         self._system.sample(force=True)
         now = self._clock.snapshot()
         phases, wall_s = now.seconds, now.elapsed_s
         startup_s = phases.pop("startup", 0.0)
         counted_s = training_s(wall_s, phases)
-        summary = Summary(
+        self.summary = summary = Summary(
             algo=config.run.algo,
             env=config.env_name,
             seed=config.run.seed,
@@ -354,7 +346,7 @@ class Bookkeeping:
             runtime=training.layout.runtime,
             nodes=training.layout.nodes,
             bytes_per_step=training.runtime.bytes_up / max(1, self._tracker.steps - self._first_step),
-            finished=failure is None and reason not in SIGNALS,
+            finished=not failed and reason not in SIGNALS,
             stop_reason=reason,
         )
         if self._folder is not None:
@@ -366,7 +358,6 @@ class Bookkeeping:
             self._tracking.sum_up(summary)
         if self._progress is not None:
             self._progress.close(summary)
-        return summary
 
     def _note_faults(self) -> None:
         for note, detail in self._faults.notes():
@@ -381,8 +372,3 @@ class Bookkeeping:
 def _due(every: int, before: int, now: int) -> bool:
     """Whether a multiple of `every` lies between two step counts; never if `every` is 0."""
     return every > 0 and now // every > before // every
-
-
-def _evaluation(pair: Any) -> EvaluationRow | None:
-    """An evaluation as the manifest of a checkpoint stores it."""
-    return None if pair is None else EvaluationRow(*pair)

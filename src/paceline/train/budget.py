@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
+from paceline.measure.record import Goal
 
 
 @dataclass(slots=True)
@@ -14,9 +15,7 @@ class RunBudget:
 
     tracker: EpisodeTracker
     clock: Clock
-    total_timesteps: int | None = None
-    total_episodes: int | None = None
-    duration_s: float | None = None
+    goal: Goal
     stop_reason: str | None = None
     """Why the run ends; None while it continues."""
 
@@ -36,11 +35,11 @@ class RunBudget:
         return min(1.0, max(self._shares().values(), default=0.0))
 
     def _shares(self) -> dict[str, float]:
-        shares = {}
-        if self.total_timesteps:
-            shares["total_timesteps"] = self.tracker.steps / self.total_timesteps
-        if self.total_episodes:
-            shares["total_episodes"] = self.tracker.episodes / self.total_episodes
-        if self.duration_s:
-            shares["duration"] = self.clock.elapsed_s / self.duration_s
+        goal, shares = self.goal, {}
+        if goal.steps:
+            shares["total_timesteps"] = self.tracker.steps / goal.steps
+        if goal.episodes:
+            shares["total_episodes"] = self.tracker.episodes / goal.episodes
+        if goal.seconds:
+            shares["duration"] = self.clock.elapsed_s / goal.seconds
         return shares

@@ -100,10 +100,6 @@ class Layout:
             return 0.0
         return StepCost(self.measured["env_s"], self.measured["env_cpu_s"]).wait_s / self.group_size
 
-    def json(self) -> dict[str, Any]:
-        """The fields as plain values, for `layout.json`."""
-        return asdict(self)
-
 
 def measure(recipe: WorkerRecipe, weights: int, timeouts_s: tuple[float, float]) -> Cost:
     """Run the real collector of one group, and the real forward of all, for about a second.

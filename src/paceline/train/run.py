@@ -11,11 +11,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError, ConfigError, PacelineError, nearest
-from paceline.measure.clock import Clock
 from paceline.measure.folder import (
     CONFIG,
     LAYOUT,
@@ -143,7 +141,7 @@ class Run:
         if config.run.track:
             require_wandb()  # before workers are started
         with ExitStack() as stack:
-            self.training = build(config, Clock())
+            self.training = build(config)
             stack.callback(self.training.close)
             _check_goals(config, self.training.tracker.reward_parts)
             resume_from = resume_source(config)
@@ -156,7 +154,7 @@ class Run:
                     folder.write(CONFIG, config.to_yaml())
                     folder.write_command(argv or sys.argv)
                     folder.write_json(SYSTEM_INFO, system_info())
-                    folder.write_json(LAYOUT, self.training.layout.json())
+                    folder.write_json(LAYOUT, self.training.layout)
                     record = RunRecord(folder, resume_steps=steps, extra_tags=self.training.extra_tags())
                 except OSError as error:
                     raise not_writable(folder.path, "output_dir", error) from error
@@ -185,9 +183,9 @@ class Run:
         Returns:
             The content of `summary.json`.
         """
-        with self.session(steps=steps, episodes=episodes, seconds=seconds, callbacks=callbacks) as session:
-            self.training.driver.train(session.budget, session.record)
-        return session.summary
+        with self.session(steps=steps, episodes=episodes, seconds=seconds, callbacks=callbacks) as (budget, record):
+            self.training.driver.train(budget, record)
+        return record.summary
 
     @contextmanager
     def session(
@@ -198,9 +196,10 @@ class Run:
         seconds: float | None = None,
         callbacks: Callbacks | None = None,
         display: Display | None = None,
-    ) -> Iterator[TrainingSession]:
+    ) -> Iterator[tuple[RunBudget, Bookkeeping]]:
         """Context of the training loop: shows progress, handles signals, writes last checkpoint and summary at the end.
 
+        Yields what the loop needs; after the session, the bookkeeping has the summary.
         Without `steps`, `episodes` and `seconds`, the budget of the config applies.
 
         Args:
@@ -217,20 +216,18 @@ class Run:
         callbacks = all_callbacks(self.config) if callbacks is None else callbacks
         display = display or ("none" if self.config.run.quiet else "panel")
         training.clock.restart("startup")
-        budget = self._budget(steps, episodes, seconds)
-        goal = Goal(steps=budget.total_timesteps, episodes=budget.total_episodes, seconds=budget.duration_s)
+        budget = RunBudget(training.tracker, training.clock, self._goal(steps, episodes, seconds))
         with (
-            Progress(self._info(), goal, display=display, log=log) as progress,
+            Progress(self._info(), budget.goal, display=display, log=log) as progress,
             _stop_on_signals(budget.stop),
         ):
             for note in self.notes:
                 progress.note(note)
             self.notes = []
             bookkeeping.begin(budget, progress, callbacks)
-            session = TrainingSession(budget, bookkeeping)
             try:
-                yield session
-                session.finish()
+                yield budget, bookkeeping
+                bookkeeping.finish()
             except PacelineError as error:
                 if log is not None:
                     log.say(f"error: {error}", logging.ERROR)
@@ -248,17 +245,15 @@ class Run:
             finally:
                 training.clock.pause()
 
-    def _budget(self, steps: int | None, episodes: int | None, seconds: float | None) -> RunBudget:
-        """The budget given by the arguments, counted from now; without any, that of the config."""
+    def _goal(self, steps: int | None, episodes: int | None, seconds: float | None) -> Goal:
+        """The budgets given by the arguments, counted from now; without any, those of the config."""
         tracker, clock, run = self.training.tracker, self.training.clock, self.config.run
         if steps is episodes is seconds is None:
-            return RunBudget(tracker, clock, run.budget_steps, run.total_episodes, run.budget_s)
-        return RunBudget(
-            tracker,
-            clock,
-            None if steps is None else tracker.steps + steps,
-            None if episodes is None else tracker.episodes + episodes,
-            None if seconds is None else clock.elapsed_s + seconds,
+            return Goal(steps=run.budget_steps, episodes=run.total_episodes, seconds=run.budget_s)
+        return Goal(
+            steps=None if steps is None else tracker.steps + steps,
+            episodes=None if episodes is None else tracker.episodes + episodes,
+            seconds=None if seconds is None else clock.elapsed_s + seconds,
         )
 
     def close(self) -> None:
@@ -268,9 +263,7 @@ class Run:
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _info(self) -> RunInfo:
@@ -290,29 +283,6 @@ class Run:
             folder=None if self._folder is None else str(self._folder),
             resumed_steps=self.training.tracker.steps,
         )
-
-
-class TrainingSession:
-    """One call of the training loop: its budget and record, and after it the summary."""
-
-    def __init__(self, budget: RunBudget, record: Bookkeeping) -> None:
-        self.budget, self.record = budget, record
-        self._summary: Summary | None = None
-
-    @property
-    def summary(self) -> Summary:
-        """The content of `summary.json`.
-
-        Raises:
-            RuntimeError: The session is not over yet.
-        """
-        if self._summary is None:
-            raise RuntimeError("session: the summary exists only after its end.")
-        return self._summary
-
-    def finish(self) -> None:
-        """Evaluate and save for the last time, then write the summary."""
-        self._summary = self.record.finish()
 
 
 def _add_last_checkpoint(error: PacelineError, bookkeeping: Bookkeeping) -> None:
@@ -337,10 +307,10 @@ def _load_or_reset(training: Training, resume_from: Path | None, init: checkpoin
     """Resume from a checkpoint, or load initial weights and reset the envs; returns notes for the user."""
     run = training.config.run
     layout = training.layout
-    notes = [f"layout: {layout.why}"] if layout.measured else []
-    if layout.runtime == "ray":
+    notes = []
+    if layout.measured or layout.runtime == "ray":
         notes.append(f"layout: {layout.why}")
-    elif not layout.measured and layout.num_workers > layout.cores:
+    elif layout.num_workers > layout.cores:
         notes.append(
             f"{layout.num_workers} workers share {layout.cores} core(s): fine for envs that wait, no gain for envs "
             "that compute. --num-workers auto picks"

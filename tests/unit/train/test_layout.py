@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -262,7 +262,7 @@ def test_with_a_given_worker_count_workers_decide_and_sequential_is_sequential(
     it = TrainConfig.from_flat(env="CartPole-v1", n_envs=8, num_workers=workers, env_threads=asked, n_steps=8)
     made = build(it)
     assert made.layout.env_threads == made.plan.base.env_threads == given
-    assert made.layout.json()["env_threads"] == given
+    assert asdict(made.layout)["env_threads"] == given
     assert "env_threads" not in {**made.identity(), **made.schedule()}
     made.close()
 

@@ -78,7 +78,7 @@ def test_the_log_says_why_a_run_failed(tmp_path: Path) -> None:
 
 def test_a_timed_run_ends_within_one_rollout_of_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = count()  # each look at the clock takes 10 ms, so that the speed of the machine does not matter
-    monkeypatch.setattr("paceline.train.run.Clock", lambda: Clock(now=lambda: next(ticks) / 100))
+    monkeypatch.setattr("paceline.train.build.Clock", lambda: Clock(now=lambda: next(ticks) / 100))
     summary = train(config(tmp_path / "run", total_timesteps=None, duration="5s", n_eval_episodes=0))
     assert summary.stop_reason == "duration"
     ends = [row["time/time_elapsed"] for row in read_progress(tmp_path / "run")]
