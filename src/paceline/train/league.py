@@ -224,21 +224,16 @@ class League:
         self._set_odds()
 
     def stats(self) -> dict[str, float]:
-        """Elo, number of snapshots, and win rates, by the names of the `train/` tags."""
-        recipe, stats = self._recipe, {"elo": self.elo, "snapshots": float(self._snapshots)}
-        for name, rate in zip((*recipe.names, SELF), self.win_rates(), strict=True):
-            if rate is not None:
-                stats[f"win_rate_{name}"] = rate
-        return stats
+        """Elo, number of snapshots, and recent win rates, by the names of the `train/` tags.
 
-    def win_rates(self) -> list[float | None]:
-        """Recent win rates of the learner: against each scripted opponent, and last against all snapshots together.
-
-        None where there are no games.
+        One win rate is against all snapshots together. An opponent without recent games has none.
         """
-        fixed = len(self._recipe.names)
-        by_name = [*self._recent[:fixed], self._recent[fixed:].sum(0)]
-        return [float(one[WIN] / one.sum()) if one.sum() >= 1.0 else None for one in by_name]
+        names, stats = self._recipe.names, {"elo": self.elo, "snapshots": float(self._snapshots)}
+        scripted, snapshots = np.split(self._recent, [len(names)])
+        for name, results in zip((*names, SELF), [*scripted, snapshots.sum(0)], strict=True):
+            if results.sum() >= 1.0:
+                stats[f"win_rate_{name}"] = float(results[WIN] / results.sum())
+        return stats
 
     def state(self) -> dict[str, NDArray[Any]]:
         """State for a checkpoint."""
