@@ -13,6 +13,7 @@ import torch
 from paceline.config.train_config import TrainConfig
 from paceline.envs.game import GameHost
 from paceline.envs.make import EnvRecipe
+from paceline.envs.shaping import ShaperRecipe
 from paceline.errors import ConfigError
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
@@ -52,7 +53,8 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     if config.parallel.runtime == "ray":
         require_ray()  # before a process is started
     env = env_recipe(config)
-    spec, game = _probe(config, env)
+    shaper = shaper_recipe(config)
+    spec, game = _probe(config, env, shaper)
     config.check_groups(image=spec.has_image)
     keep_freed_memory()
     threads.limit(1)  # as in workers, so that acting rounds in the same way; the learner raises it while it learns
@@ -67,7 +69,7 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         normalize_obs=config.env.normalize_obs,
         env_threads=config.parallel.env_threads,
         league=league_recipe(config, game),
-        shaper=shaper_recipe(config),
+        shaper=shaper,
         on_nan=config.env.on_nan,
     )
     _check_extras(config, base)
@@ -117,7 +119,6 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
         made = Training(
             config=config,
             spec=spec,
-            recipe=env,
             plan=plan,
             layout=layout,
             clock=clock,
@@ -135,12 +136,11 @@ def build(config: TrainConfig, clock: Clock | None = None) -> Training:
     return made
 
 
-def _probe(config: TrainConfig, env: EnvRecipe) -> tuple[EnvSpec, GameHost | None]:
+def _probe(config: TrainConfig, env: EnvRecipe, shaper: ShaperRecipe | None) -> tuple[EnvSpec, GameHost | None]:
     """Make one env to read its spaces; returns also the env itself if it is a two-player game."""
     games: list[GameHost | None] = []
     with watched("start", config.env.timeouts_s, who=f"env {env.name!r}"):
         spec = env.probe(lambda made: games.append(bare_game(made)))
-    shaper = shaper_recipe(config)
     return spec if shaper is None else replace(spec, shaping=shaper.shaping()), games[0]
 
 

@@ -10,7 +10,6 @@ import torch
 
 from paceline.batch import Trajectory
 from paceline.config.train_config import TrainConfig
-from paceline.envs.make import EnvRecipe
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
 from paceline.memory.parts import under
@@ -34,7 +33,6 @@ class Training:
 
     config: TrainConfig
     spec: EnvSpec
-    recipe: EnvRecipe
     plan: Plan[Job]
     layout: Layout
     clock: Clock
@@ -68,7 +66,7 @@ class Training:
     def schedule(self) -> dict[str, Any]:
         """Further properties that a checkpoint must share for a bit-exact resume."""
         return {
-            "env": self.recipe.name,
+            "env": self.plan.base.env.name,
             "seed": self.config.run.seed,
             "n_envs": self.config.n_envs,
             "group_size": self.layout.group_size,
@@ -123,7 +121,8 @@ class Training:
 
     def evaluator(self) -> Evaluator:
         """Create an evaluator of the newest weights, on an env of its own."""
-        return Evaluator(self.recipe, self.predictor, seed=self.config.run.seed, timeouts_s=self.config.env.timeouts_s)
+        config, env = self.config, self.plan.base.env
+        return Evaluator(env, self.predictor, seed=config.run.seed, timeouts_s=config.env.timeouts_s)
 
     def close(self) -> None:
         """End the workers and free the shared memory. Idempotent."""
