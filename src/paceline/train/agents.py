@@ -7,6 +7,7 @@ as keywords (ADR 0028).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, Unpack
 
@@ -21,7 +22,7 @@ from paceline.measure.record import Summary
 from paceline.train import checkpoint, model
 from paceline.train.checkpoint import Snapshot
 from paceline.train.documented import DocumentedSettings
-from paceline.train.evaluate import Evaluation
+from paceline.train.evaluate import Evaluation, Evaluator
 from paceline.train.first_argument import env_argument
 from paceline.train.replay_access import ReplayAccess
 from paceline.train.run import Run, all_callbacks, open_folder
@@ -124,12 +125,11 @@ class Agent(metaclass=DocumentedSettings):
 
     def evaluate(self, n_episodes: int = 10, *, deterministic: bool = True) -> Evaluation:
         """Play episodes on a separate env, with the same seeds in every call."""
-        current = self._current()
-        evaluator = current.evaluator(seed=self.config.run.seed, timeouts_s=self.config.env.timeouts_s)
-        try:
+        current, config = self._current(), self.config
+        with closing(
+            Evaluator(current.recipe, current.predictor, seed=config.run.seed, timeouts_s=config.env.timeouts_s)
+        ) as evaluator:
             return evaluator.evaluate(n_episodes, deterministic=deterministic)
-        finally:
-            evaluator.close()
 
     def save(self, path: str | Path) -> None:
         """Write weights, observation statistics and config to a folder. Loading it cannot run code."""

@@ -19,7 +19,7 @@ from paceline.spec import EnvSpec
 from paceline.train import checkpoint
 from paceline.train.algorithms import algorithm
 from paceline.train.checkpoint import Snapshot, State
-from paceline.train.evaluate import Evaluator, Predictor
+from paceline.train.evaluate import Predictor
 from paceline.train.recipes import env_recipe, identity, policy_recipe
 
 RUN_SETTINGS = (
@@ -55,15 +55,6 @@ class Model:
     def arrays(self) -> State:
         """The arrays of a snapshot of this model. Views, not copies."""
         return model_state(self.weights, self.obs_norm)
-
-    def evaluator(self, *, seed: int, timeouts_s: tuple[float, float]) -> Evaluator:
-        """Create an evaluator of this model, on an env of its own.
-
-        Args:
-            seed: Chooses the episodes.
-            timeouts_s: Time limits in seconds: to make and first reset the env, and for a step.
-        """
-        return Evaluator(self.recipe, self.predictor, seed=seed, timeouts_s=timeouts_s)
 
 
 def model_state(weights: torch.Tensor, obs_norm: ObsNormaliser | None) -> State:

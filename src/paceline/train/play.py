@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from paceline.envs.make import EnvRecipe, describe
 from paceline.errors import ConfigError, PacelineError
 from paceline.measure.video import Video
 from paceline.train import checkpoint, model
-from paceline.train.checkpoint import Snapshot
 from paceline.train.evaluate import Evaluation, Evaluator
 
 DEFAULT_FPS = 30.0
@@ -51,22 +51,21 @@ def play(
         ConfigError: The env cannot be made or rendered, or the video cannot be written.
     """
     snapshot = checkpoint.load(checkpoint.find(path))
-    config = _config(snapshot)
+    saved = model.saved_settings(snapshot)
+    if model.is_python_object(saved["env"]):
+        raise ConfigError(
+            f"{snapshot.path}: the env was a Python object, which is not saved. "
+            "Use PPO.load(path, env=...).evaluate() in Python."
+        )
+    config = TrainConfig.from_flat(**saved)
     loaded = model.load(config, snapshot)
     camera = None if video is None else _Camera(loaded.recipe, video)
     recipe = loaded.recipe if camera is None else camera.recipe
-    evaluator = Evaluator(
-        recipe,
-        loaded.predictor,
-        seed=config.run.seed if seed is None else seed,
-        timeouts_s=config.env.timeouts_s,
-    )
-    try:
+    seed = config.run.seed if seed is None else seed
+    with closing(Evaluator(recipe, loaded.predictor, seed=seed, timeouts_s=config.env.timeouts_s)) as evaluator:
         result = evaluator.evaluate(
             episodes, deterministic=deterministic, watch=None if camera is None else camera.add_frame
         )
-    finally:
-        evaluator.close()
     if camera is not None:
         camera.video.write()
     return PlayResult(
@@ -79,27 +78,21 @@ def play(
     )
 
 
-def _config(snapshot: Snapshot) -> TrainConfig:
-    saved = model.saved_settings(snapshot)
-    if model.is_python_object(saved["env"]):
-        raise ConfigError(
-            f"{snapshot.path}: the env was a Python object, which is not saved. "
-            "Use PPO.load(path, env=...).evaluate() in Python."
-        )
-    return TrainConfig.from_flat(**saved)
-
-
 class _Camera:
     """Renders an env while it is played, and collects the frames for a video."""
 
     def __init__(self, recipe: EnvRecipe, path: Path) -> None:
         self.recipe = replace(recipe, kwargs={**recipe.kwargs, "render_mode": "rgb_array"}, native_vector="never")
         self.episodes = 0
-        env = _make(self.recipe)
         try:
+            env = self.recipe.make()
+        except PacelineError as error:
+            raise ConfigError(
+                f"video: env {recipe.name!r} cannot be made with render_mode='rgb_array' ({error}). "
+                "Leave out --video to evaluate without one."
+            ) from error
+        with closing(env):
             fps = float((env.metadata or {}).get("render_fps") or DEFAULT_FPS)
-        finally:
-            env.close()
         self.video = Video(path, fps)
 
     def add_frame(self, env: gym.Env[Any, Any], first: bool) -> None:
@@ -125,13 +118,3 @@ class _Camera:
                 "Leave out --video to evaluate without one."
             ) from error
         self.video.add(frame)
-
-
-def _make(recipe: EnvRecipe) -> gym.Env[Any, Any]:
-    try:
-        return recipe.make()
-    except PacelineError as error:
-        raise ConfigError(
-            f"video: env {recipe.name!r} cannot be made with render_mode='rgb_array' ({error}). "
-            "Leave out --video to evaluate without one."
-        ) from error

@@ -63,13 +63,6 @@ def test_loaded_arrays_change_weights_and_statistics_of_observations() -> None:
     assert set(plain.arrays()) == {"learner/weights"}
 
 
-def test_the_evaluator_of_a_model_plays_its_episodes() -> None:
-    loaded = model.load(TrainConfig.from_flat(env="tests.games:Counter", env_kwargs={"length": 4}, **SMALL))
-    evaluator = loaded.evaluator(seed=0, timeouts_s=(60.0, 60.0))
-    assert evaluator.evaluate(2).lengths == (4, 4)
-    evaluator.close()
-
-
 def snapshot(**meta: Any) -> Snapshot:
     return Snapshot(Path("somewhere"), {}, meta)
 
