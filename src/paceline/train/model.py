@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from paceline.config.names import REMOVED
 from paceline.config.train_config import TrainConfig
@@ -41,6 +42,8 @@ class Model:
 
     recipe: EnvRecipe
     spec: EnvSpec
+    policy: nn.Module
+    """The network. Its parameters are views of `weights`."""
     identity: dict[str, Any]
     weights: torch.Tensor  # [P]
     obs_norm: ObsNormaliser | None
@@ -102,7 +105,7 @@ def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:
     predictor = Predictor(
         policy, spec, obs_norm, seed=config.run.seed, head=algorithm(config.run.algo).value_head(config, spec)
     )
-    model = Model(recipe, spec, own_identity, weights, obs_norm, predictor)
+    model = Model(recipe, spec, policy, own_identity, weights, obs_norm, predictor)
     if snapshot is not None:
         checkpoint.require_match(snapshot, own_identity)
         model.load_arrays(snapshot.arrays)

@@ -20,11 +20,9 @@ from paceline.envs.make import EnvRecipe
 from paceline.envs.seeding import group_seed
 from paceline.errors import ConfigError, check_range
 from paceline.nets.actor import Actor, actor_for
-from paceline.nets.flat import bind
 from paceline.ops.distributions import ActionHead, head_for
 from paceline.spec import PLAIN
 from paceline.train import checkpoint, model
-from paceline.train.recipes import policy_recipe
 
 STEPS = (30, 50, 100)
 AT_ONCE = 100
@@ -89,9 +87,7 @@ def scores(
         raise ConfigError(f"{snapshot.path}: was trained on {config.env_name}. Use paceline eval.")
     loaded = model.load(config, snapshot)
     kwargs = {**loaded.recipe.kwargs, **game, "max_steps": max(steps)}
-    policy = policy_recipe(config).build(loaded.spec)
-    bind(policy, loaded.weights)
-    actor = actor_for(policy, loaded.spec, 1, AT_ONCE, loaded.obs_norm)
+    actor = actor_for(loaded.policy, loaded.spec, 1, AT_ONCE, loaded.obs_norm)
     head = head_for(loaded.spec.action)
     rows: list[DefenceScore] = []
     for red_agent in red_agents or (kwargs["red_agent"],):

@@ -23,12 +23,10 @@ from paceline.domains.games.players import PLAYERS, player
 from paceline.envs.game import Game, Player, Rows
 from paceline.errors import ConfigError, nearest
 from paceline.nets.actor import Actor, actor_for
-from paceline.nets.flat import bind
 from paceline.ops.random_bits import pick
 from paceline.spec import PLAIN
 from paceline.train import checkpoint, model
 from paceline.train.checkpoint import Snapshot
-from paceline.train.recipes import policy_recipe
 
 ROWS = 64
 """Boards per forward pass, which is fixed for an actor. Fewer boards are padded, more take several passes."""
@@ -161,9 +159,7 @@ def load_net(path: Path, *, sample: bool = False) -> NetPlayer:
     snapshot = checkpoint.load(checkpoint.find(path))
     config, engine = _config(snapshot)
     loaded = model.load(config, snapshot)
-    network = policy_recipe(config).build(loaded.spec)
-    bind(network, loaded.weights)
-    actor = actor_for(network, loaded.spec, 1, ROWS, loaded.obs_norm)
+    actor = actor_for(loaded.policy, loaded.spec, 1, ROWS, loaded.obs_norm)
     return NetPlayer(actor, engine.name, outputs=config.training.network_outputs, sample=sample)
 
 
