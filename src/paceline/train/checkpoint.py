@@ -63,7 +63,7 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir()
     try:
-        contiguous = {key: np.ascontiguousarray(value).reshape(np.shape(value)) for key, value in arrays.items()}
+        contiguous = {key: np.asarray(value, order="C") for key, value in arrays.items()}
         # Not safetensors' save_file: it reports a full disk as SafetensorError instead of OSError.
         (building / STATE).write_bytes(safetensors.numpy.save(contiguous))
         files = {STATE: {"sha256": _sha256(building / STATE), "bytes": (building / STATE).stat().st_size}}
@@ -147,12 +147,12 @@ def prune(folder: Path, keep: int, written: Path) -> None:
 
     Args:
         folder: The folder of the checkpoints.
-        keep: Number of newest checkpoints to keep; 0 keeps all.
+        keep: Number of newest checkpoints to keep, at least 1.
         written: The checkpoint that was just written, which is always kept.
     """
     for unfinished in folder.glob(".step_*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
-    for old in steps(folder)[:-keep] if keep > 0 else []:
+    for old in steps(folder)[:-keep]:
         if old != written:
             shutil.rmtree(old, ignore_errors=True)
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import textwrap
 from inspect import Parameter, Signature
 
@@ -73,11 +74,9 @@ class DocumentedSettings(type):
 def settings_text(algo: str) -> str:
     """The settings of an algorithm with types, defaults and help texts, section by section."""
     lines: list[str] = []
-    section = ""
-    for one in keyword_settings(algo):
-        if one.section != section:
-            section = one.section
-            lines += ["", HEADINGS[section]]
-        lines.append(f"    {one.name}: {one.type_text}" + (f" = {one.default_text}" if one.default_text else ""))
-        lines += textwrap.wrap(one.text, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    for section, settings in itertools.groupby(keyword_settings(algo), lambda one: one.section):
+        lines += ["", HEADINGS[section]]
+        for one in settings:
+            lines.append(f"    {one.name}: {one.type_text}" + (f" = {one.default_text}" if one.default_text else ""))
+            lines += textwrap.wrap(one.text, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)
     return "\n".join(lines).strip()

@@ -85,15 +85,14 @@ def open_folder(config: TrainConfig) -> RunFolder:
     run = config.run
     source = resume_source(config)
     resumed = None if source is None else checkpoint.run_folder(source) or run.resume_from
-    found = checkpoint.steps(run.checkpoint_dir) if source is None and run.checkpoint_dir is not None else []
-    if found and not run.overwrite:
-        raise ConfigError(
-            f"checkpoint_dir {str(run.checkpoint_dir)!r}: holds checkpoints of another run ({found[-1].name}). "
-            "Choose another folder, continue with --resume, or rename them with --overwrite."
-        )
-    if found:
-        checkpoint.set_aside_after(found[0].parent, -1)
     if run.checkpoint_dir is not None:
+        if source is None and (found := checkpoint.steps(run.checkpoint_dir)):
+            if not run.overwrite:
+                raise ConfigError(
+                    f"checkpoint_dir {str(run.checkpoint_dir)!r}: holds checkpoints of another run ({found[-1].name}). "
+                    "Choose another folder, continue with --resume, or rename them with --overwrite."
+                )
+            checkpoint.set_aside_after(run.checkpoint_dir, -1)
         require_writable(run.checkpoint_dir, "checkpoint_dir")
     output_dir = run.output_dir or resumed
     continues = resumed is not None and output_dir is not None and output_dir.resolve() == resumed.resolve()

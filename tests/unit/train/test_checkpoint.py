@@ -164,8 +164,6 @@ def test_prune_keeps_the_newest_and_clears_what_killed_saves_left(tmp_path: Path
     (tmp_path / ".step_000000000600.77.tmp").mkdir()
     saved(tmp_path / "mine")
     newest = tmp_path / checkpoint.step_name(5000)
-    checkpoint.prune(tmp_path, 0, newest)
-    assert len(checkpoint.steps(tmp_path)) == 4
     checkpoint.prune(tmp_path, 2, newest)
     assert sorted(os.listdir(tmp_path)) == ["mine", "step_000000000500", "step_000000005000"]
     checkpoint.prune(tmp_path, 9, newest)
