@@ -49,15 +49,11 @@ class Bookkeeping:
         run = training.config.run
         self._training, self._folder, self._record, self._tracking = training, folder, record, tracking
         self._tracker, self._clock = training.tracker, training.clock
-        self._budget = RunBudget(training.tracker, training.clock, Goal())
-        self._progress: Progress | None = None
-        self._callbacks = Callbacks()
         self._stats: dict[str, float] = {}
         self._lags: Sequence[int] = ()
         self._lag_counts: Counter[int] = Counter()
         self._last_return: float | None = None
         self._last_length: int | None = None
-        self._stopped = False
         self.summary: Summary
         """Content of `summary.json`; set at the end of each session."""
         self.last_checkpoint: Path | None = None
@@ -70,16 +66,15 @@ class Bookkeeping:
         self._final: EvaluationRow | None = None
         self._evaluated_at = -1
         self._saved_at = -1
-        self._phases = self._clock.snapshot()
-        self._steps, self._episodes = 0, 0
         self._first_step, self._moved = self._tracker.steps, training.runtime.bytes_up
+        self.begin(RunBudget(training.tracker, training.clock, Goal()))
 
-    def begin(self, budget: RunBudget, progress: Progress, callbacks: Callbacks | None = None) -> None:
+    def begin(self, budget: RunBudget, progress: Progress | None = None, callbacks: Callbacks | None = None) -> None:
         """Start of a training session: resets what is counted per session.
 
         Args:
             budget: Ends the run if a callback asks for it.
-            progress: Shows iterations and notes.
+            progress: Shows iterations and notes; None shows nothing.
             callbacks: The callbacks of this session.
         """
         self._budget, self._progress, self._callbacks = budget, progress, callbacks or Callbacks()
