@@ -37,19 +37,18 @@ from paceline.train.worker_recipe import WorkerRecipe
 from paceline.train.workers import central_for, layout_for, learner_device, reserve_cluster, start_workers
 
 
-def build(config: TrainConfig, clock: Clock | None = None) -> Training:
+def build(config: TrainConfig) -> Training:
     """Build the parts of a training and start its workers. Envs are not reset yet.
 
     Args:
         config: All settings of the run.
-        clock: Measures the run; None for a new one.
 
     Raises:
         ConfigError: Settings do not fit together or to the env. No process is left running.
         EnvHung: An env hung while the driver made or measured one.
         WorkerError: A worker could not build its envs. All workers are stopped again.
     """
-    clock = clock or Clock()
+    clock = Clock()  # from here on: the start of a run counts, too
     if config.parallel.runtime == "ray":
         require_ray()  # before a process is started
     env = env_recipe(config)

@@ -141,7 +141,7 @@ class Callbacks:
     def __init__(self, callbacks: Iterable[object] = ()) -> None:
         self._hooks: dict[str, list[tuple[str, Callable[[Moment], Any]]]] = {hook: [] for hook in HOOKS}
         for callback in callbacks:
-            name = _name(callback)
+            name = callback.__qualname__ if isinstance(callback, type) else type(callback).__qualname__
             for hook in _hooks_of(callback, name):
                 self._hooks[hook].append((name, getattr(callback, hook)))
 
@@ -167,10 +167,6 @@ class Callbacks:
             if answer is False and stopped_by is None:
                 stopped_by = name
         return stopped_by
-
-
-def _name(callback: object) -> str:
-    return callback.__qualname__ if isinstance(callback, type) else type(callback).__qualname__
 
 
 def _hooks_of(callback: object, name: str) -> list[str]:

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import safetensors
@@ -30,7 +30,8 @@ from paceline.moved import current_path
 
 FORMAT = 2
 STATE, MANIFEST = "state.safetensors", "manifest.json"
-State = dict[str, NDArray[Any]]
+State: TypeAlias = dict[str, NDArray[Any]]
+"""Named arrays, as a checkpoint stores them."""
 
 
 @dataclass(frozen=True, slots=True)

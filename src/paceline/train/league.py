@@ -31,7 +31,8 @@ from paceline.nets.flat import bind
 from paceline.nets.policy import PolicyRecipe
 from paceline.runtime.protocol import Share
 from paceline.spec import EnvSpec
-from paceline.train.loop import BatchIn, Learner, State
+from paceline.train.checkpoint import State
+from paceline.train.loop import BatchIn, Learner
 
 SELF = "self"
 RANDOM = "random"

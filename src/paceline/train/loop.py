@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from paceline.algos.bad_updates import BadUpdates
 from paceline.collect.times import CollectTimes
 from paceline.measure.episodes import Episodes
 from paceline.runtime.protocol import Job
+from paceline.train.checkpoint import State
 from paceline.train.replay_access import ReplayAccess
 from paceline.train.restarts import Restarts
 
@@ -33,9 +34,6 @@ Batch = TypeVar("Batch")
 """The input of one update: a trajectory, or with a replay buffer the number of gradient steps that are due."""
 BatchOut = TypeVar("BatchOut", covariant=True)
 BatchIn = TypeVar("BatchIn", contravariant=True)
-
-State: TypeAlias = dict[str, NDArray[Any]]
-"""Named arrays, as a checkpoint stores them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

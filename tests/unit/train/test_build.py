@@ -13,7 +13,6 @@ from tests.games import Counter
 
 from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError, PacelineError
-from paceline.measure.clock import Clock
 from paceline.memory.shared import Arena
 from paceline.nets.flat import bind, size_of
 from paceline.train.build import build
@@ -44,9 +43,7 @@ def arenas(monkeypatch: pytest.MonkeyPatch) -> list[Arena]:
 
 
 def test_the_parts_have_the_sizes_of_the_config() -> None:
-    clock = Clock()
-    with closing(build(config(), clock)) as training:
-        assert training.clock is clock
+    with closing(build(config())) as training:
         assert training.spec.obs[0].shape == (4,)
         assert training.arena["reward"].shape == (8, 4)
         assert (training.layout.groups, training.layout.group_size, training.layout.num_workers) == (2, 2, 0)

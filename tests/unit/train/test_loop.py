@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from paceline.algos.bad_updates import BadUpdates
 from paceline.measure.episodes import Episodes
 from paceline.runtime.protocol import Job
-from paceline.train.loop import CollectReport, Driver, State
+from paceline.train.checkpoint import State
+from paceline.train.loop import CollectReport, Driver
 from paceline.train.restarts import Restarts
 
 
