@@ -73,15 +73,13 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
         for file in (STATE, MANIFEST):
             _sync(building / file)
         _sync(building)
+        backup = _backup(path)
         if path.exists():
             # A directory that is not empty cannot be replaced in one step: rename the old one first.
-            backup = _backup(path)
             shutil.rmtree(backup, ignore_errors=True)
             os.replace(path, backup)
-            os.replace(building, path)
-            shutil.rmtree(backup, ignore_errors=True)
-        else:
-            os.replace(building, path)
+        os.replace(building, path)
+        shutil.rmtree(backup, ignore_errors=True)
         _sync(path.parent)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)

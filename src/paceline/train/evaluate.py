@@ -165,19 +165,15 @@ class Evaluator:
             beat[BEAT] += 1
             if watch is not None:
                 watch(env, True)
-            total, length = 0.0, 0
-            while True:
+            total, length, ended = 0.0, 0, False
+            while not ended and length < self._max_steps:
                 action = self._predict(obs, mask=info.get(MASK_KEY), deterministic=deterministic)
                 obs, reward, terminated, truncated, info = env.step(action)
                 beat[BEAT] += 1
-                total, length = total + float(reward), length + 1
+                total, length, ended = total + float(reward), length + 1, terminated or truncated
                 if watch is not None:
                     watch(env, False)
-                if terminated or truncated:
-                    break
-                if length >= self._max_steps:
-                    cut += 1
-                    break
+            cut += not ended
             returns.append(total)
             lengths.append(length)
         return Evaluation(tuple(returns), tuple(lengths), cut)

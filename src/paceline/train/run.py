@@ -227,20 +227,18 @@ class Run:
             try:
                 yield budget, bookkeeping
                 bookkeeping.finish()
-            except PacelineError as error:
-                if log is not None:
-                    log.say(f"error: {error}", logging.ERROR)
-                bookkeeping.abort(type(error).__name__)
-                _add_last_checkpoint(error, bookkeeping)
-                raise
             except BaseException as error:
                 if log is not None:
-                    log.say(f"ended by {type(error).__name__}: {error}", logging.ERROR)
-                if (short := out_of_memory(error, self.config)) is not None:
-                    bookkeeping.abort(type(short).__name__)
-                    _add_last_checkpoint(short, bookkeeping)
-                    raise short from error
-                raise
+                    ended_by = "error" if isinstance(error, PacelineError) else f"ended by {type(error).__name__}"
+                    log.say(f"{ended_by}: {error}", logging.ERROR)
+                shown = out_of_memory(error, self.config) or error
+                if isinstance(shown, PacelineError):
+                    bookkeeping.abort(type(shown).__name__)
+                    if bookkeeping.last_checkpoint is not None:
+                        shown.args = (f"{shown}\nThe last checkpoint is {bookkeeping.last_checkpoint}",)
+                if shown is error:
+                    raise
+                raise shown from error
             finally:
                 training.clock.pause()
 
@@ -282,12 +280,6 @@ class Run:
             folder=None if self._folder is None else str(self._folder),
             resumed_steps=self.training.tracker.steps,
         )
-
-
-def _add_last_checkpoint(error: PacelineError, bookkeeping: Bookkeeping) -> None:
-    """Append the path of the last checkpoint to the text of an error: the run can be resumed from it."""
-    if bookkeeping.last_checkpoint is not None:
-        error.args = (f"{error}\nThe last checkpoint is {bookkeeping.last_checkpoint}",)
 
 
 def _check_goals(config: TrainConfig, reward_parts: Sequence[str]) -> None:
