@@ -213,7 +213,7 @@ class Bookkeeping:
             moment = Moment(
                 steps=tracker.steps,
                 episodes=tracker.episodes,
-                iteration=self._iterations + (hook == "on_rollout"),
+                iteration=self._iterations + (hook == "on_rollout"),  # which comes before the update that is counted
                 wall_s=self._clock.elapsed_s,
                 mean_return=tracker.mean_return,
                 mean_length=tracker.mean_length,
@@ -336,7 +336,7 @@ class Bookkeeping:
             restarts=training.rollouts.restarts.count,
             restarted=training.rollouts.restarts.restarted,
             skipped_updates=training.learner.bad.count,
-            not_finite=self._faults.not_finite,
+            not_finite=self._faults.not_finite.count,
             weights_sha256=training.weights.sha256(),
             runtime=training.layout.runtime,
             nodes=training.layout.nodes,

@@ -22,13 +22,9 @@ class FaultNotes:
 
     def __init__(self, training: Training) -> None:
         self._training, self._growth = training, MemoryGrowth()
-        self._not_finite = NotFinite(training.arena["heartbeat"], training.config.env.on_nan)
+        self.not_finite = NotFinite(training.arena["heartbeat"], training.config.env.on_nan)
+        """Counts NaN and infinite values from envs, with `on_nan` warn or replace."""
         self._endless_noted = False
-
-    @property
-    def not_finite(self) -> int:
-        """NaN and infinite values from envs so far, with `on_nan` warn or replace."""
-        return self._not_finite.count
 
     def notes(self) -> Iterator[tuple[str, str]]:
         """Yield notes about replaced workers, NaN from envs, skipped updates and endless episodes.
@@ -36,7 +32,7 @@ class FaultNotes:
         Each is a line, and details for the log.
         """
         yield from self._training.rollouts.restarts.notes()
-        for note in (*self._not_finite.notes(), *self._training.learner.bad.notes()):
+        for note in (*self.not_finite.notes(), *self._training.learner.bad.notes()):
             yield note, ""
         tracker = self._training.tracker
         if not self._endless_noted and not tracker.episodes and tracker.longest_under_way >= LONG_EPISODE:

@@ -5,6 +5,7 @@ The choice does not change the results of training. Sizes that would (`n_envs`, 
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -126,13 +127,15 @@ def _collect(
     """What one row of the first groups costs in the envs, and the seconds of one forward pass."""
     steps = CALIBRATION_STEPS
     small = replace(recipe, shape=replace(recipe.shape, n_steps=steps, groups=groups), env_threads=env_threads)
-    arena = Arena.create(small.fields(weights, 1))
     inference_s: list[float] = []
-    collector = None
-    dog = Watchdog(arena["heartbeat"][0], *timeouts_s)
-    try:
+    with ExitStack() as stack:
+        arena = stack.enter_context(closing(Arena.create(small.fields(weights, 1))))
+        dog = stack.enter_context(closing(Watchdog(arena["heartbeat"][0], *timeouts_s)))
+        slots = [Slots(arena, small.shape)]
         with dog.over("start"):
-            collector = small.collector(arena, Share(0, 0, groups), [Slots(arena, small.shape)], arena.__getitem__)
+            collector = stack.enter_context(
+                closing(small.collector(arena, Share(0, 0, groups), slots, arena.__getitem__))
+            )
             collector.reset()
 
         def rollout() -> float:
@@ -143,11 +146,6 @@ def _collect(
 
         rollout()  # warm-up: first calls load kernels
         cost = measure_steps(rollout, CALIBRATION_S / 2, fewest=3, most_s=5 * CALIBRATION_S, steps_per_call=steps)
-    finally:
-        dog.close()
-        if collector is not None:
-            collector.close()
-        arena.close()
     # The lower quartile: slower forwards were mostly delayed by other processes.
     return cost, float(np.percentile(inference_s[1:], 25)) / (steps + 1)
 

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from paceline.algos.bad_updates import BadUpdates
 from paceline.collect.selfplay import GameBlock, Opponents, best_move, sampled_move
 from paceline.config.train_config import TrainConfig
 from paceline.envs.game import Game, GameHost, Player
@@ -42,6 +41,8 @@ RANGE, BISECTIONS = 6000.0, 24
 """The rating is searched within RANGE points around START_ELO by bisection, to a thousandth of a point."""
 DECAY = 0.99
 """Factor that older results are multiplied with at each update."""
+SAVED = ("weights", "born", "results", "next_epsilon")
+"""Arrays of the pool that a checkpoint contains."""
 RECENT = 0.7
 """With sampling `recent`: how often a snapshot plays, relative to the next newer one."""
 
@@ -147,8 +148,7 @@ def league_recipe(config: TrainConfig, bare: GameHost | None) -> LeagueRecipe | 
                 f"opponents: {config.env_name} is not a two-player game, or is wrapped. Leave out --opponents."
             )
         return None
-    asked = {str(name): float(share) for name, share in env.opponents.items()}
-    asked = asked or {bare.opponent: 1.0}
+    asked = {str(name): float(share) for name, share in env.opponents.items()} or {bare.opponent: 1.0}
     game = bare.game.name
     scripted = bare.scripted_players
     known = [*scripted, SELF]
@@ -238,12 +238,8 @@ class League:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """State for a checkpoint."""
-        pool = self.pool
         return {
-            "weights": pool.weights.copy(),
-            "born": pool.born.copy(),
-            "results": pool.results.copy(),
-            "next_epsilon": pool.next_epsilon.copy(),
+            **{name: getattr(self.pool, name).copy() for name in SAVED},
             "seen": self._seen.copy(),
             "lately": self._recent.copy(),
             "elos": self._elos.copy(),
@@ -252,9 +248,8 @@ class League:
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
         """Continue from `state()`."""
-        pool = self.pool
-        for name in ("weights", "born", "results", "next_epsilon"):
-            getattr(pool, name)[...] = state[name]
+        for name in SAVED:
+            getattr(self.pool, name)[...] = state[name]
         self._seen[...], self._recent[...], self._elos[...] = state["seen"], state["lately"], state["elos"]
         self.elo, self._snapshots = float(state["elo"][0]), int(state["elo"][1])
         self._set_odds()
@@ -328,6 +323,8 @@ class LeagueLearner(Generic[BatchIn]):
 
     def __init__(self, learner: Learner[BatchIn], league: League, *, updates_league: bool = True) -> None:
         self._learner, self._league, self._updates_league = learner, league, updates_league
+        self.bad = learner.bad
+        """See `Learner.bad`."""
 
     @property
     def version(self) -> int:
@@ -338,11 +335,6 @@ class LeagueLearner(Generic[BatchIn]):
     def lag(self) -> int:
         """See `Learner.lag`."""
         return self._learner.lag
-
-    @property
-    def bad(self) -> BadUpdates:
-        """See `Learner.bad`."""
-        return self._learner.bad
 
     def update(self, batch: BatchIn, progress: float) -> dict[str, float]:
         """Learn, then update the league; adds Elo and win rates to the statistics."""

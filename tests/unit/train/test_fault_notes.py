@@ -40,7 +40,7 @@ def test_values_that_are_not_finite_are_counted_and_noted() -> None:
     notes = FaultNotes(it)
     it.arena["heartbeat"][:, NOT_FINITE] = 2 << ENV_BITS  # the count; the lower bits hold the env
     assert any("NaN" in text or "finite" in text for text in texts(notes))
-    assert notes.not_finite == 4
+    assert notes.not_finite.count == 4
 
 
 def test_an_env_that_never_ends_is_noted_once() -> None:
