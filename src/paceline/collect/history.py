@@ -7,33 +7,17 @@ history, so it survives the death of any worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline.envs.block import History
+from paceline.memory.parts import part, under
 from paceline.spec import EnvSpec
 
 Shown = tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]
 """Current observations [B, *leaf] of all envs, by leaf, and their action masks [B, M]."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Border:
-    """State of all envs between two rollouts."""
-
-    episode: NDArray[np.int64]  # [B]
-    obs: dict[str, NDArray[Any]]  # [B, *leaf]
-    mask: NDArray[np.bool_] | None  # [B, M]
-    tags: Mapping[str, NDArray[Any]]  # [B, ...]
-
-    def copy(self) -> _Border:
-        """A deep copy, which workers cannot overwrite."""
-        obs = {name: leaf.copy() for name, leaf in self.obs.items()}
-        tags = {name: tag.copy() for name, tag in self.tags.items()}
-        return _Border(self.episode.copy(), obs, None if self.mask is None else self.mask.copy(), tags)
 
 
 class EpisodeHistory:
@@ -83,62 +67,49 @@ class EpisodeHistory:
 
     def mark(self) -> None:
         """Copy the state that workers overwrite during the rollout that begins now."""
-        self._marked = self._now().copy()
+        self._marked = self._now()
 
     def marked(self) -> list[History]:
         """The history of each env as of the start of the current rollout."""
         return self._histories(self._marked)
 
-    def snapshot(self) -> list[History]:
-        """The history of each env up to now, with its latest observation."""
-        return self._histories(self._now())
+    def _now(self) -> dict[str, NDArray[Any]]:
+        """Copies of what workers overwrite, [B, ...] each, by their names in a checkpoint."""
+        obs, mask = self._shown()
+        views = {"episode": self._episode, **under("obs/", obs), **under("tag/", self._tags)}
+        if mask is not None:
+            views["mask"] = mask
+        return {name: view.copy() for name, view in views.items()}
 
-    def _now(self) -> _Border:
-        return _Border(self._episode, *self._shown(), self._tags)
-
-    def _histories(self, border: _Border) -> list[History]:
+    def _actions(self) -> list[NDArray[Any]]:
+        """The actions of each env's current episode."""
         action = self._spec.action
         empty = np.empty((0, *action.shape), action.dtype)
+        return [np.concatenate([empty, *parts]) for parts in self._parts]
+
+    def _histories(self, arrays: Mapping[str, NDArray[Any]]) -> list[History]:
+        obs, tags, mask = part(arrays, "obs/"), part(arrays, "tag/"), arrays.get("mask")
         return [
             History(
-                episode=int(border.episode[env]),
-                actions=np.concatenate([empty, *parts]),
-                obs={name: leaf[env].copy() for name, leaf in border.obs.items()},
-                mask=None if border.mask is None else border.mask[env].copy(),
-                tags={name: tag[env].copy() for name, tag in border.tags.items()},
+                episode=int(arrays["episode"][env]),
+                actions=actions,
+                obs={name: leaf[env].copy() for name, leaf in obs.items()},
+                mask=None if mask is None else mask[env].copy(),
+                tags={name: tag[env].copy() for name, tag in tags.items()},
             )
-            for env, parts in enumerate(self._parts)
+            for env, actions in enumerate(self._actions())
         ]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The snapshot as arrays, for a checkpoint."""
-        histories = self.snapshot()
-        state: dict[str, NDArray[Any]] = {
-            "episode": np.array([h.episode for h in histories]),
-            "length": np.array([len(h.actions) for h in histories]),
-            "actions": np.concatenate([h.actions for h in histories]),
-        }
-        for name in histories[0].obs:
-            state[f"obs/{name}"] = np.stack([h.obs[name] for h in histories])
-        if (masks := [h.mask for h in histories if h.mask is not None]) != []:
-            state["mask"] = np.stack(masks)
-        return state | {f"tag/{name}": tag.copy() for name, tag in self._tags.items()}
+        """The history of each env up to now, with its latest observation, as arrays for a checkpoint."""
+        actions = self._actions()
+        lengths = np.array([len(each) for each in actions])
+        return {**self._now(), "length": lengths, "actions": np.concatenate(actions)}
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[History]:
         """Load a checkpoint's histories; returns them, so that workers can restore their envs."""
-        ends = np.cumsum(state["length"])
-        actions = np.split(state["actions"], ends[:-1])
-        self._parts = [[part] for part in actions]
-        return [
-            History(
-                episode=int(state["episode"][env]),
-                actions=part,
-                obs={leaf.name: state[f"obs/{leaf.name}"][env] for leaf in self._spec.obs},
-                mask=state["mask"][env] if "mask" in state else None,
-                tags={name: state[f"tag/{name}"][env] for name in self._tags},
-            )
-            for env, part in enumerate(actions)
-        ]
+        self._parts = [[actions] for actions in np.split(state["actions"], np.cumsum(state["length"])[:-1])]
+        return self._histories(state)
 
     def start_next_episodes(self, envs: list[int]) -> None:
         """Advance these envs to their next episode numbers. Call it only while no worker steps them."""

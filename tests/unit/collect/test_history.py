@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
+from tests.unit.collect.histories import histories_now
 
 from paceline.collect.history import EpisodeHistory
 from paceline.spec import PLAIN, EnvSpec
@@ -38,7 +39,7 @@ def extend(history: EpisodeHistory, actions: Any, ended: Any = None, valid: Any 
 
 
 def actions_of(history: EpisodeHistory) -> list[list[int]]:
-    return [one.actions.tolist() for one in history.snapshot()]
+    return [one.actions.tolist() for one in histories_now(history)]
 
 
 def test_actions_since_the_last_end_are_kept() -> None:
@@ -69,12 +70,12 @@ def test_marked_is_the_state_at_the_start_of_the_rollout_even_if_workers_overwri
     envs.obs += 10
     envs.mask[:] = False
     envs.tags["opponent"] += 1
-    before, now = history.marked()[1], history.snapshot()[1]
-    assert (before.episode, now.episode) == (5, 6)
-    assert (before.obs[PLAIN].tolist(), now.obs[PLAIN].tolist()) == ([2, 3], [12, 13])
+    before, after = history.marked()[1], histories_now(history)[1]
+    assert (before.episode, after.episode) == (5, 6)
+    assert (before.obs[PLAIN].tolist(), after.obs[PLAIN].tolist()) == ([2, 3], [12, 13])
     assert before.mask is not None
     assert before.mask.all()
-    assert (before.tags["opponent"], now.tags["opponent"]) == (2, 3)
+    assert (before.tags["opponent"], after.tags["opponent"]) == (2, 3)
 
 
 def test_a_checkpoint_restores_all_histories() -> None:
@@ -84,7 +85,7 @@ def test_a_checkpoint_restores_all_histories() -> None:
     state: dict[str, NDArray[Any]] = {name: array.copy() for name, array in history.state().items()}
     other = Envs().history()
     loaded = other.load(state)
-    for one, expected in zip(loaded, history.snapshot(), strict=True):
+    for one, expected in zip(loaded, histories_now(history), strict=True):
         assert one.episode == expected.episode
         assert one.actions.tolist() == expected.actions.tolist()
         assert one.obs[PLAIN].tolist() == expected.obs[PLAIN].tolist()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.games import Cards, Counter
+from tests.unit.collect.histories import histories_now
 from tests.unit.collect.test_rollout import MaskedActor, SeedlessCounter, bed
 
 from paceline.collect.history import EpisodeHistory
@@ -39,7 +40,7 @@ def test_histories_restore_every_env_exactly(n_steps: int, rollouts: int) -> Non
         for _ in range(rollouts):
             original.collect()
             took(history, original.slots)
-        assert [len(h.actions) for h in history.snapshot()] == [n_steps * rollouts % 5] * 6
+        assert [len(h.actions) for h in histories_now(history)] == [n_steps * rollouts % 5] * 6
         other = EpisodeHistory(copy.slots.shape.spec, copy.arena["episode"], copy.slots.shown)
         state = {key: value.copy() for key, value in history.state().items()}
         assert copy.restore(other.load(state)) == []
@@ -75,11 +76,11 @@ def test_env_that_cannot_be_restored_starts_a_new_episode_and_is_named() -> None
         it.collect()
         took(history, it.slots)
         episodes = it.arena["episode"].copy()
-        restarted = it.restore(history.snapshot())
+        restarted = it.restore(histories_now(history))
         assert restarted == list(range(6))
         np.testing.assert_array_equal(it.arena["episode"], episodes + 1)
         history.forget(restarted)
-        assert [len(h.actions) for h in history.snapshot()] == [0] * 6
+        assert [len(h.actions) for h in histories_now(history)] == [0] * 6
         batch = it.collect()
         assert (batch.obs[PLAIN][0, :, 2] == 0).all()
 
@@ -93,7 +94,7 @@ def test_histories_keep_masks_and_dict_observations() -> None:
         before = it.slots.trajectory(0)
         assert before.mask is not None
         expected = before.mask[-1].clone()
-        state, wrong = history.state(), history.snapshot()
+        state, wrong = history.state(), histories_now(history)
         for row in (it.slots.array("mask"), it.slots.array("obs/hand")):
             row[-1] = 0
         assert it.restore(EpisodeHistory(it.slots.shape.spec, it.arena["episode"], it.slots.shown).load(state)) == []

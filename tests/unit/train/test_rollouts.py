@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from tests.unit.collect.histories import histories_now
 
 from paceline.collect.history import EpisodeHistory
 from paceline.collect.times import CollectTimes
@@ -158,4 +159,4 @@ def test_forgotten_episodes_are_cleared_everywhere() -> None:
     stage = Stage()
     stage.rollouts.forget_episodes([4, 6])
     assert stage.tracker.forgotten == stage.reward_norm.forgotten == [4, 6]
-    assert [len(history.actions) for history in stage.history.snapshot()] == [3, 3, 3, 3, 0, 3, 0, 3]
+    assert [len(history.actions) for history in histories_now(stage.history)] == [3, 3, 3, 3, 0, 3, 0, 3]
