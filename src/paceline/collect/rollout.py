@@ -2,14 +2,14 @@
 
     actor(obs[t]) -> head.choose -> envs.step -> obs[t+1]        T times, then values and log-probabilities in bulk
 
-The same class runs in a worker process and inline in the driver. It waits for no other process.
+The same classes run in a worker process and inline in the driver. They wait for no other process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ enough that the cost per call is small, and small enough for the CPU cache."""
 
 
 class RolloutCollector:
-    """Collects T steps of `groups` groups per call. Owns the envs; the slots are views of the arena."""
+    """Collects T steps of the groups of one lane. Owns the envs; the slots are views of the arena."""
 
     def __init__(
         self,
@@ -83,17 +83,9 @@ class RolloutCollector:
         seen = sum(leaf.features for leaf in shape.spec.obs) if self._deferred is not None else 0
         self._settled = min(SETTLED_STEPS, SETTLED_BYTES // max(1, 4 * seen))
         self._heartbeat, self._finite, self._free_running = heartbeat, finite, free_running
-        self._remote = actor if isinstance(actor, RemoteActor) else None
+        self.remote = actor if isinstance(actor, RemoteActor) else None
+        """The actor, with central inference; None if the policy runs here."""
         self._ahead = ahead_of(envs)
-
-    def connect(self, channel: InferenceChannel) -> None:
-        """Set the connection to the inference servers, with central inference."""
-        if self._remote is not None:
-            self._remote.channel = channel
-
-    def waited_s(self) -> float:
-        """Seconds idle waiting for the inference server since the last call of this method."""
-        return 0.0 if self._remote is None else self._remote.waited_s()
 
     def reset(self) -> None:
         """Reset every env to its first episode."""
@@ -119,21 +111,11 @@ class RolloutCollector:
         """Pickle the envs in their current state; one entry per env."""
         return self._envs.dump()
 
-    def collect(self, step: int, into: int = 0) -> CollectTimes:
-        """Fill this collector's slots of set `into` with the rollout that begins at `step` (of each env)."""
-        began, rows = perf_counter(), self.rows(step, into)
-        while True:
-            try:
-                next(rows)
-            except StopIteration as done:
-                env_s, total_s = float(done.value), perf_counter() - began
-                return CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s)
-
     def rows(self, step: int, into: int = 0) -> Generator[None, None, float]:
-        """Like `collect`, as a generator; returns the seconds spent in the envs.
+        """Fill the slots of set `into` with the rollout that begins at `step` (of each env), as a generator.
 
-        It yields so that the caller can do other work meanwhile: after each inference request (central inference), and
-        after starting each step of envs that wait.
+        It returns the seconds spent in the envs. It yields so that the caller can do other work meanwhile: after each
+        inference request (central inference), and after starting each step of envs that wait.
         """
         rows, finals_of = self._sets[into]
         self._begin(step, into)
@@ -144,8 +126,8 @@ class RolloutCollector:
             for t, (row, after, params, row_noise) in enumerate(
                 zip(rows, rows[1:], self._params, self._noise, strict=False)
             ):
-                if self._remote is not None:
-                    self._remote.ask(row.obs)
+                if self.remote is not None:
+                    self.remote.ask(row.obs)
                     yield
                 if act is not None:
                     params[...] = act(row.obs)
@@ -173,8 +155,8 @@ class RolloutCollector:
                 self._finite.check(step, into, finals_of)
         if self._between is not rows[-1]:
             self._between.show(rows[-1])
-        if self._remote is not None:
-            self._remote.rest()
+        if self.remote is not None:
+            self.remote.rest()
         return env_s
 
     def close(self) -> None:
@@ -221,16 +203,17 @@ class InterleavedCollectors:
     """Runs the collectors of a worker's lanes in turn: while one waits for the policy or its envs, the next one runs.
 
     Args:
-        collectors: One per lane.
+        collectors: One per lane. A worker has one lane unless its envs wait or the policy runs elsewhere.
     """
 
     def __init__(self, collectors: Sequence[RolloutCollector]) -> None:
         self._collectors = collectors
+        self._remotes = [collector.remote for collector in collectors if collector.remote is not None]
 
     def connect(self, channel: InferenceChannel) -> None:
-        """Set the connection to the inference servers."""
-        for collector in self._collectors:
-            collector.connect(channel)
+        """Set the connection to the inference servers, with central inference."""
+        for remote in self._remotes:
+            remote.channel = channel
 
     def reset(self) -> None:
         """Reset every env to its first episode."""
@@ -246,7 +229,7 @@ class InterleavedCollectors:
         return [entry for collector in self._collectors for entry in collector.dump()]
 
     def collect(self, step: int, into: int = 0) -> CollectTimes:
-        """Fill all slots of set `into`, one row per lane in turn."""
+        """Fill all slots of set `into`, one row per lane in turn; the rollout begins at `step` of each env."""
         began, env_s = perf_counter(), 0.0
         going: list[Any] = [collector.rows(step, into) for collector in self._collectors]
         while going:
@@ -256,17 +239,13 @@ class InterleavedCollectors:
                 except StopIteration as done:
                     env_s += done.value
                     going.remove(rows)
-        total_s, waiting_s = perf_counter() - began, sum(collector.waited_s() for collector in self._collectors)
+        total_s, waiting_s = perf_counter() - began, sum(remote.waited_s() for remote in self._remotes)
         return CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s, waiting_s=waiting_s)
 
     def close(self) -> None:
         """Close the envs."""
         for collector in self._collectors:
             collector.close()
-
-
-AnyCollector: TypeAlias = RolloutCollector | InterleavedCollectors
-"""The collector of a worker."""
 
 
 def _steps(rows: NDArray[Any]) -> NDArray[Any]:

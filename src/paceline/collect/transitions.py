@@ -100,6 +100,8 @@ class Lane:
         self._age = np.zeros(groups * group_size, np.int64)
         self._noise = np.empty((NOISE_ROWS, groups * group_size, 2), np.float32)
         self._judge, self._gamma = judge, np.float32(gamma)
+        self.remote = actor if isinstance(actor, RemoteActor) else None
+        """The actor, with central inference; None if the policy runs here."""
         self._acting: Actor = actor
         if judge is None and isinstance(actor, DeferredValueActor):  # nothing reads the values: skip computing them
             self._acting = partial(_without_values, actor)
@@ -186,18 +188,9 @@ class Lane:
                 break  # the run is ending and nothing reads these rows
         if self._judge is not None:
             self._write_priorities(start, judged, self._judge)
-        if isinstance(self._actor, RemoteActor):
-            self._actor.rest()
+        if self.remote is not None:
+            self.remote.rest()
         return t, env_s
-
-    def connect(self, channel: InferenceChannel) -> None:
-        """Set the connection to the inference servers, with central inference."""
-        if isinstance(self._actor, RemoteActor):
-            self._actor.channel = channel
-
-    def waited_s(self) -> float:
-        """Seconds idle waiting for the inference server since the last call of this method."""
-        return self._actor.waited_s() if isinstance(self._actor, RemoteActor) else 0.0
 
     def _write_priorities(self, start: int, judged: list[Any], judge: Judge) -> None:
         """Write initial priorities: the absolute one-step TD error of each transition, by the weights that acted."""
@@ -223,11 +216,12 @@ class TransitionCollector:
 
     def __init__(self, lanes: Sequence[Lane], renew: Callable[[], object]) -> None:
         self._lanes, self._renew = lanes, renew
+        self._remotes = [lane.remote for lane in lanes if lane.remote is not None]
 
     def connect(self, channel: InferenceChannel) -> None:
         """Set the connection to the inference servers, with central inference."""
-        for lane in self._lanes:
-            lane.connect(channel)
+        for remote in self._remotes:
+            remote.channel = channel
 
     def reset(self, heads: Sequence[int]) -> None:
         """Reset every env and write the first observations at these heads, which are those of all groups of the run."""
@@ -251,7 +245,7 @@ class TransitionCollector:
             count, seconds = lane.collect(lane.head(heads), budget)
             rows += [count] * lane.groups
             env_s += seconds
-        total_s, waiting_s = perf_counter() - began, sum(lane.waited_s() for lane in self._lanes)
+        total_s, waiting_s = perf_counter() - began, sum(remote.waited_s() for remote in self._remotes)
         times = CollectTimes(env_s=env_s, inference_s=total_s - env_s, total_s=total_s, waiting_s=waiting_s)
         return Written(rows, times)
 

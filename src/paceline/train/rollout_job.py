@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.algos.ppo_gradient import ShardedGradient
-from paceline.collect.rollout import AnyCollector
+from paceline.collect.rollout import InterleavedCollectors
 from paceline.collect.times import CollectTimes
 from paceline.envs.block import History
 from paceline.runtime.protocol import InferenceChannel
@@ -16,7 +16,7 @@ from paceline.runtime.protocol import InferenceChannel
 class RolloutJob:
     """Job of one worker. The driver submits calls of its methods, which run in the worker's main thread."""
 
-    collector: AnyCollector
+    collector: InterleavedCollectors
     sharded: ShardedGradient | None = None
     """Computes shards of a minibatch's gradient; None if the worker computes no gradients."""
 

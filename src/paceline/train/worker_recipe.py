@@ -19,7 +19,7 @@ from torch import nn
 
 from paceline.collect.finite import FiniteEnvs, FiniteRollouts, OnNan
 from paceline.collect.free_running import FreeRunning, pays
-from paceline.collect.rollout import AnyCollector, InterleavedCollectors, RolloutCollector
+from paceline.collect.rollout import InterleavedCollectors, RolloutCollector
 from paceline.envs.block import BlockSetup, EnvBlock
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import EnvThreads, make_block, threads_for, wait_s
@@ -112,7 +112,9 @@ class WorkerRecipe:
     def _normalised(self) -> tuple[Leaf, ...]:
         return normalised_leaves(self.shape.spec) if self.normalize_obs else ()
 
-    def collector(self, arena: Arena, share: Share, slots: Sequence[Slots], acting: ArraysByName) -> AnyCollector:
+    def collector(
+        self, arena: Arena, share: Share, slots: Sequence[Slots], acting: ArraysByName
+    ) -> InterleavedCollectors:
         """Build a worker's collector of rollouts. Runs inside the worker.
 
         Args:
@@ -147,22 +149,19 @@ class WorkerRecipe:
                 free_running=free_running,
             )
 
+        lanes: list[tuple[Share, Actor]]
         if self.central is not None:
-            lanes = self.central.lanes(share)
-            actors = [self.central.actor(arena, self.shape, lane) for lane in lanes]
-            pairs = zip(lanes, actors, strict=True)
-            return InterleavedCollectors(
-                [collector(lane, actor, self.block(arena, lane, threads)) for lane, actor in pairs]
-            )
-        actor = self.actor(policy, share.groups, normaliser)
-        free_running = self._free_running(arena, share, actor, waits_s) if threads == n > 1 else None
-        if free_running is not None:
-            return collector(share, actor, free_running.envs, free_running)
-        parts = self._interleaved_parts(share, threads)
-        if len(parts) == 1:
-            return collector(share, actor, self.block(arena, share, threads))
+            lanes = [(lane, self.central.actor(arena, self.shape, lane)) for lane in self.central.lanes(share)]
+        else:
+            if threads == n > 1:
+                actor = self.actor(policy, share.groups, normaliser)
+                free_running = self._free_running(arena, share, actor, waits_s)
+                if free_running is not None:
+                    return InterleavedCollectors([collector(share, actor, free_running.envs, free_running)])
+            parts = self._interleaved_parts(share, threads)
+            lanes = [(part, self.actor(policy, part.groups, normaliser)) for part in parts]
         return InterleavedCollectors(
-            [collector(p, self.actor(policy, p.groups, normaliser), self.block(arena, p, threads)) for p in parts]
+            [collector(lane, actor, self.block(arena, lane, threads)) for lane, actor in lanes]
         )
 
     @property

@@ -16,7 +16,7 @@ from gymnasium import spaces
 from tests.unit.envs.toys import SpaceEnv, Walk
 
 from paceline.collect.free_running import STEP_S, FreeRunning, pays
-from paceline.collect.rollout import RolloutCollector
+from paceline.collect.rollout import InterleavedCollectors, RolloutCollector
 from paceline.envs import thread_per_env as thread_per_env
 from paceline.envs.block import BlockSetup, EnvBlock
 from paceline.envs.fault import FaultEnv
@@ -39,7 +39,7 @@ N = GROUPS * SIZE
 
 @dataclass
 class Bed:
-    collector: RolloutCollector
+    collector: InterleavedCollectors
     slots: Slots
     arena: Arena
     pace: FreeRunning | None
@@ -92,7 +92,7 @@ def bed(source: Callable[[], gym.Env[Any, Any]], *, together: bool = False) -> I
         free_running=pace,
     )
     try:
-        yield Bed(collector, slots, arena, pace)
+        yield Bed(InterleavedCollectors([collector]), slots, arena, pace)
     finally:
         collector.close()
         arena.close()

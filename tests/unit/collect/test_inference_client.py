@@ -11,7 +11,6 @@ from paceline.collect.inference_client import Mailbox, RemoteActor, mailbox_fiel
 from paceline.collect.rollout import InterleavedCollectors, RolloutCollector
 from paceline.envs.make import EnvRecipe
 from paceline.memory.shared import Arena
-from paceline.runtime.protocol import InferenceChannel
 
 
 class Slow:
@@ -29,16 +28,12 @@ class Asks:
     """A collector that asks three times."""
 
     def __init__(self, actor: RemoteActor) -> None:
-        self._actor = actor
-        self.waited_s = actor.waited_s
-
-    def connect(self, channel: InferenceChannel) -> None:
-        self._actor.channel = channel
+        self.remote = actor
 
     def rows(self, _step: int, _into: int) -> Generator[None, None, float]:
         for _ in range(3):
             yield
-            self._actor({"obs": np.zeros((1, 4), np.float32)})
+            self.remote({"obs": np.zeros((1, 4), np.float32)})
         return 0.0
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tests.games import Cards, Counter
 
 from paceline.batch import Trajectory
-from paceline.collect.rollout import RolloutCollector
+from paceline.collect.rollout import InterleavedCollectors, RolloutCollector
 from paceline.envs.block import BlockSetup, History
 from paceline.envs.make import EnvRecipe
 from paceline.envs.make_block import make_block
@@ -80,7 +80,7 @@ class Bed:
 
     arena: Arena
     slots: Slots
-    collectors: list[RolloutCollector]
+    collectors: list[InterleavedCollectors]
     actor: SeeingActor
     group_actor: SeeingActor
     step: int = 0
@@ -134,7 +134,7 @@ def bed(
         for i, (first, last) in enumerate(pairwise(cuts))
     ]
     try:
-        yield Bed(arena, slots, collectors, act, group_act)
+        yield Bed(arena, slots, [InterleavedCollectors([one]) for one in collectors], act, group_act)
     finally:
         for collector in collectors:
             collector.close()

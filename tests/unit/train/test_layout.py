@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from paceline.batch import Trajectory
-from paceline.collect.rollout import RolloutCollector
 from paceline.config.train_config import TrainConfig
 from paceline.envs.busy import Busy
 from paceline.envs.thread_per_env import ThreadPerEnv
@@ -185,7 +184,7 @@ def free_running(made: WorkerRecipe, weights: int) -> bool:
     arena = Arena.create(made.fields(weights, 1))
     collector = made.collector(arena, Share(0, 0, made.shape.groups), [Slots(arena, made.shape)], arena.__getitem__)
     try:
-        return isinstance(collector, RolloutCollector) and isinstance(collector._envs, ThreadPerEnv)
+        return isinstance(collector._collectors[0]._envs, ThreadPerEnv)
     finally:
         collector.close()
         arena.close()

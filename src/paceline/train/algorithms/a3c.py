@@ -17,7 +17,7 @@ from paceline.algos.a3c import SKIPPED, A3CLearner
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import ShardedGradient, ShardedUpdate
 from paceline.algos.targets import GAETargets
-from paceline.collect.rollout import AnyCollector
+from paceline.collect.rollout import InterleavedCollectors
 from paceline.config.a3c_settings import A3CConfig
 from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
@@ -59,7 +59,7 @@ class A3CJob:
 
     def __init__(
         self,
-        collector: AnyCollector,
+        collector: InterleavedCollectors,
         learner: PPOLearner,
         live: LiveWeights,
         shared: list[tuple[NDArray[np.float32], NDArray[np.float32]]],

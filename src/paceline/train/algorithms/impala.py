@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.algos.targets import VTraceTargets
-from paceline.collect.rollout import AnyCollector
+from paceline.collect.rollout import InterleavedCollectors
 from paceline.config.impala_settings import ImpalaConfig
 from paceline.config.train_config import TrainConfig
 from paceline.memory.shared import Arena, ArraysByName, Field
@@ -50,7 +50,7 @@ class AsyncJob:
 
     def __init__(
         self,
-        collector: AnyCollector,
+        collector: InterleavedCollectors,
         snapshots: Snapshots,
         private: NDArray[np.float32],
         begun: NDArray[np.int64],
