@@ -22,7 +22,7 @@ from benchmarks.harness.contestants import Contestant
 from benchmarks.harness.settings import CARTPOLE_PPO
 from paceline.config.train_config import TrainConfig
 from paceline.measure.machine import tree_memory_mb
-from paceline.memory.shards import ShardShape
+from paceline.memory.shards import Shards
 from paceline.memory.slot_shape import SlotShape
 from paceline.train.recipes import env_recipe
 
@@ -57,7 +57,7 @@ class Cell:
         config = self.config()
         size, steps = config.group_size(image=False), config.training.n_steps
         shape = SlotShape(env_recipe(config).probe(), steps, self.n_envs // size, size)
-        fields = [*shape.fields(), *ShardShape(config.batch_steps, 0, 0, 0).fields()]
+        fields = [*shape.fields(), *Shards.fields(config.batch_steps, 0, 0)]
         return sum(one.nbytes for one in fields if not one.sparse)
 
 

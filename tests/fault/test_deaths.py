@@ -295,7 +295,7 @@ def dqn(**more: Any) -> TrainConfig:
 def poison_ahead(replay: Replay, share: Share, rows: int) -> None:
     """Fill the next rows of a worker with NaN, which it must overwrite before they are learned from."""
     for group in range(share.first_group, share.first_group + share.groups):
-        columns = replay.columns(group)
+        columns = replay.shape.columns(group, 1)
         for row in range(int(replay.head[group]) + 1, int(replay.head[group]) + 1 + rows):
             replay._arrays["reward"][row % replay.shape.rows, columns] = np.nan
             replay._arrays["obs/obs"][row % replay.shape.rows, columns] = np.nan

@@ -78,10 +78,6 @@ class Replay:
         """Number of transitions that can be sampled."""
         return int((self.high - self.low).sum()) * self.shape.group_size
 
-    def columns(self, group: int) -> slice:
-        """Return the columns of a group."""
-        return slice(group * self.shape.group_size, (group + 1) * self.shape.group_size)
-
     def rows(self, name: str, start: int, stop: int, columns: slice) -> NDArray[Any]:
         """Return rows of a field, as a copy."""
         # One fancy index: slicing the columns first and then taking rows would copy the slice.
@@ -95,7 +91,7 @@ class Replay:
             [rows, columns] flags of those rows.
         """
         start = int(self.head[first])
-        columns = slice(self.columns(first).start, self.columns(stop - 1).stop)
+        columns = self.shape.columns(first, stop - first)
         flags = self.rows("flags", start, start + rows, columns)
         self.all_valid = self.all_valid and bool((flags & VALID).all())
         self.head[first:stop] = start + rows
@@ -128,13 +124,13 @@ class Replay:
 
     def _shown(self, group: int) -> dict[str, NDArray[Any]]:
         """Return the current observations of a group's envs, in stored form."""
-        at, columns = int(self.head[group]) % self.shape.rows, self.columns(group)
+        at, columns = int(self.head[group]) % self.shape.rows, self.shape.columns(group, 1)
         fields = [name for name in self._arrays if name in ("mask", "age") or name.startswith("obs/")]
         return {name: self._arrays[name][at, columns].copy() for name in fields}
 
     def _show(self, group: int, row: int, shown: dict[str, NDArray[Any]]) -> None:
         for name, values in shown.items():
-            self._arrays[name][row % self.shape.rows, self.columns(group)] = values
+            self._arrays[name][row % self.shape.rows, self.shape.columns(group, 1)] = values
 
     def shown(self, envs: NDArray[np.int64]) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]:
         """Return the current observations (by leaf) and masks of some envs."""
@@ -221,9 +217,7 @@ class Replay:
         self._bounds()
         self.all_valid = bool(state["all_valid"])
         for name, array in self._arrays.items():
-            if name == "final_count":
-                array[:] = state[name]
-            elif name.startswith(("final_obs", "final_mask")):
+            if name.startswith(("final_obs", "final_mask")):
                 array[:, : state[name].shape[1]] = state[name]
             else:
                 array[: len(state[name])] = state[name]

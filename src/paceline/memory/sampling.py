@@ -121,12 +121,13 @@ class PrioritisedSampler:
         """Give new rows a priority, and set that of rows about to be overwritten to zero."""
         replay, shape = self._replay, self._replay.shape
         low, high = int(replay.low[group]), int(replay.high[group])
-        columns = np.arange(replay.columns(group).start, replay.columns(group).stop)
+        own = shape.columns(group, 1)
+        columns = np.arange(own.start, own.stop)
         first, last = (int(bound[group]) for bound in self._open)
         self._set(np.arange(first, min(low, last)), columns, 0.0)
         fresh = np.arange(max(last, low), high)
         if shape.priorities:
-            stored = replay.rows("priority", max(last, low), high, replay.columns(group))
+            stored = replay.rows("priority", max(last, low), high, own)
             first_priority: NDArray[np.float64] | float = self._power(stored)
         else:
             first_priority = self._largest

@@ -8,42 +8,23 @@ Every shard has its own row, so no lock is needed, and the sum does not depend o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from paceline.memory.shared import Arrays, Field
+from paceline.ops.surrogate import TERMS
 
 SAMPLE = ("log_prob", "advantage", "returns", "value")
 """Columns of `samples`, in one array so that a minibatch takes one gather instead of four."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardShape:
-    """Sizes of the shared arrays."""
-
-    samples: int
-    shards: int
-    weights: int
-    terms: int
-
-    def fields(self) -> Iterator[Field]:
-        """Return the arena fields."""
-        yield Field.of("samples", (self.samples, len(SAMPLE)), np.float32)
-        yield Field.of("order", (self.samples,), np.int64)
-        yield Field.of("minibatch", (4,), np.float64)
-        yield Field.of("grads", (self.shards, self.weights), np.float32)
-        yield Field.of("terms", (self.shards, self.terms), np.float32)
 
 
 class Shards:
     """The shared arrays, as tensors.
 
     Args:
-        arena: Shared memory, or private arrays.
+        arena: Shared memory with `fields`, or private arrays.
         count: Number of shards per minibatch; None uses all rows of the arena.
     """
 
@@ -53,6 +34,17 @@ class Shards:
         self._minibatch = arena["minibatch"]
         self.grads: Tensor = torch.from_numpy(arena["grads"][:count])  # [S, P]
         self.terms: Tensor = torch.from_numpy(arena["terms"][:count])  # [S, K]
+
+    @staticmethod
+    def fields(samples: int, shards: int, weights: int) -> list[Field]:
+        """Return the arena fields for that many samples, shards of a minibatch and parameters."""
+        return [
+            Field.of("samples", (samples, len(SAMPLE)), np.float32),
+            Field.of("order", (samples,), np.int64),
+            Field.of("minibatch", (4,), np.float64),
+            Field.of("grads", (shards, weights), np.float32),
+            Field.of("terms", (shards, len(TERMS)), np.float32),
+        ]
 
     @property
     def minibatch(self) -> tuple[int, int, float, float]:

@@ -64,7 +64,7 @@ class ReplayIngest:
 
     def _advance(self, first: int, stop: int, rows: int) -> Episodes:
         replay, start = self.replay, int(self.replay.head[first])
-        columns = slice(replay.columns(first).start, replay.columns(stop - 1).stop)
+        columns = replay.shape.columns(first, stop - first)
         flags = replay.advance(first, stop, rows)
         for group in range(first, stop):
             self._sampler.rows_added(group)

@@ -18,7 +18,7 @@ from paceline.algos.targets import GAETargets
 from paceline.batch import Finals, Trajectory
 from paceline.config.ppo_settings import PPOConfig
 from paceline.measure.clock import Clock
-from paceline.memory.shards import Shards, ShardShape
+from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
@@ -28,7 +28,6 @@ from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.nets.policy import build_policy
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
-from paceline.ops.surrogate import TERMS
 from paceline.spec import PLAIN, EnvSpec
 
 T, B, D = 6, 4, 3
@@ -71,8 +70,8 @@ def make() -> Iterator[Make]:
         config = PPOConfig(**{"n_steps": T, "batch_size": 12, "n_epochs": 2, "grad_shards": 2, **settings})
         policy = build_policy("mlp", SPEC, hidden_sizes=(16, 16), activation="tanh", seed=seed)
         size = size_of(policy)
-        shape = ShardShape(T * B, config.grad_shards or 1, size, len(TERMS))
-        arena = Arena.create([*SHAPE.fields(), *shape.fields(), *Weights.fields(size)])
+        shards_of_batch = Shards.fields(T * B, config.grad_shards or 1, size)
+        arena = Arena.create([*SHAPE.fields(), *shards_of_batch, *Weights.fields(size)])
         arenas.append(arena)
         weights, shards = Weights(arena), Shards(arena)
         move_parameters(policy, weights.vector)

@@ -104,7 +104,7 @@ def test_rows_that_a_lost_writer_may_have_begun_are_not_read_again() -> None:
     story.play(group, 2)
     low, high = int(replay.low[group]), int(replay.high[group])
     assert high - low > 0
-    columns = np.arange(replay.shape.n_envs)[replay.columns(group)]
+    columns = np.arange(replay.shape.n_envs)[replay.shape.columns(group, 1)]
     item = np.concatenate([t % replay.shape.rows * replay.shape.n_envs + columns for t in range(low, high)])
     found = replay.gather(item)
     assert not (found.obs[PLAIN] == -7.0).any()

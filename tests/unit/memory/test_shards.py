@@ -9,15 +9,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.memory.shards import SAMPLE, Shards, ShardShape
+from paceline.memory.shards import SAMPLE, Shards
 from paceline.memory.shared import Arena
-
-SHAPE = ShardShape(samples=12, shards=4, weights=5, terms=3)
+from paceline.ops.surrogate import TERMS
 
 
 @pytest.fixture
 def arena() -> Iterator[Arena]:
-    made = Arena.create(SHAPE.fields())
+    made = Arena.create(Shards.fields(samples=12, shards=4, weights=5))
     yield made
     made.close()
 
@@ -28,7 +27,7 @@ def test_every_shard_has_its_own_row(arena: Arena) -> None:
     assert shards.order.shape == (12,)
     assert shards.order.dtype == torch.int64
     assert shards.grads.shape == (4, 5)
-    assert shards.terms.shape == (4, 3)
+    assert shards.terms.shape == (4, len(TERMS))
 
 
 def test_workers_see_minibatch_and_gradients_of_others(arena: Arena) -> None:
@@ -49,7 +48,7 @@ def test_fewer_shards_than_rows_use_the_first_rows(arena: Arena) -> None:
 
 @given(st.integers(0, 50), st.integers(0, 100))
 def test_bounds_cover_a_minibatch_in_order_and_evenly(start: int, length: int) -> None:
-    arena = Arena.create(SHAPE.fields())
+    arena = Arena.create(Shards.fields(samples=12, shards=4, weights=5))
     try:
         bounds = Shards(arena).bounds(start, start + length)
     finally:

@@ -32,7 +32,7 @@ from paceline.ops.optimiser import Optimiser
 from paceline.ops.rmsprop import FlatRMSProp
 from paceline.runtime.protocol import Share
 from paceline.runtime.ray.transfer import Transfer
-from paceline.train.algorithms.surrogate import shard_fields, surrogate_gradient
+from paceline.train.algorithms.surrogate import surrogate_gradient
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.layout import Layout
 from paceline.train.league import in_league
@@ -134,7 +134,7 @@ class A3CPlan(SlotPlan[A3CJob]):
         originals = {"weights": arena["live"], **{field.name: arena[field.name] for field in base.norms()}}
         copies = {name: np.empty_like(array) for name, array in originals.items()}
         shape = replace(base.shape, groups=share.groups)
-        fields = [*shape.fields(), *shard_fields(shape.n_steps * shape.n_envs, 1, len(arena["live"]))]
+        fields = [*shape.fields(), *Shards.fields(shape.n_steps * shape.n_envs, 1, len(arena["live"]))]
         own = {field.name: np.zeros(field.shape, field.dtype) for field in fields}
         learning, shards = Slots(own, shape), Shards(own)
         live = LiveWeights(arena, share.worker)

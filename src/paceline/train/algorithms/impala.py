@@ -20,12 +20,13 @@ from paceline.algos.targets import VTraceTargets
 from paceline.collect.rollout import InterleavedCollectors
 from paceline.config.impala_settings import ImpalaConfig
 from paceline.config.train_config import TrainConfig
+from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.weights import Snapshots, Weights
 from paceline.ops.distributions import head_for
 from paceline.runtime.protocol import InferenceChannel, Share
 from paceline.runtime.ray.transfer import GroupRange
-from paceline.train.algorithms.surrogate import gradient_of, gradients_for, shard_fields, surrogate_learner
+from paceline.train.algorithms.surrogate import gradient_of, gradients_for, surrogate_learner
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.layout import Layout
 from paceline.train.league import in_league
@@ -94,7 +95,7 @@ class ImpalaPlan(SlotPlan[AsyncJob]):
         batch, acting = self.batch_shape, [*Weights.fields(weights)[:1], *self.base.norms()]
         return [
             *super().fields(weights, workers),
-            *shard_fields(batch.n_steps * batch.n_envs, self.shards, weights),
+            *Shards.fields(batch.n_steps * batch.n_envs, self.shards, weights),
             *Snapshots.fields(acting),
         ]
 

@@ -20,11 +20,12 @@ from paceline.algos.ppo_gradient import ShardedGradient
 from paceline.algos.targets import GAETargets
 from paceline.config.ppo_settings import PPOConfig
 from paceline.config.train_config import TrainConfig
+from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.slots import Slots
 from paceline.runtime.protocol import Share
 from paceline.runtime.ray.transfer import GroupRange
-from paceline.train.algorithms.surrogate import gradient_of, gradients_for, shard_fields, surrogate_learner
+from paceline.train.algorithms.surrogate import gradient_of, gradients_for, surrogate_learner
 from paceline.train.layout import Layout
 from paceline.train.league import in_league
 from paceline.train.loop import Driver
@@ -60,7 +61,7 @@ class PPOPlan(RolloutPlan):
         """See `Plan.fields`."""
         shape = self.base.shape
         pipeline = [*shape.fields(LEARNING), *self._acting_fields(weights)] if self.settings.pipeline else []
-        shards = shard_fields(shape.n_steps * shape.n_envs, self.shards, weights)
+        shards = Shards.fields(shape.n_steps * shape.n_envs, self.shards, weights)
         return [*super().fields(weights, workers), *pipeline, *shards]
 
     def _acting_fields(self, weights: int) -> Iterator[Field]:

@@ -11,20 +11,14 @@ from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, ShardedUpdate
 from paceline.algos.targets import Targets
 from paceline.config.algorithm_settings import SurrogateSettings
-from paceline.memory.shards import Shards, ShardShape
-from paceline.memory.shared import Arena, ArraysByName, Field
+from paceline.memory.shards import Shards
+from paceline.memory.shared import Arena, ArraysByName
 from paceline.memory.slots import Slots
 from paceline.nets.flat import bind
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
-from paceline.ops.surrogate import TERMS
 from paceline.train.plan import DriverParts, J
 from paceline.train.worker_recipe import WorkerRecipe
-
-
-def shard_fields(rows: int, shards: int, weights: int) -> list[Field]:
-    """Return the arena fields for `rows` prepared samples and for the gradients of a minibatch's shards."""
-    return list(ShardShape(rows, shards, weights, len(TERMS)).fields())
 
 
 def gradient_of(recipe: WorkerRecipe, settings: SurrogateSettings, arena: Arena, slots: Slots) -> ShardedGradient:

@@ -17,7 +17,7 @@ from paceline.config.train_config import TrainConfig
 from paceline.memory.slots import Slots
 from paceline.nets.flat import size_of
 from paceline.train.algorithms import surrogate
-from paceline.train.algorithms.surrogate import gradients_for, shard_fields, surrogate_gradient
+from paceline.train.algorithms.surrogate import gradients_for, surrogate_gradient
 from paceline.train.build import build
 from paceline.train.training import Training
 
@@ -27,12 +27,6 @@ def training() -> Iterator[Training]:
     small: dict[str, Any] = {"env": "CartPole-v1", "n_envs": 4, "n_steps": 4, "num_workers": 0}
     with closing(build(TrainConfig.from_flat(**small))) as it:
         yield it
-
-
-def test_every_shard_has_a_gradient_of_all_weights() -> None:
-    shapes = {field.name: field.shape for field in shard_fields(rows=64, shards=3, weights=7)}
-    assert shapes["grads"] == (3, 7)
-    assert (shapes["samples"][0], shapes["order"]) == (64, (64,))
 
 
 def test_a_new_network_reads_the_given_weights(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
