@@ -9,7 +9,7 @@ an opponent share one forward pass. All randomness derives from (seed, env, epis
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,25 +31,14 @@ _MEETING, _MOVES, _SEAT = (np.uint64(stream) for stream in (0x5E1F_91A7, 0x0DD5_
 separate from the game's dice."""
 
 
-class Chooser(Protocol):
-    """Turns a network's outputs into moves."""
-
-    def __call__(
-        self, params: NDArray[np.float32], legal: NDArray[np.bool_], noise: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
-        """Choose a legal move per board, [k].
-
-        Args:
-            params: [k, M] outputs of the network.
-            legal: [k, M] which moves are legal.
-            noise: [k] random bits.
-        """
+Chooser: TypeAlias = Callable[[NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint64]], NDArray[np.int64]]
+"""Turns a network's outputs into moves: outputs [k, M], legal moves [k, M], random bits [k] -> one legal move each."""
 
 
 def best_move(
     params: NDArray[np.float32],
     legal: NDArray[np.bool_],
-    noise: NDArray[np.uint64],  # noqa: ARG001 - the protocol's
+    noise: NDArray[np.uint64],  # noqa: ARG001 - see `Chooser`
 ) -> NDArray[np.int64]:
     """The legal move with the highest Q-value: how DQN plays."""
     return best_legal(params, legal)
