@@ -91,7 +91,7 @@ class Side:
         while perf_counter() - began < seconds:
             iterate(training)
         wall_s = perf_counter() - began
-        self.phases.update({**training.clock.delta(mark).seconds, "wall": wall_s})
+        self.phases.update({**training.clock.snapshot().since(mark).seconds, "wall": wall_s})
         steps = training.tracker.steps - counted[0]
         self.steps += steps
         self.episodes += training.tracker.episodes - counted[1]

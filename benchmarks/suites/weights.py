@@ -89,7 +89,7 @@ def sync_share(workers: int, iterations: int) -> float:
             if number == 2:  # warm-up: the first iterations load kernels and touch every page
                 before, began = training.clock.snapshot(), perf_counter()
             training.driver.iterate()
-        return training.clock.delta(before).seconds["sync"] / (perf_counter() - began)
+        return training.clock.snapshot().since(before).seconds["sync"] / (perf_counter() - began)
     finally:
         training.close()
 

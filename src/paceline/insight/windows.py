@@ -39,6 +39,6 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]
 
 def phase_shares(clock: Clock, since: Phases) -> dict[str, float]:
     """Share of each phase in the time since a snapshot of the clock."""
-    spent = clock.delta(since).seconds
+    spent = clock.snapshot().since(since).seconds
     total = sum(spent.get(phase, 0.0) for phase in PHASES)
     return {phase: spent.get(phase, 0.0) / total for phase in PHASES}

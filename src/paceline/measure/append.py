@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from paceline.errors import CheckpointError
@@ -108,7 +109,7 @@ class EventFile(AppendFile):
         super().__init__(folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}.{os.getpid()}")
         self._event: Any = event_pb2.Event
         self._summary: Any = summary_pb2.Summary
-        self._records: Any = RecordWriter(_RecordFile(self))
+        self._records: Any = RecordWriter(SimpleNamespace(write=self.add))  # needs this one method of a file
         # Wall-clock time for TensorBoard's relative axis, based on a monotonic clock so that it cannot jump.
         self._epoch_s = datetime.now(UTC).timestamp() - time.perf_counter()
         self._put(file_version="brain.Event:2")
@@ -124,13 +125,6 @@ class EventFile(AppendFile):
     def _put(self, **content: Any) -> None:
         event = self._event(wall_time=self._epoch_s + time.perf_counter(), **content)
         self._records.write(event.SerializeToString())
-
-
-class _RecordFile:
-    """The one file method that TensorBoard's record writer needs."""
-
-    def __init__(self, target: AppendFile) -> None:
-        self.write = target.add
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from paceline.measure.panel import bar, duration, number
+from paceline.measure.panel import amount, bar, duration, number
 from paceline.measure.view import View
 
 BAR_WIDTH = 30
@@ -14,7 +14,7 @@ def bar_line(view: View, width: int) -> Text:
     """Return the state of a run as one line with a bar, at most `width` wide."""
     if view.newest is None:
         return Text(f"starting, {duration(view.wall_s)}", style="dim", no_wrap=True, overflow="ellipsis")
-    parts = [f"{view.fraction:4.0%}", _amount(view)]
+    parts = [f"{view.fraction:4.0%}", amount(view, of="/")]
     time = duration(view.wall_s)
     parts.append(time if view.left_s is None else f"{time}, {duration(view.left_s)} left")
     if view.fps is not None:
@@ -27,11 +27,3 @@ def bar_line(view: View, width: int) -> Text:
     line.append(f" {tail}")
     line.truncate(width, overflow="ellipsis")
     return line
-
-
-def _amount(view: View) -> str:
-    """The progress in the unit of the budget that ends the run first."""
-    done, goal, unit = view.steps, view.goal.steps, "steps"
-    if view.by_episodes:
-        done, goal, unit = view.episodes, view.goal.episodes, "episodes"
-    return f"{done:,}/{goal:,} {unit}" if goal else f"{done:,} {unit}"

@@ -23,10 +23,9 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Seconds and entries per phase, at one moment or between two."""
+    """Seconds per phase, at one moment or between two."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    count: dict[str, int] = field(default_factory=dict)
     elapsed_s: float = 0.0
     """Elapsed seconds at the same moment, or between both."""
 
@@ -34,7 +33,6 @@ class Phases:
         """Return the difference to `earlier`, for every phase of this snapshot."""
         return Phases(
             {name: s - earlier.seconds.get(name, 0.0) for name, s in self.seconds.items()},
-            {name: n - earlier.count.get(name, 0) for name, n in self.count.items()},
             self.elapsed_s - earlier.elapsed_s,
         )
 
@@ -49,7 +47,6 @@ class Clock:
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self._now = now
         self._seconds: dict[str, float] = {}
-        self._count: dict[str, int] = {}
         self._phases: dict[str, _Phase] = {}
         self._open: list[str] = []
         self._mark = 0.0
@@ -62,13 +59,11 @@ class Clock:
         if phase is None:
             phase = self._phases[name] = _Phase(self, name)
             self._seconds.setdefault(name, 0.0)
-            self._count.setdefault(name, 0)
         return phase
 
-    def add(self, name: str, seconds: float, count: int = 1) -> None:
+    def add(self, name: str, seconds: float) -> None:
         """Add seconds that were measured elsewhere, such as in a worker."""
         self._seconds[name] = self._seconds.get(name, 0.0) + seconds
-        self._count[name] = self._count.get(name, 0) + count
 
     def pause(self) -> None:
         """Stop counting elapsed time until `restart`."""
@@ -92,11 +87,7 @@ class Clock:
         now = self._now()
         if self._open:
             self._settle(now)
-        return Phases(dict(self._seconds), dict(self._count), self._earlier_s + now - self._began)
-
-    def delta(self, earlier: Phases) -> Phases:
-        """Return the seconds since `earlier`, a snapshot of this clock."""
-        return self.snapshot().since(earlier)
+        return Phases(dict(self._seconds), self._earlier_s + now - self._began)
 
     def state(self) -> dict[str, float]:
         """Return what a checkpoint stores: elapsed seconds, and seconds by phase."""
@@ -108,7 +99,7 @@ class Clock:
         self._earlier_s += state["elapsed"]
         for key, seconds in state.items():
             if key.startswith("phase/"):
-                self.add(key.removeprefix("phase/"), seconds, count=0)
+                self.add(key.removeprefix("phase/"), seconds)
 
     def _settle(self, now: float) -> None:
         """Add the time since the last mark to the innermost open phase."""
@@ -120,7 +111,6 @@ class Clock:
         if self._open:
             self._settle(now)
         self._open.append(name)
-        self._count[name] += 1
         self._mark = now
 
     def _leave(self) -> None:

@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -37,7 +38,6 @@ class Usage:
     """Percent of one core since the previous sample: 200 is two busy cores."""
     memory_mb: float
     """Proportional set size (PSS), in which shared pages count once; resident size on systems without it."""
-    processes: int
     each: Mapping[int, ProcessUsage] = field(default_factory=dict)
     """Usage by process id."""
 
@@ -63,19 +63,19 @@ class SystemSampler:
         self.peak_memory_mb = 0.0
         self._every_s = every_s
         self._root = psutil.Process()
-        self._processes: list[psutil.Process] = []
-        self._memory: dict[int, float] = {}
-        self._cpu_s: dict[int, float] = {}
+        self._memory_mb: dict[psutil.Process, float] = {}
+        self._cpu_s: dict[psutil.Process, float] = {}
         self._at = 0.0
         self._next_memory = self._next_cpu = 0.0
-        self._usage = Usage(0.0, 0.0, 0)
+        self._usage = Usage(0.0, 0.0)
         self.sample()
 
     def sample(self, *, force: bool = False) -> Usage:
         """Return the newest sample, and take one if it is due; `force` takes one now."""
         now = time.perf_counter()
         if force or now >= self._next_memory:
-            self._sample_memory()
+            self._memory_mb = _memory_of_tree(self._root)
+            self.peak_memory_mb = max(self.peak_memory_mb, sum(self._memory_mb.values()))
             self._next_memory = self._next_time(now)
         elif now < self._next_cpu:
             return self._usage
@@ -87,36 +87,24 @@ class SystemSampler:
     def _next_time(self, began: float) -> float:
         return began + max(self._every_s, (time.perf_counter() - began) / self.SHARE)
 
-    def _sample_memory(self) -> None:
-        self._processes, self._memory = [], {}
-        for process in _tree(self._root):
-            try:
-                self._memory[process.pid] = _memory_mb(process)
-            except (psutil.Error, OSError):
-                continue  # the process has ended
-            self._processes.append(process)
-        self.peak_memory_mb = max(self.peak_memory_mb, sum(self._memory.values()))
-
     def _sample_cpu(self, now: float) -> None:
-        cpu_s: dict[int, float] = {}
-        for process in self._processes:
-            try:
+        cpu_s: dict[psutil.Process, float] = {}
+        for process in self._memory_mb:
+            with suppress(psutil.Error, OSError):  # the process has ended
                 times = process.cpu_times()
-            except (psutil.Error, OSError):
-                continue
-            cpu_s[process.pid] = times.user + times.system
+                cpu_s[process] = times.user + times.system
         elapsed_s, before = now - self._at, self._cpu_s
         # A process that is new since the last sample counts in full, one that has ended not at all.
-        busy_s = sum(max(0.0, s - before.get(pid, 0.0)) for pid, s in cpu_s.items())
+        busy_s = sum(max(0.0, s - before.get(process, 0.0)) for process, s in cpu_s.items())
         percent = 100.0 * busy_s / elapsed_s if before and elapsed_s > 0 else 0.0
         each = {
-            pid: ProcessUsage(
-                100.0 * max(0.0, s - before[pid]) / elapsed_s if pid in before and elapsed_s > 0 else None,
-                self._memory[pid],
+            process.pid: ProcessUsage(
+                100.0 * max(0.0, s - before[process]) / elapsed_s if process in before and elapsed_s > 0 else None,
+                self._memory_mb[process],
             )
-            for pid, s in cpu_s.items()
+            for process, s in cpu_s.items()
         }
-        self._usage = Usage(percent, sum(one.memory_mb for one in each.values()), len(each), each)
+        self._usage = Usage(percent, sum(one.memory_mb for one in each.values()), each)
         self._cpu_s, self._at = cpu_s, now
 
 
@@ -156,13 +144,16 @@ def cpu_model() -> str:
 
 def tree_memory_mb(root: psutil.Process | None = None) -> float:
     """Return the memory of a process and its descendants in MB; shared pages count once (PSS) if readable."""
-    total = 0.0
-    for process in _tree(root or psutil.Process()):
-        try:
-            total += _memory_mb(process)
-        except (psutil.Error, OSError):
-            continue
-    return total
+    return sum(_memory_of_tree(root or psutil.Process()).values(), 0.0)
+
+
+def _memory_of_tree(root: psutil.Process) -> dict[psutil.Process, float]:
+    """Return the memory in MB of a process and its descendants."""
+    memory_mb = {}
+    for process in _tree(root):
+        with suppress(psutil.Error, OSError):  # the process has ended
+            memory_mb[process] = _memory_mb(process)
+    return memory_mb
 
 
 def _tree(root: psutil.Process) -> list[psutil.Process]:

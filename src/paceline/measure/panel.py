@@ -67,7 +67,7 @@ def last_lines(summary: Summary, info: RunInfo) -> list[str]:
 def plain_line(view: View) -> str:
     """Return the state as one line for a log; it starts with the unit of the budget that ends the run first."""
     newest = view.newest
-    parts = [] if view.by_episodes else [_amount(view)]
+    parts = [] if view.by_episodes else [amount(view)]
     parts.append(f"episode {view.episodes:,}" + (f"/{view.goal.episodes:,}" if view.goal.episodes else ""))
     if newest is not None and newest.last_return is not None:
         parts.append(f"reward {number(newest.last_return)}")
@@ -98,7 +98,7 @@ def panel(view: View, width: int) -> RenderableType:
     rows: list[tuple[str, Text | str]] = []
 
     left = "" if view.left_s is None else f", {duration(view.left_s)} left"
-    tail = f"  {view.fraction:4.0%}  {_amount(view)}  {duration(view.wall_s)}{left}"
+    tail = f"  {view.fraction:4.0%}  {amount(view)}  {duration(view.wall_s)}{left}"
     bar_width = max(8, min(40, width - LABEL - len(tail)))
     rows.append(("run", Text.assemble(bar(view.fraction, bar_width), tail)))
 
@@ -121,7 +121,7 @@ def panel(view: View, width: int) -> RenderableType:
         rows.append(("eval", f"{number(view.last_eval.mean_reward)} last   {number(view.best_eval.mean_reward)} best"))
 
     if shares := view.shares:
-        rows.append(("time", Text.assemble(stack(shares, 24), "   ", shares_legend(shares))))
+        rows.append(("time", Text.assemble(worker_rows.stack(shares, 24), "   ", shares_legend(shares))))
     workers = _workers(view)
     if view.since_s > SILENT_S:
         workers.append(f"   no update for {duration(view.since_s)}", style="yellow")
@@ -168,17 +168,6 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return "".join(SPARKS[min(7, int(8 * (v - low) / (high - low)))] for v in picked)
 
 
-def stack(shares: Mapping[str, float], width: int) -> Text:
-    """Return a bar of exactly `width` characters, with a coloured part for each share."""
-    text, done, placed = Text(), 0.0, 0
-    for name, share in shares.items():
-        done += share
-        end = round(done * width)
-        text.append("█" * (end - placed), style=COLOURS.get(name, "blue"))
-        placed = end
-    return text
-
-
 def shares_legend(shares: Mapping[str, float]) -> Text:
     """Return names and percentages of the shares in their colours, without those that round to 0 %."""
     text = Text()
@@ -210,10 +199,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _amount(view: View) -> str:
-    """Return the progress in the unit of the budget that ends the run first."""
-    steps = f"{view.steps:,} / {view.goal.steps:,} steps" if view.goal.steps else f"{view.steps:,} steps"
-    return f"{view.episodes:,} / {view.goal.episodes:,} episodes" if view.by_episodes else steps
+def amount(view: View, of: str = " / ") -> str:
+    """Return the progress in the unit of the budget that ends the run first; `of` stands before the budget."""
+    done, goal, unit = view.steps, view.goal.steps, "steps"
+    if view.by_episodes:
+        done, goal, unit = view.episodes, view.goal.episodes, "episodes"
+    return f"{done:,}{of}{goal:,} {unit}" if goal else f"{done:,} {unit}"
 
 
 def _lag(view: View) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from paceline.measure.append import EventFile, Table
 from paceline.measure.episodes import Episodes
@@ -288,14 +287,6 @@ class RunRecord:
         """Flush and close; may be called twice."""
         for file in self._files:
             file.close()
-
-    def __enter__(self) -> RunRecord:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _cell(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -13,26 +13,6 @@ from rich.live import Live
 NOTEBOOK_WIDTH = 100
 """Characters per line in a notebook."""
 HTML = '<pre style="white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace">{code}</pre>'
-
-
-class Screen(Protocol):
-    """Lines that stay, and below them one part that is redrawn. Used by the display thread only."""
-
-    @property
-    def width(self) -> int:
-        """Characters per line."""
-
-    def start(self) -> None:
-        """Called once, before the first `draw`."""
-
-    def say(self, lines: Sequence[str]) -> None:
-        """Add lines that stay."""
-
-    def draw(self, content: RenderableType) -> None:
-        """Replace the part that is redrawn."""
-
-    def stop(self, *, keep: bool) -> None:
-        """End the part that is redrawn: keep what it shows now, or remove it."""
 
 
 class TerminalScreen:
@@ -120,6 +100,11 @@ class NotebookScreen:
             self._handle = self._display(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)
+
+
+Screen: TypeAlias = TerminalScreen | NotebookScreen
+"""Lines that stay, and below them one part that is redrawn. Used by the display thread only: `start`, any number of
+`say` and `draw`, and `stop`, which keeps or removes the part that is redrawn."""
 
 
 def screen_for(console: Console, live: bool | None) -> Screen | None:

@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from paceline.errors import ConfigError
 
@@ -71,12 +71,6 @@ class TrainLog(logging.Handler):
             with contextlib.suppress(OSError):
                 file.close()
         super().close()
-
-    def __enter__(self) -> TrainLog:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
 
 
 def being_written(path: Path) -> bool:

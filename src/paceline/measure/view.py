@@ -17,8 +17,9 @@ COLOURS = {
     "sync": "yellow",
     "eval": "green",
     "other": "grey50",
+    "idle": "grey37",
 }
-"""Colours of the phases, in the order in which they are shown."""
+"""Colours of the phases, in the order in which they are shown, and of the idle time of a worker."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
 
 from paceline.measure.record import Iteration
+from paceline.measure.view import COLOURS
 
 SHOWN = 8
 """Workers with a row of their own; the others share one."""
 BAR_WIDTH = 16
-COLOURS = {"env": "cyan", "inference": "blue", "learn": "magenta", "idle": "grey37"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,17 @@ def rows(found: Sequence[Activity]) -> list[tuple[str, Text]]:
     return lines
 
 
+def stack(shares: Mapping[str, float], width: int) -> Text:
+    """Return a bar with a coloured part for each share, of `width` characters if the shares add up to one."""
+    text, done, placed = Text(), 0.0, 0
+    for name, share in shares.items():
+        done += share
+        end = min(width, round(done * width))
+        text.append("█" * (end - placed), style=COLOURS.get(name, "blue"))
+        placed = end
+    return text
+
+
 def _mean(many: Sequence[Activity]) -> Activity:
     cpu = [one.cpu_percent for one in many if one.cpu_percent is not None]
     memory = [one.memory_mb for one in many if one.memory_mb is not None]
@@ -73,14 +84,9 @@ def _mean(many: Sequence[Activity]) -> Activity:
 
 
 def _line(one: Activity) -> Text:
-    text, done, placed = Text(), 0.0, 0
     shares = {"env": one.env, "inference": one.inference, "learn": one.learn, "idle": one.idle}
-    for name, share in shares.items():
-        done += share
-        end = min(BAR_WIDTH, round(done * BAR_WIDTH))
-        text.append("█" * (end - placed), style=COLOURS[name])
-        placed = end
-    text.append(" " * (BAR_WIDTH - placed + 3))
+    text = stack(shares, BAR_WIDTH)
+    text.append("   ")
     for name, share in shares.items():
         text.append(f"{name} {share:4.0%}  ", style=COLOURS[name] if name != "idle" else "dim")
     if one.cpu_percent is not None:

@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 
 from paceline.config.train_config import TrainConfig
@@ -147,7 +147,7 @@ class Run:
             self.notes = _load_or_reset(self.training, resume_from, init)
             record = None
             if folder is not None:
-                self._log = stack.enter_context(TrainLog(folder / TRAIN_LOG, append=resume_from is not None))
+                self._log = stack.enter_context(closing(TrainLog(folder / TRAIN_LOG, append=resume_from is not None)))
                 steps = self.training.tracker.steps if resume_from is not None else None
                 try:
                     folder.write(CONFIG, config.to_yaml())
@@ -157,7 +157,7 @@ class Run:
                     record = RunRecord(folder, resume_steps=steps, extra_tags=self.training.extra_tags())
                 except OSError as error:
                     raise not_writable(folder.path, "output_dir", error) from error
-                stack.enter_context(record)
+                stack.callback(record.close)
             tracking = None
             if config.run.track:
                 tracking = Tracking(config.to_dict(), folder)

@@ -15,7 +15,6 @@ from paceline.measure.panel import (
     number,
     plain_line,
     sparkline,
-    stack,
 )
 from paceline.measure.record import EvaluationRow, Goal, WorkerActivity
 
@@ -115,7 +114,6 @@ def test_panel_keeps_to_its_width_and_height(width: int) -> None:
 def test_bars_are_exactly_as_wide_as_asked() -> None:
     for fraction in (0.0, 0.013, 0.5, 0.999, 1.0):
         assert len(bar(fraction, 20).plain) == 20
-    assert len(stack({"collect": 1 / 3, "learn": 1 / 3, "wait": 1 / 3}, 10).plain) == 10
 
 
 def test_sparkline() -> None:

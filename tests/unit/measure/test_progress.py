@@ -5,6 +5,7 @@ import logging
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def test_the_bar_is_one_line_that_stays(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_log_gets_lines_also_when_quiet(tmp_path: Path) -> None:
     file = tmp_path / "train.log"
-    with TrainLog(file) as log, Progress(INFO, Goal(episodes=100), display="none", log=log) as progress:
+    with closing(TrainLog(file)) as log, Progress(INFO, Goal(episodes=100), display="none", log=log) as progress:
         for i in range(1, 4):
             progress.update(iteration(i))
         progress.note("worker 1 was replaced")

@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def test_tensorboard_reads_every_tag_of_the_design(folder: RunFolder) -> None:
     assert sorted(TAGS) == sorted(DESIGN_TAGS)
-    with RunRecord(folder) as record:
+    with closing(RunRecord(folder)) as record:
         record(iteration(1))
         record(iteration(2))
     found = events(folder)
@@ -134,7 +135,7 @@ def test_tensorboard_reads_every_tag_of_the_design(folder: RunFolder) -> None:
 
 
 def test_progress_has_a_row_for_each_iteration_under_the_same_names(folder: RunFolder) -> None:
-    with RunRecord(folder) as record:
+    with closing(RunRecord(folder)) as record:
         record(iteration(1))
         record(iteration(2, evaluation=None, ep_rew_mean=None, ep_len_mean=None, parallel={}))
     first, second = rows(folder / "progress.csv")
@@ -147,14 +148,14 @@ def test_progress_has_a_row_for_each_iteration_under_the_same_names(folder: RunF
 
 
 def test_a_number_that_is_missing_has_no_event(folder: RunFolder) -> None:
-    with RunRecord(folder) as record:
+    with closing(RunRecord(folder)) as record:
         record(iteration(1, evaluation=None))
     assert "eval/mean_reward" not in events(folder)
 
 
 def test_whole_numbers_and_float32_survive_the_table(folder: RunFolder) -> None:
     value = float(np.float32(np.pi))
-    with RunRecord(folder) as record:
+    with closing(RunRecord(folder)) as record:
         record(iteration(1, train={"n_updates": 1_234_567_890_123, "loss": value}))
     (row,) = rows(folder / "progress.csv")
     assert row["train/n_updates"] == "1234567890123"
@@ -162,7 +163,7 @@ def test_whole_numbers_and_float32_survive_the_table(folder: RunFolder) -> None:
 
 
 def test_episodes_have_a_row_each(folder: RunFolder) -> None:
-    with RunRecord(folder) as record:
+    with closing(RunRecord(folder)) as record:
         record(iteration(1), ended(40, 80))
         record(iteration(2), ended())
         record(iteration(3))
@@ -173,9 +174,9 @@ def test_episodes_have_a_row_each(folder: RunFolder) -> None:
 
 
 def test_unknown_tag_is_refused_unless_announced(folder: RunFolder) -> None:
-    with RunRecord(folder) as record, pytest.raises(ValueError, match="unknown tags train/epsilon"):
+    with closing(RunRecord(folder)) as record, pytest.raises(ValueError, match="unknown tags train/epsilon"):
         record(iteration(1, train={"epsilon": 0.1}))
-    with RunRecord(folder, extra_tags=("train/epsilon",)) as record:
+    with closing(RunRecord(folder, extra_tags=("train/epsilon",))) as record:
         record(iteration(1, train={"epsilon": 0.1}))
     assert rows(folder / "progress.csv")[0]["train/epsilon"] == "0.1"
 
@@ -183,12 +184,12 @@ def test_unknown_tag_is_refused_unless_announced(folder: RunFolder) -> None:
 @pytest.mark.parametrize("torn", [False, True])
 def test_resumed_tables_equal_the_uninterrupted_ones(tmp_path: Path, torn: bool) -> None:
     straight = RunFolder.create(tmp_path / "straight", env="E", algo="ppo", seed=0)
-    with RunRecord(straight) as record:
+    with closing(RunRecord(straight)) as record:
         for number in range(1, 6):
             record(iteration(number), ended(100 * number - 50, 100 * number))
 
     resumed = RunFolder.create(tmp_path / "resumed", env="E", algo="ppo", seed=0)
-    with RunRecord(resumed) as record:
+    with closing(RunRecord(resumed)) as record:
         for number in range(1, 5):  # went on past the checkpoint at 200 before it died
             reward = 20.0 + number if number <= 2 else -1.0
             record(iteration(number, ep_rew_mean=reward), ended(100 * number - 50, 100 * number))
@@ -196,7 +197,7 @@ def test_resumed_tables_equal_the_uninterrupted_ones(tmp_path: Path, torn: bool)
         for path in (resumed / "progress.csv", resumed / "episodes.csv", *(resumed / "logs").iterdir()):
             with path.open("ab") as file:
                 file.write(b"5,5")
-    with RunRecord(resumed, resume_steps=200) as record:
+    with closing(RunRecord(resumed, resume_steps=200)) as record:
         for number in range(3, 6):
             record(iteration(number), ended(100 * number - 50, 100 * number))
 
@@ -206,9 +207,9 @@ def test_resumed_tables_equal_the_uninterrupted_ones(tmp_path: Path, torn: bool)
 
 
 def test_new_record_starts_empty_tables(folder: RunFolder) -> None:
-    with RunRecord(folder) as record:
+    with closing(RunRecord(folder)) as record:
         record(iteration(1))
-    with RunRecord(folder) as record:
+    with closing(RunRecord(folder)) as record:
         pass
     assert rows(folder / "progress.csv") == []
 
@@ -217,7 +218,7 @@ def test_new_record_starts_empty_tables(folder: RunFolder) -> None:
     ("content", "message"), [("a,b\n", "columns are not those"), ("", "columns are not those"), (None, "line 2")]
 )
 def test_foreign_table_is_refused_by_name(folder: RunFolder, content: str | None, message: str) -> None:
-    with RunRecord(folder) as record:
+    with closing(RunRecord(folder)) as record:
         record(iteration(1))
     path = folder / "progress.csv"
     path.write_text(path.read_text().splitlines()[0] + "\nx,y\n" if content is None else content)
@@ -226,7 +227,7 @@ def test_foreign_table_is_refused_by_name(folder: RunFolder, content: str | None
 
 
 def test_a_table_of_an_earlier_version_gets_the_columns_it_lacks(folder: RunFolder) -> None:
-    with RunRecord(folder) as record:
+    with closing(RunRecord(folder)) as record:
         for number in range(1, 4):
             record(iteration(number, parallel={"bytes_per_step": 7.0, "dropped_steps": 2.0}))
     path = folder / "progress.csv"
@@ -235,7 +236,7 @@ def test_a_table_of_an_earlier_version_gets_the_columns_it_lacks(folder: RunFold
     path.write_text(
         "".join(",".join(cells) + "\n" for cells in [old, *([row[name] for name in old] for row in newest)])
     )
-    with RunRecord(folder, resume_steps=200) as record:
+    with closing(RunRecord(folder, resume_steps=200)) as record:
         record(iteration(3, parallel={"bytes_per_step": 7.0, "dropped_steps": 2.0}))
     assert rows(path) == [*({**row, "parallel/bytes_per_step": ""} for row in newest[:2]), newest[2]]
 

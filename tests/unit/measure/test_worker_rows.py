@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.measure.record import Iteration, WorkerActivity
-from paceline.measure.worker_rows import BAR_WIDTH, SHOWN, Activity, activities, rows
+from paceline.measure.worker_rows import BAR_WIDTH, SHOWN, Activity, activities, rows, stack
 
 
 def iteration(*workers: WorkerActivity, seconds: float = 1.0) -> Iteration:
@@ -46,6 +46,10 @@ def test_many_workers_share_the_last_line() -> None:
 def test_all_bars_have_the_same_width(env: float, inference: float) -> None:
     ((_, line),) = rows([Activity(env, inference)])
     assert line.plain.startswith("█" * BAR_WIDTH + "   env")
+
+
+def test_a_stack_is_exactly_as_wide_as_asked() -> None:
+    assert len(stack({"collect": 1 / 3, "learn": 1 / 3, "wait": 1 / 3}, 10).plain) == 10
 
 
 def test_computing_gradients_is_not_idling() -> None:

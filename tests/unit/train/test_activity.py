@@ -35,7 +35,7 @@ def training(times: list[CollectTimes], pids: list[int]) -> Any:
 
 
 def usage(**each: ProcessUsage) -> Usage:
-    return Usage(0.0, 0.0, len(each), {int(pid.removeprefix("pid")): used for pid, used in each.items()})
+    return Usage(0.0, 0.0, {int(pid.removeprefix("pid")): used for pid, used in each.items()})
 
 
 def test_activity_combines_the_times_of_each_worker_with_the_usage_of_its_process() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def recorded(path: Path, *, iterations: int = 3, returns: Callable[[int], float]
     All episodes of iteration i return `returns(i)`.
     """
     folder = RunFolder.create(path, env="E", algo="ppo", seed=0)
-    with RunRecord(folder) as record:
+    with closing(RunRecord(folder)) as record:
         seen: list[float] = []
         for i in range(1, iterations + 1):
             seen += [returns(i)] * 10

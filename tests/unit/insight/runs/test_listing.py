@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_a_run_without_a_row_in_progress_csv_is_listed(tmp_path: Path, progress:
 
 def test_a_run_is_running_while_its_log_is_written(tmp_path: Path) -> None:
     path = run(tmp_path / "a", summary=SUMMARY, progress="1,8192,9,17.5,4.0\n")  # resumed: the summary is older
-    with TrainLog(path / "train.log"):
+    with closing(TrainLog(path / "train.log")):
         one = listed(path)
         assert (one.state, one.steps, one.score) == ("running", 8192, 17.5)
     assert listed(path).state == "finished"
