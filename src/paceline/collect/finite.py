@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.envs.block import EnvBlock, FinalObs, History, Watch, ahead_of
-from paceline.envs.extras import Readings
 from paceline.errors import EnvError
 from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
@@ -124,7 +123,7 @@ class FiniteEnvs:
 
     def __init__(self, envs: EnvBlock, on_nan: OnNan, *, first_env: int, line: NDArray[np.int64]) -> None:
         self._envs, self._on_nan, self._first, self._line = envs, on_nan, first_env, line
-        self.episode = envs.episode
+        self.episode, self.readings, self.dump, self.close = envs.episode, envs.readings, envs.dump, envs.close
         self.ahead = ahead_of(envs)
         """The block's `ahead` method; None if it has none."""
 
@@ -143,24 +142,11 @@ class FiniteEnvs:
             self._look_at_obs({name: leaf[None] for name, leaf in last.items()}, i)
         return finals
 
-    @property
-    def readings(self) -> Readings | None:
-        """See `EnvBlock`."""
-        return self._envs.readings
-
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
         """See `EnvBlock`; then checks the observations."""
         restarted = self._envs.restore(histories, row, watch)
         self._look_at_obs(row.obs)
         return restarted
-
-    def dump(self) -> list[bytes]:
-        """See `EnvBlock`."""
-        return self._envs.dump()
-
-    def close(self) -> None:
-        """See `EnvBlock`."""
-        self._envs.close()
 
     def _look_at_obs(self, obs: Mapping[str, NDArray[Any]], first: int = 0) -> None:
         for name, leaf in obs.items():

@@ -9,6 +9,7 @@ an opponent share one forward pass. All randomness derives from (seed, env, epis
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,7 +73,7 @@ class Opponents:
         group_size: int,
     ) -> None:
         self.pool, self._players, self._choose = pool, players, choose
-        self._actors, self._made = actors, dict[int, Actor]()
+        self._actor = cache(actors)
         self._size = group_size
 
     def meet(self, envs: NDArray[np.intp], keys: NDArray[np.uint64]) -> None:
@@ -110,10 +111,7 @@ class Opponents:
     ) -> NDArray[np.int64]:
         if number < len(self._players):
             return self._players[number].choose(game, rows, noise)
-        slot = number - len(self._players)
-        actor = self._made.get(slot)
-        if actor is None:
-            actor = self._made[slot] = self._actors(slot)
+        actor = self._actor(number - len(self._players))
         # Always a whole group of rows: the last bits of a matrix product depend on the number of rows.
         seen = np.zeros((self._size, game.obs_size), np.float32)
         seen[: len(rows)] = game.observe(rows)

@@ -1,4 +1,4 @@
-"""Formats the progress of a run as text: first and last lines, log lines, and the live panel. Pure functions."""
+"""Formats the progress of a run as text: first and last lines, log lines, bar and live panel. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from paceline.measure.view import COLOURS, View, phase_shares
 SPARKS = "▁▂▃▄▅▆▇█"
 LABEL = 9
 """Width of the column of names."""
+LINE_BAR_WIDTH = 30
+"""Width of the bar of `learn(progress_bar=True)`, where the line has room for it."""
 SILENT_S = 10.0
 """After this long without an update, the panel shows the time since the last one."""
 
@@ -67,7 +69,7 @@ def last_lines(summary: Summary, info: RunInfo) -> list[str]:
 def plain_line(view: View) -> str:
     """Return the state as one line for a log; it starts with the unit of the budget that ends the run first."""
     newest = view.newest
-    parts = [] if view.by_episodes else [amount(view)]
+    parts = [] if view.by_episodes else [_amount(view)]
     parts.append(f"episode {view.episodes:,}" + (f"/{view.goal.episodes:,}" if view.goal.episodes else ""))
     if newest is not None and newest.last_return is not None:
         parts.append(f"reward {number(newest.last_return)}")
@@ -90,15 +92,34 @@ def plain_line(view: View) -> str:
     return f"[{duration(view.wall_s)}] " + " | ".join(parts)
 
 
+def bar_line(view: View, width: int) -> Text:
+    """Return the progress bar of `learn(progress_bar=True)`: one line, at most `width` wide."""
+    if view.newest is None:
+        return _starting(view)
+    parts = [f"{view.fraction:4.0%}", _amount(view, of="/")]
+    time = duration(view.wall_s)
+    parts.append(time if view.left_s is None else f"{time}, {duration(view.left_s)} left")
+    if view.fps is not None:
+        parts.append(f"{view.fps:,.0f} steps/s")
+    if view.newest.ep_rew_mean is not None:
+        parts.append(f"return {number(view.newest.ep_rew_mean)}")
+    tail = "  ".join(parts)
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(bar(view.fraction, max(8, min(LINE_BAR_WIDTH, width - len(tail) - 1))))
+    line.append(f" {tail}")
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
 def panel(view: View, width: int) -> RenderableType:
     """Return the live panel, at most `width` wide."""
     if view.newest is None:
-        return Text(f"starting, {duration(view.wall_s)}", style="dim", no_wrap=True, overflow="ellipsis")
+        return _starting(view)
     newest = view.newest
     rows: list[tuple[str, Text | str]] = []
 
     left = "" if view.left_s is None else f", {duration(view.left_s)} left"
-    tail = f"  {view.fraction:4.0%}  {amount(view)}  {duration(view.wall_s)}{left}"
+    tail = f"  {view.fraction:4.0%}  {_amount(view)}  {duration(view.wall_s)}{left}"
     bar_width = max(8, min(40, width - LABEL - len(tail)))
     rows.append(("run", Text.assemble(bar(view.fraction, bar_width), tail)))
 
@@ -129,6 +150,10 @@ def panel(view: View, width: int) -> RenderableType:
         rows.append(("workers", workers))
     rows += [(f"  {name}", line) for name, line in worker_rows.rows(worker_rows.activities(view.recent))]
     return _lines(rows, width)
+
+
+def _starting(view: View) -> Text:
+    return Text(f"starting, {duration(view.wall_s)}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _lines(rows: Sequence[tuple[str, Text | str]], width: int) -> Group:
@@ -199,7 +224,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def amount(view: View, of: str = " / ") -> str:
+def _amount(view: View, of: str = " / ") -> str:
     """Return the progress in the unit of the budget that ends the run first; `of` stands before the budget."""
     done, goal, unit = view.steps, view.goal.steps, "steps"
     if view.by_episodes:

@@ -22,8 +22,7 @@ from typing import Literal, TypeAlias
 from rich.console import Console
 from rich.file_proxy import FileProxy
 
-from paceline.measure.bar import bar_line
-from paceline.measure.panel import first_lines, last_lines, panel, plain_line
+from paceline.measure.panel import bar_line, first_lines, last_lines, panel, plain_line
 from paceline.measure.record import EvaluationRow, Goal, Iteration, RunInfo, Summary
 from paceline.measure.screen import screen_for
 from paceline.measure.train_log import LOGGER, TrainLog

@@ -115,7 +115,7 @@ class PrioritisedSampler:
         self._replay, self._alpha = replay, alpha
         self._tree = SumTree(replay.shape.items)
         self._largest = 1.0
-        self._open = np.zeros_like(replay.head), np.zeros_like(replay.head)  # [groups] rows with priorities: first, end
+        self._open = np.zeros((2, len(replay.head)), np.int64)  # [2, groups] rows with priorities: first, end
 
     def rows_added(self, group: int) -> None:
         """Give new rows a priority, and set that of rows about to be overwritten to zero."""
@@ -123,7 +123,7 @@ class PrioritisedSampler:
         low, high = int(replay.low[group]), int(replay.high[group])
         own = shape.columns(group, 1)
         columns = np.arange(own.start, own.stop)
-        first, last = (int(bound[group]) for bound in self._open)
+        first, last = self._open[:, group].tolist()
         self._set(np.arange(first, min(low, last)), columns, 0.0)
         fresh = np.arange(max(last, low), high)
         if shape.priorities:
@@ -132,7 +132,7 @@ class PrioritisedSampler:
         else:
             first_priority = self._largest
         self._set(fresh, columns, first_priority)
-        self._open[0][group], self._open[1][group] = low, high
+        self._open[:, group] = low, high
 
     def draw(
         self, stream: np.random.Generator, count: int, beta: float
@@ -154,14 +154,14 @@ class PrioritisedSampler:
         return {
             "priorities": self._tree.get(np.arange(self._tree.size)),
             "largest": np.array(self._largest),
-            "open": np.stack(self._open),
+            "open": self._open.copy(),
         }
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
         """Restore what `state` returned."""
         self._tree.fill(state["priorities"])
         self._largest = float(state["largest"])
-        self._open = state["open"][0].copy(), state["open"][1].copy()
+        self._open[:] = state["open"]
 
     def _power(self, error: NDArray[np.float32]) -> NDArray[np.float64]:
         power: NDArray[np.float64] = (np.abs(error).astype(np.float64) + SMALLEST) ** self._alpha

@@ -20,7 +20,7 @@ from paceline.memory.slot_shape import SlotShape
 from paceline.spec import ENV_REWARD
 
 COMMON_FIELDS = ("action", "reward", "terminated", "truncated", "valid", "log_prob", "value")
-"""Fields that a trajectory takes over from the slots unchanged, one array each."""
+"""Fields that rows and a trajectory take over from the slots unchanged, one array each."""
 
 
 class Slots:
@@ -43,13 +43,9 @@ class Slots:
         return Row(
             obs={leaf.name: arena[f"obs/{leaf.name}"][:, mine] for leaf in spec.obs},
             mask=arena["mask"][:, mine] if spec.masked else None,
-            value=arena["value"][:, mine],
             extras={name: arena[f"extra/{name}"][:, mine] for name in spec.extras},
             reward_parts={name: arena[f"told/{name}"][:, mine] for name in spec.reward_parts},
-            **{
-                name: arena[name][:, mine]
-                for name in ("action", "reward", "terminated", "truncated", "valid", "log_prob")
-            },
+            **{name: arena[name][:, mine] for name in COMMON_FIELDS},
         )
 
     def rows(self, first_group: int, groups: int) -> list[Row]:

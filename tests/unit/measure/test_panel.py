@@ -9,6 +9,7 @@ from tests.unit.measure.iterations import INFO, SUMMARY, drawn, iteration, view
 
 from paceline.measure.panel import (
     bar,
+    bar_line,
     duration,
     first_lines,
     last_lines,
@@ -137,3 +138,18 @@ def test_last_lines() -> None:
                  "collect 60%", "workers replaced: 1", "runs/[red]x"):  # fmt: skip
         assert part in text, part
     assert last_lines(replace(SUMMARY, finished=False), INFO)[0].startswith("stopped")
+
+
+def test_the_bar_shows_progress_time_speed_and_return() -> None:
+    line = bar_line(view(*(iteration(i) for i in range(1, 6))), 120).plain
+    assert line.startswith("━" * 30 + "  50%  5,000/10,000 steps  0:02, 0:02 left  2,000 steps/s  return 12.5")
+
+
+def test_the_bar_counts_in_the_unit_of_the_budget() -> None:
+    assert " 10%  10/100 episodes  " in bar_line(view(iteration(1), goal=Goal(episodes=100)), 120).plain
+    assert "  1,000 steps  " in bar_line(view(iteration(1), goal=Goal(seconds=60)), 120).plain
+
+
+def test_the_bar_fits_its_width() -> None:
+    assert len(bar_line(view(iteration(5)), 60).plain) == 60
+    assert bar_line(view(), 60).plain == "starting, 0:00"
