@@ -103,12 +103,8 @@ class FreeRunning:
         stop = self._stop
 
         def drive(i: int) -> float:
-            row_actor, choose, step, beat = (
-                self._row_actors[i],
-                self._choose,
-                self.envs.envs[i].step,
-                self.envs.lines[i],
-            )
+            row_actor, choose = self._row_actors[i], self._choose
+            step, beat = self.envs.envs[i].step, self.envs.lines[i]
             mine = slice(None), slice(i, i + 1)
             column, own_params, own_noise = own.at(mine), params[mine], noise[mine]
             env_s, t, (row, after) = 0.0, 0, self._row_pairs[i]

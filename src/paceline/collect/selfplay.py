@@ -61,7 +61,7 @@ class Opponents:
         players: The fixed players, in the pool's order.
         actors: Makes the actor of the snapshot in a given pool slot, for `group_size` rows.
         choose: Turns the outputs of a snapshot into moves.
-        group_size: Rows of a forward pass.
+        group_size: Envs in a group, which are the rows of a forward pass.
     """
 
     def __init__(
@@ -91,19 +91,20 @@ class Opponents:
     def answer(
         self, game: Game, rows: NDArray[np.intp], first_env: int, noise: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
-        """Choose the opponents' moves on boards of one group, [k].
+        """Choose the opponents' moves, [k]. The boards of a group that share an opponent share one forward pass.
 
         Args:
             game: The boards.
-            rows: [k] the boards where the opponent is to move, all of one group.
+            rows: [k] the boards where the opponent is to move.
             first_env: The env of board 0.
             noise: [k] random bits.
         """
-        who = self.pool.opponent[first_env + rows]
+        count = len(self.pool.odds)
+        groups_and_opponents = rows // self._size * count + self.pool.opponent[first_env + rows]
         moves = np.empty(len(rows), np.int64)
-        for number in np.unique(who):
-            mine = who == number
-            moves[mine] = self._move(int(number), game, rows[mine], first_env, noise[mine])
+        for both in np.unique(groups_and_opponents):
+            mine = groups_and_opponents == both
+            moves[mine] = self._move(int(both) % count, game, rows[mine], first_env, noise[mine])
         return moves
 
     def _move(
@@ -131,7 +132,6 @@ class GameBlock:
         opponents: Play the other side.
         seed: The run's seed.
         first_env: Index in the run of the first board.
-        group_size: Envs in a group.
         episode: [n] episode numbers; the block writes them.
     """
 
@@ -139,17 +139,10 @@ class GameBlock:
     """Games have no extras."""
 
     def __init__(
-        self,
-        game: Game,
-        opponents: Opponents,
-        *,
-        seed: int,
-        first_env: int,
-        group_size: int,
-        episode: NDArray[np.int64],
+        self, game: Game, opponents: Opponents, *, seed: int, first_env: int, episode: NDArray[np.int64]
     ) -> None:
         self._game, self._opponents, self.episode = game, opponents, episode
-        self._seed, self._first, self._size = seed, first_env, group_size
+        self._seed, self._first = seed, first_env
         self._all = np.arange(game.n)
         self._seat = np.zeros(game.n, np.int8)
         self._key = np.zeros(game.n, np.uint64)
@@ -269,12 +262,7 @@ class GameBlock:
                 return
             noise = draws(mix(self._key[rows] ^ _MOVES), self._moves[rows])
             self._moves[rows] += 1
-            moves = np.empty(len(rows), np.int64)
-            group = rows // self._size
-            for number in np.unique(group):
-                mine = group == number
-                moves[mine] = self._opponents.answer(game, rows[mine], self._first, noise[mine])
-            game.play(rows, moves)
+            game.play(rows, self._opponents.answer(game, rows, self._first, noise))
 
     def _show(self, row: Row, where: NDArray[np.bool_] | None = None) -> None:
         rows = self._all if where is None else np.flatnonzero(where)

@@ -95,10 +95,12 @@ class Lane:
         """
         self._envs, self._writer, self._actor, self._head = envs, writer, actor, head
         self._now, self._after = rows
-        self._seed, self._epsilon, self._heartbeat = seed, epsilon, heartbeat
+        self._epsilon, self._heartbeat = epsilon, heartbeat
         self._first_group, self.groups, self._size = first_group, groups, group_size
         self._age = np.zeros(groups * group_size, np.int64)
         self._noise = np.empty((NOISE_ROWS, groups * group_size, 2), np.float32)
+        own = {"seed": seed, "first_group": first_group, "group_size": group_size}
+        self._draw_noise = partial(noise.draw, head, self._noise, **own)
         self._judge, self._gamma = judge, np.float32(gamma)
         self.remote = actor if isinstance(actor, RemoteActor) else None
         """The actor, with central inference; None if the policy runs here."""
@@ -153,14 +155,7 @@ class Lane:
         judged: list[Any] = []
         while t < budget.rows and (budget.episodes is None or (played < budget.episodes).any()):
             if t % NOISE_ROWS == 0:
-                noise.draw(
-                    head,
-                    self._noise,
-                    seed=self._seed,
-                    first_group=self._first_group,
-                    group_size=self._size,
-                    step=start + t,
-                )
+                self._draw_noise(step=start + t)
             row, after = self._now, self._after
             params, value = self._acting(row.obs)
             action = head.choose(params, self._noise[t % NOISE_ROWS], row.mask)

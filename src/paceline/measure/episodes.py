@@ -218,5 +218,4 @@ class EpisodeTracker:
         if self.reward_parts:
             self._reward_parts[...] = state["told"]
             self._recent_parts = deque(state["recent_told"].reshape(-1, len(self.reward_parts)), maxlen=WINDOW)
-        self._recent.clear()
-        self._recent.extend(zip(state["recent_return"].tolist(), state["recent_length"].tolist(), strict=True))
+        self._recent = deque(zip(state["recent_return"].tolist(), state["recent_length"].tolist(), strict=True), WINDOW)

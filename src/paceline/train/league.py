@@ -114,7 +114,7 @@ class LeagueRecipe:
             size,
         )
         episode = arena["episode"][shape.columns(share.first_group, share.groups)]
-        return GameBlock(game, opponents, seed=seed, first_env=first, group_size=size, episode=episode)
+        return GameBlock(game, opponents, seed=seed, first_env=first, episode=episode)
 
 
 def _actor(policy: PolicyRecipe, spec: EnvSpec, pool: OpponentPool, group_size: int, slot: int) -> Actor:

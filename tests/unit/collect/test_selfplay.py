@@ -50,7 +50,7 @@ class Bed:
         players: list[Player] = [RandomPlayer(), Minimax()]
         opponents = Opponents(self.pool, players, lambda slot: Net(slot, self.calls), best_move, 4)
         self.game, self.episode = TicTacToe(n), np.zeros(n, np.int64)
-        self.block = GameBlock(self.game, opponents, seed=3, first_env=first_env, group_size=4, episode=self.episode)
+        self.block = GameBlock(self.game, opponents, seed=3, first_env=first_env, episode=self.episode)
         self.row, self.after = Row.blank(SPEC, n), Row.blank(SPEC, n)
 
     def legal(self, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -193,7 +193,7 @@ def test_games_lost_without_a_decision_are_counted_and_skipped() -> None:
     bed = Bed([1.0, 0.0, 0.0, 0.0])
     game = Rush(8)
     opponents = bed.block._opponents
-    block = GameBlock(game, opponents, seed=3, first_env=0, group_size=4, episode=bed.episode)
+    block = GameBlock(game, opponents, seed=3, first_env=0, episode=bed.episode)
     block.reset(bed.row)
     for _ in range(20):
         assert not game.over.any()
