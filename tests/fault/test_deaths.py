@@ -107,7 +107,7 @@ def go_until_replaced(run: Run, workers: int) -> Summary:
 def poison(slots: Any, columns: slice) -> None:
     """Fill columns of a slot with NaN, which a worker must overwrite before the slot is learned from."""
     for name in ("reward", "log_prob", "value", "obs/obs"):
-        slots.array(name)[:, columns] = np.nan
+        slots.arrays[name][:, columns] = np.nan
 
 
 def check_learned_batches(run: Run) -> Callable[[], int]:
@@ -178,7 +178,7 @@ def test_in_step_with_each_other_the_run_is_the_same_as_without_the_deaths(
     def poisoned(self: Rollouts, version: int) -> BroadcastCall[CollectTimes]:
         # All but the last row, which holds the current observations of the envs.
         for name in ("reward", "log_prob", "value", "obs/obs"):
-            self._slots.array(name)[:-1] = np.nan
+            self._slots.arrays[name][:-1] = np.nan
         return begin(self, version)
 
     settings = config("ppo", **SYNC[mode], total_timesteps=12_000)
@@ -253,8 +253,8 @@ def test_slots_that_a_worker_filled_before_it_died_are_learned_from() -> None:
         learner.update = watched
         scheduler.start()  # as the first batch does
         wait_until_idle(run)
-        filled = [slots.array("obs/obs").copy() for slots in sets]
-        filled_steps = [np.count_nonzero(slots.array("valid")) for slots in sets]
+        filled = [slots.arrays["obs/obs"].copy() for slots in sets]
+        filled_steps = [np.count_nonzero(slots.arrays["valid"]) for slots in sets]
         assert filled_steps == [8 * 32] * 2, "the worker filled both slots"
         os.kill(run.training.runtime.pids()[0], signal.SIGKILL)
         run.go(steps=5_000)

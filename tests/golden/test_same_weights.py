@@ -194,5 +194,5 @@ def test_a_vector_env_begins_new_episodes_after_a_resume_and_says_so(tmp_path: P
 
 def test_two_envs_never_begin_alike() -> None:
     with Run(config("CartPole", 0)) as run:
-        first = inside(run).rollouts._slots.array("obs/obs")[-1]
+        first = inside(run).rollouts._slots.arrays["obs/obs"][-1]
         assert len({row.tobytes() for row in first}) == len(first) == COMMON["n_envs"]

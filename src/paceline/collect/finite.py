@@ -71,7 +71,7 @@ class FiniteRollouts:
         mine = slots[0].shape.columns(first_group, groups)
         self._first, self._seed, self._episode = first_group * slots[0].shape.group_size, seed, episode
         self._numbers = [self._of(one, mine) for one in slots]
-        self._ended = [(one.array("terminated")[:, mine], one.array("truncated")[:, mine]) for one in slots]
+        self._ended = [(one.arrays["terminated"][:, mine], one.arrays["truncated"][:, mine]) for one in slots]
 
     def check(self, step: int, into: int, finals: Sequence[FinalSlot]) -> None:
         """Check one rollout.
@@ -107,8 +107,8 @@ class FiniteRollouts:
 
     def _of(self, slots: Slots, mine: slice) -> dict[str, NDArray[Any]]:
         leaves = slots.shape.spec.obs
-        obs = {f"observation {leaf.name!r}": slots.array(f"obs/{leaf.name}")[:, mine] for leaf in leaves}
-        return {**obs, "reward": slots.array("reward")[:, mine]}
+        obs = {f"observation {leaf.name!r}": slots.arrays[f"obs/{leaf.name}"][:, mine] for leaf in leaves}
+        return {**obs, "reward": slots.arrays["reward"][:, mine]}
 
 
 class FiniteEnvs:

@@ -126,7 +126,7 @@ class LearnerProbe:
                 arena[name][...] = training.arena[name]
             slots = program.plan.slots(arena)
             copy_rollout(real.slots(training.arena), into=slots)
-            self._batch, self._turn, self._valid = slots.trajectory(0), arena["turn"], slots.array("valid").reshape(-1)
+            self._batch, self._turn, self._valid = slots.trajectory(0), arena["turn"], slots.arrays["valid"].reshape(-1)
             runtime = _start_workers(program, arena, workers, training)
             undo.callback(runtime.close)
             self._rates: list[list[float]] = [[] for _ in self.settings]

@@ -34,12 +34,13 @@ class Slots:
 
     def __init__(self, arena: Arrays, shape: SlotShape, name: str = "") -> None:
         self.shape = shape
-        self._arena = {field.name: arena[name + field.name] for field in shape.fields()}
-        self._tensors = {name: torch.from_numpy(field) for name, field in self._arena.items()}
+        self.arrays = {field.name: arena[name + field.name] for field in shape.fields()}
+        """All fields by name, whole: for statistics in the driver, and for copies (`slot_copies`)."""
+        self._tensors = {name: torch.from_numpy(field) for name, field in self.arrays.items()}
 
     def columns(self, first_group: int, groups: int) -> Row:
         """Return a worker's own columns, all rows: `[T, n, ...]`, or `[T+1, n, ...]` for fields that row T has too."""
-        mine, arena, spec = self.shape.columns(first_group, groups), self._arena, self.shape.spec
+        mine, arena, spec = self.shape.columns(first_group, groups), self.arrays, self.shape.spec
         return Row(
             obs={leaf.name: arena[f"obs/{leaf.name}"][:, mine] for leaf in spec.obs},
             mask=arena["mask"][:, mine] if spec.masked else None,
@@ -55,7 +56,7 @@ class Slots:
 
     def final_slot(self, group: int) -> FinalSlot:
         """Return where a group stores the last observations of truncated episodes."""
-        arena, group = self._arena, group - self.shape.first_group
+        arena, group = self.arrays, group - self.shape.first_group
         return FinalSlot(
             count=arena["final_count"][group : group + 1],
             at=arena["final_at"][group],
@@ -63,30 +64,22 @@ class Slots:
             obs={leaf.name: arena[f"final_obs/{leaf.name}"][group] for leaf in self.shape.spec.obs},
         )
 
-    def array(self, name: str) -> NDArray[Any]:
-        """Return a whole field, all columns: for statistics in the driver."""
-        return self._arena[name]
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all fields by name, for copies (`slot_copies`)."""
-        return self._arena
-
     def outcome(self, columns: slice = slice(None)) -> Outcome:
         """Return rewards and episode ends of the rollout, for statistics."""
-        reward_parts = {name: self._arena[f"told/{name}"][:, columns] for name in self.shape.spec.reward_parts}
+        reward_parts = {name: self.arrays[f"told/{name}"][:, columns] for name in self.shape.spec.reward_parts}
         reward, terminated, truncated, valid = (
-            self._arena[name][:, columns] for name in ("reward", "terminated", "truncated", "valid")
+            self.arrays[name][:, columns] for name in ("reward", "terminated", "truncated", "valid")
         )
         return Outcome(reward_parts.pop(ENV_REWARD, reward), terminated, truncated, valid, reward_parts)
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """Return the extras [T+1, B, ...] by name: arrays read beside the observations."""
-        return {name: self._arena[f"extra/{name}"] for name in self.shape.spec.extras}
+        return {name: self.arrays[f"extra/{name}"] for name in self.shape.spec.extras}
 
     def shown(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_] | None]:
         """Return the observations (by leaf) and masks after the last step of the rollout."""
-        obs = {leaf.name: self._arena[f"obs/{leaf.name}"][-1] for leaf in self.shape.spec.obs}
-        return obs, self._arena["mask"][-1] if self.shape.spec.masked else None
+        obs = {leaf.name: self.arrays[f"obs/{leaf.name}"][-1] for leaf in self.shape.spec.obs}
+        return obs, self.arrays["mask"][-1] if self.shape.spec.masked else None
 
     def trajectory(self, version: int) -> Trajectory:
         """Return the rollout as the learner reads it: views, except for the few final observations."""
@@ -113,10 +106,10 @@ class Slots:
         )
 
     def _finals(self) -> Finals:
-        used = [(group, int(n)) for group, n in enumerate(self._arena["final_count"]) if n]
+        used = [(group, int(n)) for group, n in enumerate(self.arrays["final_count"]) if n]
 
         def gather(name: str) -> NDArray[Any]:
-            field = self._arena[name]
+            field = self.arrays[name]
             return np.concatenate([field[group, :n] for group, n in used] or [field[0, :0]])
 
         t, env = (torch.from_numpy(column) for column in gather("final_at").T)

@@ -141,7 +141,7 @@ class AsyncRollouts:
         by_age = sorted(self._ready, key=lambda full: full.report.version)
         self._batch, self._ready = by_age[: self._batch_slots], by_age[self._batch_slots :]
         lags = []
-        valid, at = self._learning.array("valid"), 0
+        valid, at = self._learning.arrays["valid"], 0
         for full in self._batch:
             begin, at = at, copy_columns(full.slots, full.columns, into=self._learning, at=at)
             if self._too_old(full, version):
@@ -152,7 +152,7 @@ class AsyncRollouts:
                 lags.append(self._lag(full, version))
         # Workers may own different numbers of groups. The rest of the batch is invalid.
         valid[:, at:] = False
-        self._learning.array("final_count")[at // self._learning.shape.group_size :] = 0
+        self._learning.arrays["final_count"][at // self._learning.shape.group_size :] = 0
         self.last = CollectReport(
             times=self._scheduler.times(),
             finished=self._scheduler.finished(),

@@ -104,8 +104,8 @@ class Rollouts:
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
             self.last = CollectReport(times=times, finished=count_episodes(self._tracker, self._slots))
-            array = self._slots.array
-            self._history.extend(array("action"), array("terminated") | array("truncated"), array("valid"))
+            arrays = self._slots.arrays
+            self._history.extend(arrays["action"], arrays["terminated"] | arrays["truncated"], arrays["valid"])
             if self._learning is not None:
                 copy_rollout(self._slots, into=self._learning)
                 self._pending = True

@@ -78,7 +78,7 @@ class FullSlot:
     @property
     def steps(self) -> int:
         """Number of valid steps."""
-        return int(np.count_nonzero(self.slots.array("valid")[:, self.columns]))
+        return int(np.count_nonzero(self.slots.arrays["valid"][:, self.columns]))
 
 
 class SlotScheduler:

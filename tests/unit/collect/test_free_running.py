@@ -49,7 +49,7 @@ class Bed:
         found = []
         for number in range(count):
             self.collector.collect(number * STEPS)
-            found.append({name: array.tobytes() for name, array in self.slots.arrays().items()})
+            found.append({name: array.tobytes() for name, array in self.slots.arrays.items()})
         return found
 
 
@@ -126,7 +126,7 @@ SOURCES: dict[str, Callable[[], gym.Env[Any, Any]]] = {
 def test_free_running_rows_equal_lockstep_rows_bit_for_bit(name: str) -> None:
     with bed(SOURCES[name], together=True) as it:
         expected = it.rollouts()
-        assert name != "numbers as actions, truncated" or it.slots.array("final_count").all()
+        assert name != "numbers as actions, truncated" or it.slots.arrays["final_count"].all()
     with bed(lambda: Uneven(SOURCES[name]())) as it:
         found = it.rollouts()
     for number, (a, b) in enumerate(zip(expected, found, strict=True)):

@@ -22,8 +22,8 @@ SEED, SIZE = 11, 2
 
 
 def took(history: EpisodeHistory, slots: Slots) -> None:
-    array = slots.array
-    history.extend(array("action"), array("terminated") | array("truncated"), array("valid"))
+    arrays = slots.arrays
+    history.extend(arrays["action"], arrays["terminated"] | arrays["truncated"], arrays["valid"])
 
 
 @pytest.mark.parametrize("n_steps", [1, 4, 7])
@@ -95,7 +95,7 @@ def test_histories_keep_masks_and_dict_observations() -> None:
         assert before.mask is not None
         expected = before.mask[-1].clone()
         state, wrong = history.state(), histories_now(history)
-        for row in (it.slots.array("mask"), it.slots.array("obs/hand")):
+        for row in (it.slots.arrays["mask"], it.slots.arrays["obs/hand"]):
             row[-1] = 0
         assert it.restore(EpisodeHistory(it.slots.shape.spec, it.arena["episode"], it.slots.shown).load(state)) == []
         assert it.slots.trajectory(0).mask[-1].tolist() == expected.tolist()  # type: ignore[index]

@@ -23,10 +23,10 @@ def filled(arena: Arena, shape: SlotShape, name: str, base: int) -> Slots:
     """A set whose every column says who it is."""
     slots = Slots(arena, shape, name)
     marks = base + np.arange(shape.n_envs)
-    slots.array("obs/v")[...] = marks[:, None]
+    slots.arrays["obs/v"][...] = marks[:, None]
     for field in ("reward", "value", "action"):
-        slots.array(field)[...] = marks
-    slots.array("valid")[...] = True
+        slots.arrays[field][...] = marks
+    slots.arrays["valid"][...] = True
     for group in range(shape.groups):
         final = slots.final_slot(group)
         final.count[0] = 0
@@ -61,7 +61,7 @@ def test_a_set_taken_over_or_kept_in_a_checkpoint_is_the_same_batch() -> None:
         copy, loaded = Slots(arena, shape, "copy/"), Slots(arena, shape, "loaded/")
         copy_rollout(original, into=copy)
         load_slots(loaded, {name: value.copy() for name, value in slots_state(copy).items()})
-        original.array("reward")[...] = -1.0
+        original.arrays["reward"][...] = -1.0
         for found in (copy, loaded):
             batch = found.trajectory(1)
             assert batch.reward[2].tolist() == [10, 11, 12, 13, 14, 15]

@@ -89,8 +89,8 @@ class Stage:
         self._filled += 1
         share, slots = self._owned[worker], self.sets[into]
         mine = slice(share.first_group * SIZE, (share.first_group + share.groups) * SIZE)
-        slots.array("reward")[:, mine] = self._filled
-        slots.array("valid")[:, mine] = True
+        slots.arrays["reward"][:, mine] = self._filled
+        slots.arrays["valid"][:, mine] = True
 
     def check(self) -> None:
         """Every collected step is either learned from or dropped."""
