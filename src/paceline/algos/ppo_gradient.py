@@ -123,11 +123,9 @@ class ShardedGradient:
     def __init__(self, gradient: PPOGradient, slots: Slots, shards: Shards) -> None:
         self._gradient, self._shards = gradient, shards
         rows = slots.samples()
-        arrays = {
-            "action": rows.action,
-            "samples": shards.samples,
-            **({} if rows.mask is None else {"mask": rows.mask}),
-        }
+        arrays = {"action": rows.action, "samples": shards.samples}
+        if rows.mask is not None:
+            arrays["mask"] = rows.mask
         self._gather = Gather({name: leaf.numpy() for name, leaf in arrays.items()})
         self._gather_obs = Gather({name: leaf.numpy() for name, leaf in rows.obs.items()})
         self._order, self._vector = shards.order.numpy(), gradient.vector.numpy()

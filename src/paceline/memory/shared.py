@@ -105,9 +105,6 @@ class Arena:
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._arrays[name]
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._arrays
-
     def __reduce__(self) -> tuple[Callable[..., Arena], tuple[Any, ...]]:
         # The descriptor is duplicated while the process object is pickled: the only moment at which
         # forkserver and spawn can pass descriptors.

@@ -45,8 +45,6 @@ def test_fields_are_aligned_zeroed_and_do_not_overlap(described: list[tuple[list
             arena[field.name].reshape(-1).view(np.uint8)[...] = i + 1
         for i, field in enumerate(fields):
             assert (arena[field.name].reshape(-1).view(np.uint8) == i + 1).all(), "a neighbour wrote into this field"
-        assert "f0" in arena
-        assert "nonsense" not in arena
     finally:
         arena.close()
 
