@@ -8,7 +8,7 @@ Observations, actions, rewards and flags are in shared memory; infos are pickled
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from typing import Any
@@ -195,8 +195,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         if loose:
             self._send_loose(ascending, {path: [column[i] for i in order] for path, column in loose.items()})
             return
-        for worker, places in by_worker(self._flights.worker_of, ascending).items():
-            self._flights.send(worker, [ascending[place] for place in places], None)
+        self._send_each(ascending, lambda _: None)
 
     def recv(self, min_ready: int = 1) -> ReadyBatch:
         """Block until at least `min_ready` envs are ready; returns all that are ready then.
@@ -208,10 +207,10 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             Observations, rewards, terminations, truncations, infos and ids, in ascending order of ids: the first row
             of everything, and of the arrays in the infos, belongs to `ids[0]`.
         """
-        ids, at = self._recv(min_ready)
-        arrays = (self._reward[at], self._terminated[at], self._truncated[at])
-        reward, terminated, truncated = (np.array(array) for array in arrays)
-        return self._show(at), reward, terminated, truncated, self._infos(ids), np.array(ids, np.intp)
+        ids = self._recv(min_ready)
+        whole = ids[-1] - ids[0] + 1 == len(ids)
+        at = slice(ids[0], ids[-1] + 1) if whole else ids
+        return *self._results(at), self._infos(ids), np.array(ids, np.intp)
 
     # -- for adapters ---------------------------------------------------------------------------------------------
 
@@ -227,9 +226,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     def recv_each(self) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], list[Infos]]:
         """Like `recv` of all envs; returns the infos per env, not batched."""
         self._recv(self.num_envs)
-        arrays = (self._reward, self._terminated, self._truncated)
-        reward, terminated, truncated = (array.copy() for array in arrays)
-        return self._show(slice(None)), reward, terminated, truncated, self._infos_each()
+        return *self._results(slice(None)), self._infos_each()
 
     def ask(self, do: Callable[[Env, int], Any], ids: Sequence[int] | None = None) -> tuple[Any, ...]:
         """Call `do(env, index)` for each of `ids` (None: all), in the process that owns the env; returns the results.
@@ -254,7 +251,8 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _recv(self, min_ready: int) -> tuple[list[int], Any]:
+    def _recv(self, min_ready: int) -> list[int]:
+        """Block until at least `min_ready` envs are ready; returns all that are."""
         self._require_open()
         out = len(self._flights.out)
         if out == 0:
@@ -263,9 +261,7 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             raise ValueError(
                 f"min_ready={min_ready}: must be from 1 to the number of envs with a pending step ({out})."
             )
-        ids = self._take(min_ready, "step")
-        whole = ids[-1] - ids[0] + 1 == len(ids)
-        return ids, slice(ids[0], ids[-1] + 1) if whole else ids
+        return self._take(min_ready, "step")
 
     def _begin_reset(
         self, what: str, seed: int | Sequence[int | None] | None, options: dict[str, Any] | None
@@ -278,31 +274,25 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         return envs
 
     def _send_reset(self, envs: list[int], seeds: list[int | None], options: list[dict[str, Any] | None]) -> None:
-        shared = by_worker(self._flights.worker_of, envs)
-        self._send_each(
-            envs,
-            {
-                worker: Reset([seeds[place] for place in places], [options[place] for place in places])
-                for worker, places in shared.items()
-            },
-        )
+        self._send_each(envs, lambda places: Reset([seeds[i] for i in places], [options[i] for i in places]))
         self._began[envs] = True
         self._all_began = bool(self._began.all())
 
     def _send_loose(self, envs: list[int], loose: dict[Path, list[Any]]) -> None:
-        shared = by_worker(self._flights.worker_of, envs)
         self._send_each(
-            envs,
-            {
-                worker: LooseActions({path: [column[place] for place in places] for path, column in loose.items()})
-                for worker, places in shared.items()
-            },
+            envs, lambda places: LooseActions({path: [column[i] for i in places] for path, column in loose.items()})
         )
 
-    def _send_each(self, envs: list[int], orders: Mapping[int, StepOrder]) -> None:
-        """Send each worker its order. All are pickled first, so that a failure sends none."""
-        packed = {worker: self._channel.pack(order) for worker, order in orders.items()}
-        for worker, places in by_worker(self._flights.worker_of, envs).items():
+    def _send_each(self, envs: list[int], order: Callable[[list[int]], StepOrder]) -> None:
+        """Send each worker its order. All are pickled first, so that a failure sends none.
+
+        Args:
+            envs: The envs, ascending.
+            order: Makes a worker's order from the positions of its envs in `envs`.
+        """
+        shared = by_worker(self._flights.worker_of, envs)
+        packed = {worker: self._channel.pack(order(places)) for worker, places in shared.items()}
+        for worker, places in shared.items():
             self._flights.send(worker, [envs[place] for place in places], packed[worker])
 
     def _take(self, at_least: int | None, doing: str) -> list[int]:
@@ -326,6 +316,10 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         what = str(error).splitlines()[0] if isinstance(error, PacelineError) else f"{type(error).__name__} in {doing}"
         self._failure = f" It was closed because of: {what}"
         self.close()
+
+    def _results(self, at: Any) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Observations, rewards, terminations and truncations of the envs `at`."""
+        return self._show(at), np.array(self._reward[at]), np.array(self._terminated[at]), np.array(self._truncated[at])
 
     def _show(self, at: Any) -> Any:
         """The observations of the envs `at`, as a batch."""
