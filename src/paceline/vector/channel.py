@@ -17,6 +17,7 @@ import numpy as np
 
 from paceline.envs.env_thread import TaskOutcome
 from paceline.envs.make import Env
+from paceline.errors import EnvError, PacelineError, WorkerError
 from paceline.memory.shared import Arena, Arrays
 from paceline.runtime.doorbell import doorbell_fields
 from paceline.runtime.forkserver import StartMethod
@@ -202,3 +203,21 @@ class InlineChannel:
     def close(self) -> None:
         """Close the envs."""
         self._server.close()
+
+
+def own_error(error: BaseException) -> Exception | None:
+    """The exception that an env raised in `step` or `reset`, to be raised from `error`.
+
+    None if no env raised, or if its exception could not be sent to this process.
+
+    Args:
+        error: What the channel raised. It names worker, env, step and action; its first line is added as a note.
+    """
+    own = error.__cause__
+    if not isinstance(error, EnvError | WorkerError) or not isinstance(own, Exception):
+        return None
+    if isinstance(own, PacelineError):  # a rule of Paceline that the env broke, such as the shape of its observation
+        return None
+    error.__cause__ = error.__context__ = None  # otherwise each would be the cause of the other
+    own.add_note(str(error).splitlines()[0])
+    return own

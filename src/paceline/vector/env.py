@@ -24,10 +24,9 @@ from paceline.envs.env_thread import result_of
 from paceline.envs.make import Env
 from paceline.errors import PacelineError
 from paceline.vector import asks
-from paceline.vector.channel import Channel
+from paceline.vector.channel import Channel, own_error
 from paceline.vector.flights import Flights, by_worker
 from paceline.vector.leaves import Path, write_batch
-from paceline.vector.own_error import own_error
 from paceline.vector.requests import checked_ids, masked, seeds_of
 from paceline.vector.seat import Infos
 from paceline.vector.server import LooseActions, Reset, StepOrder, VectorProgram
@@ -278,10 +277,8 @@ class ParallelVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self._began[envs] = True
         self._all_began = bool(self._began.all())
 
-    def _send_loose(self, envs: list[int], loose: dict[Path, list[Any]]) -> None:
-        self._send_each(
-            envs, lambda places: LooseActions({path: [column[i] for i in places] for path, column in loose.items()})
-        )
+    def _send_loose(self, envs: list[int], loose: LooseActions) -> None:
+        self._send_each(envs, lambda places: {path: [column[i] for i in places] for path, column in loose.items()})
 
     def _send_each(self, envs: list[int], order: Callable[[list[int]], StepOrder]) -> None:
         """Send each worker its order. All are pickled first, so that a failure sends none.

@@ -72,10 +72,6 @@ class SpaceLeaves:
         """Assemble a batch from the values that `leaf` returns for each path."""
         return _batch(self.space, leaf, ())
 
-    def each(self, columns: Mapping[Path, Sequence[Any]], n: int) -> list[Any]:
-        """Split a batch of n into its elements, from one sequence per leaf."""
-        return _each(self.space, columns, (), n)
-
 
 def obs_writer(leaves: SpaceLeaves, arrays: Mapping[Path, NDArray[Any]]) -> ObsWriter:
     """Make a function that writes an observation to position `at` of the arrays and returns its loose leaves.
@@ -219,14 +215,3 @@ def _batch(space: AnySpace, leaf: Callable[[Path], Any], path: Path) -> Any:
         return leaf(path)
     made = {key: _batch(part, leaf, (*path, key)) for key, part in parts}
     return made if isinstance(space, spaces.Dict) else tuple(made.values())
-
-
-def _each(space: AnySpace, columns: Mapping[Path, Sequence[Any]], path: Path, n: int) -> list[Any]:
-    parts = _parts(space)
-    if parts is None:
-        return list(columns[path])
-    made = [_each(part, columns, (*path, key), n) for key, part in parts]
-    rows = list(zip(*made, strict=True)) if made else [()] * n
-    if isinstance(space, spaces.Dict):
-        return [dict(zip(space.spaces, row, strict=True)) for row in rows]
-    return rows

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import cloudpickle
 import numpy as np
 from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space, iterate
 from numpy.typing import NDArray
 
 from paceline.envs.block import require_distinct
@@ -69,12 +70,8 @@ class Pretend:
             pass
 
 
-@dataclass(frozen=True, slots=True)
-class LooseActions:
-    """Order to step the envs that are due, with the variable-size parts of their actions, in the order of the envs."""
-
-    columns: dict[Path, list[Any]]
-
+LooseActions: TypeAlias = dict[Path, list[Any]]
+"""StepOrder: step the envs that are due, with the variable-size parts of their actions, in the order of the envs."""
 
 StepOrder: TypeAlias = Reset | LooseActions | Pretend | None
 """The payload of a wake-up. None: step with the actions in shared memory."""
@@ -131,7 +128,7 @@ class EnvServer:
     def __init__(self, program: VectorProgram, memory: Arrays, share: Share) -> None:
         first, n = share.first_group, share.groups
         mine = slice(first, first + n)
-        self._leaves = program.action
+        self._leaves, self._batch_space = program.action, batch_space(program.action.space, n)
         self._news: list[Seat] = []
         self._actions = program.action.arrays(memory, first, n)
         self._only: NDArray[Any] | None = self._actions.get(()) if not program.action.loose else None
@@ -182,7 +179,7 @@ class EnvServer:
             self._threads.each(Seat.reset, seats, [{"seed": seed, "options": options} for seed, options in pairs])
         else:
             at = slice(None) if everyone else [seat.at for seat in seats]
-            self._threads.each(Seat.step, seats, self._take(at, order.columns if order else {}, len(seats)))
+            self._threads.each(Seat.step, seats, self._take(at, order or {}))
         if not self._news:
             return []
         changed = sorted(self._news, key=attrgetter("at"))
@@ -207,12 +204,12 @@ class EnvServer:
         """Close the envs. May be called twice."""
         self._threads.close(self._seats)
 
-    def _take(self, at: Any, loose: dict[Path, list[Any]], n: int) -> list[Any]:
+    def _take(self, at: Any, loose: LooseActions) -> list[Any]:
         """The actions of some envs, as copies that the envs may keep."""
         if self._only is not None:
             return list(self._only[at].copy())
-        columns = {path: list(array[at].copy()) for path, array in self._actions.items()}
-        return self._leaves.each({**columns, **loose}, n)
+        columns: dict[Path, Any] = {path: array[at].copy() for path, array in self._actions.items()}
+        return list(iterate(self._batch_space, self._leaves.batch((columns | loose).__getitem__)))
 
 
 def _threads(program: VectorProgram, first: int, n: int) -> int:

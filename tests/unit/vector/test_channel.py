@@ -1,7 +1,8 @@
-"""Both channels do the same: envs in this process, and in worker processes."""
+"""Both channels do the same (envs in this process or in workers), and failed steps raise the env's own exception."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -12,9 +13,10 @@ from gymnasium.vector import AutoresetMode
 from tests.unit.vector.toys import SampleEnv
 
 from paceline.envs.make import EnvRecipe
+from paceline.errors import ConfigError, EnvError, WorkerDied, WorkerError
 from paceline.runtime.forkserver import default_start_method
 from paceline.vector import asks
-from paceline.vector.channel import Channel, InlineChannel, ProcessChannel, Processes
+from paceline.vector.channel import Channel, InlineChannel, ProcessChannel, Processes, own_error
 from paceline.vector.leaves import SpaceLeaves
 from paceline.vector.server import Reset, VectorProgram
 
@@ -83,3 +85,35 @@ def test_an_order_that_cannot_be_pickled_raises_before_a_worker_begins(channel: 
     with pytest.raises(TypeError, match="pickle"):
         channel.pack(Reset([1], [{"x": (i for i in range(3))}]))
     assert channel.notifications == [0, 0]
+
+
+def caused_by(error: Exception, cause: Exception | None) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize("kind", [EnvError, WorkerError])
+def test_the_exception_of_an_env_names_the_env_in_a_note(kind: type[Exception]) -> None:
+    own = KeyError("no such host")
+    error = caused_by(kind("env 2 raised in step 3\n\nIts traceback: ..."), own)
+    assert own_error(error) is own
+    assert own.__notes__ == ["env 2 raised in step 3"]
+    with pytest.raises(KeyError) as caught:
+        raise own from error
+    text = "".join(traceback.format_exception(caught.value))
+    assert text.count("direct cause") == 1
+    assert text.rstrip().endswith("env 2 raised in step 3")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        WorkerDied("killed"),
+        EnvError("no cause"),
+        caused_by(WorkerError("env 0 in step 1: wrong shape"), EnvError("wrong shape")),
+        caused_by(ConfigError("wrong"), KeyError()),
+        KeyboardInterrupt(),
+    ],
+)
+def test_other_failures_are_raised_as_they_are(error: BaseException) -> None:
+    assert own_error(error) is None

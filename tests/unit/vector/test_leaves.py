@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import data_equivalence
+from gymnasium.vector.utils import batch_space, iterate
 from hypothesis import given, settings
 from tests.unit.vector.toys import SPACES, SampleEnv
 
@@ -75,7 +76,7 @@ def test_a_batch_splits_into_its_elements_and_observations_are_written_whole(spa
     loose = [write(at, sample) for at, sample in enumerate(samples)]
     columns: dict[Any, Any] = {path: list(array) for path, array in arrays.items()}
     columns |= {path: [parts[i] for parts in loose] for i, path in enumerate(leaves.loose)}
-    for sample, element in zip(samples, leaves.each(columns, 3), strict=True):
+    for sample, element in zip(samples, iterate(batch_space(space, 3), leaves.batch(columns.__getitem__)), strict=True):
         assert same(element, sample)
 
 
