@@ -87,6 +87,14 @@ class Leaf:
     """Category counts of a categorical leaf, else empty."""
     start: int = 0
     """Smallest value of a Discrete leaf."""
+    path: tuple[str, ...] = ()
+    """Keys under which a raw observation has it; empty if the observation is not a Dict."""
+
+    def of(self, obs: Any) -> Any:
+        """Return this leaf of a raw observation."""
+        for key in self.path:
+            obs = obs[key]
+        return obs
 
     @property
     def features(self) -> int:
@@ -177,42 +185,32 @@ class EnvSpec:
 
     def split(self, obs: Any) -> dict[str, Any]:
         """Return the leaves of one raw observation, by name (nested Dicts flattened, mask left out)."""
-        if not self.dict_obs:
-            return {PLAIN: obs}
-        flat = dict(_flatten(obs))
-        return {leaf.name: flat[leaf.name] for leaf in self.obs}
+        return {leaf.name: leaf.of(obs) for leaf in self.obs}
 
 
-def _flatten(obs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in obs.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{key}/")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _leaves(space: spaces.Space[Any], name: str = "") -> Iterator[Leaf]:
+def _leaves(space: spaces.Space[Any], path: tuple[str, ...] = ()) -> Iterator[Leaf]:
     if isinstance(space, spaces.Dict):
         for key, sub in space.spaces.items():
-            yield from _leaves(sub, f"{name}/{key}" if name else str(key))
+            yield from _leaves(sub, (*path, key))
         return
-    name = name or PLAIN
+    name = "/".join(path) or PLAIN
     match space:
         case spaces.Box(shape=shape, dtype=dtype):
             image = len(shape) == 3 and dtype == np.uint8
             # float64 observations are stored as the float32 that every net computes in.
             stored = np.dtype(np.float32) if dtype == np.float64 else np.dtype(dtype)
-            yield Leaf(name, tuple(shape), stored, "image" if image else "vector")
+            yield Leaf(name, tuple(shape), stored, "image" if image else "vector", path=path)
         case spaces.Discrete(n=n, start=start):
-            yield Leaf(name, (), np.dtype(np.int64), "categorical", (int(n),), int(start))
+            yield Leaf(name, (), np.dtype(np.int64), "categorical", (int(n),), int(start), path)
         case spaces.MultiDiscrete(nvec=nvec):
             if np.any(np.asarray(space.start)):
                 raise ConfigError(
                     f"observation {name!r}: MultiDiscrete must start at zero (start={space.start}). Subtract the start."
                 )
-            yield Leaf(name, tuple(nvec.shape), np.dtype(np.int64), "multi_categorical", tuple(nvec.flatten().tolist()))
+            sizes = tuple(nvec.flatten().tolist())
+            yield Leaf(name, tuple(nvec.shape), np.dtype(np.int64), "multi_categorical", sizes, path=path)
         case spaces.MultiBinary(shape=shape):
-            yield Leaf(name, tuple(shape), np.dtype(np.int8), "binary")
+            yield Leaf(name, tuple(shape), np.dtype(np.int8), "binary", path=path)
         case _:
             raise ConfigError(
                 f"observation {name!r}: {type(space).__name__} is not supported (Box, Discrete, MultiDiscrete, "

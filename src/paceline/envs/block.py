@@ -8,7 +8,7 @@ These conversions do not depend on how the envs are stepped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,7 +22,7 @@ from paceline.envs.make import EnvRecipe
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
 from paceline.memory.worker_status import StatusLine
-from paceline.spec import MASK_KEY, PLAIN, EnvSpec, Leaf
+from paceline.spec import MASK_KEY, EnvSpec
 
 FinalObs = Sequence[tuple[int, dict[str, NDArray[Any]]]]
 """(index in the block, last observation by leaf, with the mask if known); the receiver owns the arrays."""
@@ -217,20 +217,19 @@ class ObsMap:
         self.plain = not spec.dict_obs
         self.masked = spec.masked
         self.mask_in_obs = isinstance(spec.observation_space, spaces.Dict) and MASK_KEY in spec.observation_space.spaces
-        paths = dict(_paths(spec.observation_space))
-        self._leaves: tuple[tuple[Leaf, tuple[str, ...]], ...] = tuple((leaf, paths[leaf.name]) for leaf in spec.obs)
+        self._leaves = spec.obs
         self._mask_size = spec.action.mask_size
         # Index of the first choice of each component: every component needs at least one legal choice.
         self._components = np.cumsum([0, *spec.action.nvec[:-1]])
 
     def write(self, obs: Any, at: Any, out: dict[str, NDArray[Any]]) -> None:
         """Copy an observation (or a stack of them) into position `at` of the leaves of a row."""
-        for leaf, path in self._leaves:
-            out[leaf.name][at] = _get(obs, path)
+        for leaf in self._leaves:
+            out[leaf.name][at] = leaf.of(obs)
 
     def copy(self, obs: Any) -> dict[str, NDArray[Any]]:
         """Return the leaves as new arrays in their stored dtype."""
-        return {leaf.name: np.array(_get(obs, path), leaf.dtype) for leaf, path in self._leaves}
+        return {leaf.name: np.array(leaf.of(obs), leaf.dtype) for leaf in self._leaves}
 
     def mask(self, obs: Any, info: dict[str, Any], lead: tuple[int, ...] = ()) -> NDArray[Any]:
         """Return the legal actions as one vector, or `[*lead, M]`; a MultiDiscrete mask may be a tuple of vectors."""
@@ -255,9 +254,9 @@ class ObsMap:
         Raises:
             EnvError: The observation or mask does not match; names the leaf, the value and the space.
         """
-        for leaf, path in self._leaves:
+        for leaf in self._leaves:
             try:
-                value = np.asarray(_get(obs, path))
+                value = np.asarray(leaf.of(obs))
             except (KeyError, TypeError, IndexError, ValueError) as error:
                 raise EnvError(
                     f"{who}: observation has no usable {leaf.name!r} ({type(error).__name__}: {error}), "
@@ -322,18 +321,3 @@ def require_same_spaces(made: EnvSpec, spec: EnvSpec, who: str) -> None:
             f"{who}: its spaces ({made.observation_space}, {made.action_space}) differ from the first env's "
             f"({spec.observation_space}, {spec.action_space}). All envs of a run must have the same spaces."
         )
-
-
-def _get(obs: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        obs = obs[key]
-    return obs
-
-
-def _paths(space: spaces.Space[Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the name of each leaf, as in `EnvSpec`, and the sequence of keys under which an observation has it."""
-    if isinstance(space, spaces.Dict):
-        for key, sub in space.spaces.items():
-            yield from _paths(sub, (*path, key))
-    else:
-        yield "/".join(path) or PLAIN, path

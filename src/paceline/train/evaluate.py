@@ -85,10 +85,7 @@ class Predictor:
             mask: The legal actions, if the env masks actions.
             deterministic: Whether to return the most probable action, not a sample.
         """
-        leaves = {
-            leaf.name: np.asarray(value, leaf.dtype).reshape(1, *leaf.shape)
-            for leaf, value in zip(self._spec.obs, self._spec.split(obs).values(), strict=True)
-        }
+        leaves = {leaf.name: np.asarray(leaf.of(obs), leaf.dtype).reshape(1, *leaf.shape) for leaf in self._spec.obs}
         if mask is None and self._spec.dict_obs and MASK_KEY in obs:
             mask = obs[MASK_KEY]
         masks = None if mask is None else np.asarray(mask, np.bool_).reshape(1, -1)
