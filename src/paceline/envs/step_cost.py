@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter, process_time
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
@@ -35,19 +35,6 @@ GLANCE_S = 0.02
 """Duration of a trial that only finds out whether a step waits."""
 MOST_S = 1.0
 """Time limit for the trial of a slow env."""
-
-
-class Clocks(NamedTuple):
-    """The clocks of a measurement; tests pass simulated ones."""
-
-    wall: Callable[[], float] = perf_counter
-    cpu: Callable[[], float] = process_time
-    """Of the whole process: an env that computes in threads of its own computes."""
-    waits: Callable[[], int] = waits_so_far
-    """How often the process has given up the CPU voluntarily."""
-
-
-CLOCKS = Clocks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +75,6 @@ def measure_steps(
     fewest: int = FEWEST_STEPS,
     most_s: float = MOST_S,
     steps_per_call: int = 1,
-    clocks: Clocks = CLOCKS,
 ) -> StepCost:
     """Call a function that steps envs, again and again, and return what one step costs. Blocks for `seconds`.
 
@@ -99,26 +85,26 @@ def measure_steps(
         fewest: Calls to make even if they take longer than `seconds`.
         most_s: Time limit that holds even then.
         steps_per_call: Steps that one call takes.
-        clocks: The clocks.
     """
     wall_s: list[float] = []
     cpu_s: list[float] = []
-    waits, began, spent = clocks.waits(), clocks.wall(), 0.0
+    waits, began, spent = waits_so_far(), perf_counter(), 0.0
     while spent < most_s and (spent < seconds or len(wall_s) < fewest):
-        cpu, start = clocks.cpu(), clocks.wall()
+        # CPU time of the whole process: an env that computes in threads of its own computes.
+        cpu, start = process_time(), perf_counter()
         other_s = step()
-        end = clocks.wall()
+        end = perf_counter()
         wall_s.append(end - start - other_s)
-        cpu_s.append(clocks.cpu() - cpu - other_s)
+        cpu_s.append(process_time() - cpu - other_s)
         spent = end - began
     # The lower quartile: slower steps were mostly delayed by other processes.
     wall, cpu = (float(np.percentile(times, 25)) / steps_per_call for times in (wall_s, cpu_s))
     # Time off the CPU counts as waiting only with voluntary context switches; otherwise another process preempted us.
-    gave_up = clocks.waits() - waits >= steps_per_call * len(wall_s)
+    gave_up = waits_so_far() - waits >= steps_per_call * len(wall_s)
     return StepCost(wall, min(wall, max(0.0, cpu)) if gave_up else wall)
 
 
-def step_cost(env: Env, seconds: float = GLANCE_S, *, seed: int | None = None, clocks: Clocks = CLOCKS) -> StepCost:
+def step_cost(env: Env, seconds: float = GLANCE_S, *, seed: int | None = None) -> StepCost:
     """Reset an env and measure random legal steps, with the resets that they need.
 
     Errors of the env are ignored and give a cost of zero: the real envs will raise the same error with their index.
@@ -127,7 +113,6 @@ def step_cost(env: Env, seconds: float = GLANCE_S, *, seed: int | None = None, c
         env: A temporary env; the caller closes it.
         seconds: Duration; longer for a slow env, see `FEWEST_STEPS` and `MOST_S`.
         seed: Seed of its first reset.
-        clocks: The clocks.
     """
     obs: Any = None
     info: dict[str, Any] | None = None
@@ -138,9 +123,9 @@ def step_cost(env: Env, seconds: float = GLANCE_S, *, seed: int | None = None, c
 
     def step() -> float:
         nonlocal obs, info
-        start = clocks.wall()
+        start = perf_counter()
         action = _legal_action(env.action_space, obs, info)
-        sampling_s = clocks.wall() - start
+        sampling_s = perf_counter() - start
         obs, _, terminated, truncated, info = env.step(action)
         if terminated or truncated:
             reset()
@@ -150,7 +135,7 @@ def step_cost(env: Env, seconds: float = GLANCE_S, *, seed: int | None = None, c
         env.action_space.seed(0)
         reset(seed=seed)
         step()  # warm-up: the first step may load files
-        return measure_steps(step, seconds, clocks=clocks)
+        return measure_steps(step, seconds)
     except Exception:
         return StepCost()
 

@@ -15,7 +15,6 @@ from paceline.envs.step_cost import (
     MOST_S,
     MOST_THREADS,
     SHORTEST_WAIT_S,
-    Clocks,
     StepCost,
     measure_steps,
     step_cost,
@@ -29,10 +28,6 @@ class Machine:
     def __init__(self) -> None:
         self.wall_s, self.cpu_s, self.waits = 100.0, 5.0, 7
 
-    @property
-    def clocks(self) -> Clocks:
-        return Clocks(lambda: self.wall_s, lambda: self.cpu_s, lambda: self.waits)
-
     def compute(self, seconds: float) -> None:
         self.wall_s += seconds
         self.cpu_s += seconds
@@ -43,6 +38,16 @@ class Machine:
 
     def preempt(self, seconds: float) -> None:
         self.wall_s += seconds
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The machine whose clocks `step_cost` reads."""
+    made = Machine()
+    monkeypatch.setattr("paceline.envs.step_cost.perf_counter", lambda: made.wall_s)
+    monkeypatch.setattr("paceline.envs.step_cost.process_time", lambda: made.cpu_s)
+    monkeypatch.setattr("paceline.envs.step_cost.waits_so_far", lambda: made.waits)
+    return made
 
 
 class Simulated(SpaceEnv):
@@ -72,9 +77,8 @@ class Simulated(SpaceEnv):
     ],
     ids=["computes", "sleeps", "mostly sleeps", "mostly computes", "sleeps too briefly", "loses the CPU to others"],
 )
-def test_a_sleeping_env_is_told_from_a_busy_one(spent: dict[str, float], waits: bool) -> None:
-    machine = Machine()
-    cost = step_cost(Simulated(machine, **spent), clocks=machine.clocks)
+def test_a_sleeping_env_is_told_from_a_busy_one(spent: dict[str, float], waits: bool, machine: Machine) -> None:
+    cost = step_cost(Simulated(machine, **spent))
     assert cost.waits is waits
     assert cost.wall_s == pytest.approx(sum(spent.values()))
     assert cost.wait_s == pytest.approx(spent["sleep"] if waits else 0.0)
@@ -82,23 +86,21 @@ def test_a_sleeping_env_is_told_from_a_busy_one(spent: dict[str, float], waits: 
         assert cost.cpu_s == cost.wall_s, "time that other processes took is no waiting"
 
 
-def test_a_measurement_lasts_as_long_as_asked_but_has_enough_steps_and_an_end() -> None:
+def test_a_measurement_lasts_as_long_as_asked_but_has_enough_steps_and_an_end(machine: Machine) -> None:
     for seconds_per_call, calls in ((1e-3, 20), (1e-2, FEWEST_STEPS), (0.4, 3)):
-        machine, made = Machine(), list[int]()
+        made = list[int]()
 
-        def step(machine: Machine = machine, made: list[int] = made, seconds: float = seconds_per_call) -> float:
+        def step(made: list[int] = made, seconds: float = seconds_per_call) -> float:
             made.append(1)
             machine.compute(seconds)
             return 0.0
 
-        cost = measure_steps(step, 0.0199, most_s=MOST_S, clocks=machine.clocks)
+        cost = measure_steps(step, 0.0199, most_s=MOST_S)
         assert len(made) == calls
         assert cost.wall_s == pytest.approx(seconds_per_call)
 
 
-def test_time_outside_the_envs_is_subtracted_and_calls_are_divided_into_steps() -> None:
-    machine = Machine()
-
+def test_time_outside_the_envs_is_subtracted_and_calls_are_divided_into_steps(machine: Machine) -> None:
     def rollout() -> float:
         for _ in range(4):
             machine.sleep(1e-3)
@@ -106,30 +108,28 @@ def test_time_outside_the_envs_is_subtracted_and_calls_are_divided_into_steps() 
         machine.compute(5e-3)  # the policy
         return 5e-3
 
-    cost = measure_steps(rollout, 0.1, steps_per_call=4, clocks=machine.clocks)
+    cost = measure_steps(rollout, 0.1, steps_per_call=4)
     assert cost.wall_s == pytest.approx(1.2e-3)
     assert cost.cpu_s == pytest.approx(2e-4)
 
 
-def test_one_switch_per_call_does_not_make_every_step_wait() -> None:
-    machine = Machine()
-
+def test_one_switch_per_call_does_not_make_every_step_wait(machine: Machine) -> None:
     def rollout() -> float:
         machine.sleep(4e-3)
         return 0.0
 
-    assert measure_steps(rollout, 0.1, steps_per_call=1, clocks=machine.clocks).waits
-    assert not measure_steps(rollout, 0.1, steps_per_call=4, clocks=machine.clocks).waits
+    assert measure_steps(rollout, 0.1, steps_per_call=1).waits
+    assert not measure_steps(rollout, 0.1, steps_per_call=4).waits
 
 
-def test_a_few_delayed_steps_do_not_count() -> None:
-    machine, number = Machine(), iter(range(1000))
+def test_a_few_delayed_steps_do_not_count(machine: Machine) -> None:
+    number = iter(range(1000))
 
     def step() -> float:
         machine.sleep(1e-3 if next(number) % 4 else 1.0)
         return 0.0
 
-    assert measure_steps(step, 0.0, fewest=20, most_s=100.0, clocks=machine.clocks).wall_s == pytest.approx(1e-3)
+    assert measure_steps(step, 0.0, fewest=20, most_s=100.0).wall_s == pytest.approx(1e-3)
 
 
 class Picky(SpaceEnv):
