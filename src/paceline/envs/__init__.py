@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium as gym
 
-_BUSY = "paceline/Busy-v0"
-_GAMES = {
-    "paceline/Ludo-v0": "ludo",
-    "paceline/ConnectFour-v0": "connect_four",
-    "paceline/TicTacToe-v0": "tic_tac_toe",
+_GAME, _CYBER = "paceline.domains.games.env:GameEnv", "paceline.domains.cyber"
+_BUILT_IN: dict[str, dict[str, Any]] = {
+    "paceline/Busy-v0": {"entry_point": "paceline.envs.busy:Busy"},
+    "paceline/Ludo-v0": {"entry_point": _GAME, "kwargs": {"game": "ludo"}},
+    "paceline/ConnectFour-v0": {"entry_point": _GAME, "kwargs": {"game": "connect_four"}},
+    "paceline/TicTacToe-v0": {"entry_point": _GAME, "kwargs": {"game": "tic_tac_toe"}},
+    "paceline/NetworkDefence-v0": {
+        "entry_point": f"{_CYBER}.env:NetworkDefence",
+        "vector_entry_point": f"{_CYBER}.vector:NetworkDefenceVector",
+    },
+    "paceline/WorkflowDefence-v0": {
+        "entry_point": f"{_CYBER}.conditioned:WorkflowDefence",
+        "vector_entry_point": f"{_CYBER}.conditioned:WorkflowDefenceVector",
+    },
 }
-_CYBER = "paceline/NetworkDefence-v0"
-_WORKFLOW = "paceline/WorkflowDefence-v0"
+"""Arguments of `gym.register` by env id: import paths, so that an env's code is imported only when the env is made."""
 
-if _BUSY not in gym.registry:
-    gym.register(_BUSY, entry_point="paceline.envs.busy:Busy")
-for _env_id, _game in _GAMES.items():
+for _env_id, _how in _BUILT_IN.items():
     if _env_id not in gym.registry:
-        # Registered by import path, so that a game's code is imported only when the env is made.
-        gym.register(_env_id, entry_point="paceline.domains.games.env:GameEnv", kwargs={"game": _game})
-if _CYBER not in gym.registry:
-    gym.register(
-        _CYBER,
-        entry_point="paceline.domains.cyber.env:NetworkDefence",
-        vector_entry_point="paceline.domains.cyber.vector:NetworkDefenceVector",
-    )
-if _WORKFLOW not in gym.registry:
-    gym.register(
-        _WORKFLOW,
-        entry_point="paceline.domains.cyber.conditioned:WorkflowDefence",
-        vector_entry_point="paceline.domains.cyber.conditioned:WorkflowDefenceVector",
-    )
+        gym.register(_env_id, **_how)

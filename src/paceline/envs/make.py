@@ -144,14 +144,11 @@ class EnvRecipe:
         if self.native_vector == "never" or self._wrapped:
             return False
         target = _find(self.source)
-        native = isinstance(target, Registered) and target.vector_entry_point is not None
-        if self.native_vector == "always":
-            if not native:
+        if not isinstance(target, Registered) or target.vector_entry_point is None:
+            if self.native_vector == "always":
                 raise ConfigError(f"native_vector='always': env {self.name!r} has no vector_entry_point. Use 'auto'.")
-            return True
-        if not native or not isinstance(target, Registered):
             return False
-        if target.entry_point is None:
+        if self.native_vector == "always" or target.entry_point is None:
             return True
         metadata = _vector_metadata(target)
         return metadata is not None and group_size >= metadata.get("native_from", NATIVE_FROM)
