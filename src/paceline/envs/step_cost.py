@@ -1,6 +1,7 @@
 """Measures what a step of an env costs: its wall time, its CPU time, and whether it mostly waits (sleep, I/O).
 
-step_cost(env)       random steps of one temporary env                        make_block, vector env
+step_cost(env)       random steps of an env                                   make_vec
+wait_s(recipe)       the same for a temporary env; how long a step waits      workers
 measure_steps(f)     any function that steps envs, such as a small rollout    train/layout.py
 threads_for(...)     turns the result into a number of env threads            all of them
 """
@@ -8,6 +9,7 @@ threads_for(...)     turns the result into a number of env threads            al
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from time import perf_counter, process_time
 from typing import Any, Literal, TypeAlias
@@ -15,7 +17,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from gymnasium import spaces
 
-from paceline.envs.make import Env
+from paceline.envs.make import Env, EnvRecipe
+from paceline.envs.seeding import episode_seed
 from paceline.measure.clock import waits_so_far
 from paceline.spec import MASK_KEY
 from paceline.system.one_core import roaming
@@ -35,6 +38,8 @@ GLANCE_S = 0.02
 """Duration of a trial that only finds out whether a step waits."""
 MOST_S = 1.0
 """Time limit for the trial of a slow env."""
+TRIAL_ENV = 2**31 - 1
+"""Env index of the trial. No env of a run has this index, so the trial repeats none of the run's episodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,22 @@ def step_cost(env: Env, seconds: float = GLANCE_S, *, seed: int | None = None) -
         return measure_steps(step, seconds)
     except Exception:
         return StepCost()
+
+
+def wait_s(recipe: EnvRecipe, *, seed: int) -> float:
+    """Make a temporary env and measure how many seconds of a step it waits; 0 if a step mostly computes.
+
+    An env that fails in the trial counts as computing: the run's own envs will raise the error with their index.
+
+    Args:
+        recipe: How to make the env.
+        seed: The run's seed.
+    """
+    try:
+        with closing(recipe.make()) as env:
+            return step_cost(env, seed=episode_seed(seed, TRIAL_ENV, 0)).wait_s
+    except Exception:
+        return 0.0
 
 
 def _legal_action(space: spaces.Space[Any], obs: Any, info: dict[str, Any] | None) -> Any:

@@ -22,8 +22,9 @@ from paceline.collect.free_running import FreeRunning, pays
 from paceline.collect.rollout import InterleavedCollectors, RolloutCollector
 from paceline.envs.block import BlockSetup, EnvBlock
 from paceline.envs.make import EnvRecipe
-from paceline.envs.make_block import EnvThreads, make_block, threads_for, wait_s
+from paceline.envs.make_block import make_block
 from paceline.envs.shaping import ShapedEnvs, ShaperRecipe
+from paceline.envs.step_cost import EnvThreads, threads_for, wait_s
 from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.inference.central import Central
 from paceline.memory.opponent_pool import OpponentPool
@@ -207,9 +208,7 @@ class WorkerRecipe:
             place=share.worker,
         )
 
-    def block(
-        self, arena: Arena, share: Share, threads: EnvThreads | None = None, *, finite_rows: bool = False
-    ) -> EnvBlock:
+    def block(self, arena: Arena, share: Share, threads: int | None = None, *, finite_rows: bool = False) -> EnvBlock:
         """Build the envs of some groups.
 
         Args:
@@ -222,7 +221,7 @@ class WorkerRecipe:
         if self.league is not None:
             return self.league.block(arena, share, self.shape, self.policy, seed=self.seed)
         setup = self.block_setup(arena, share)
-        envs = make_block(setup, self.env_threads if threads is None else threads)
+        envs = make_block(setup, self.threads(setup.n)[0] if threads is None else threads)
         if finite_rows or self.on_nan != "raise":
             envs = FiniteEnvs(envs, self.on_nan, first_env=setup.first_env, line=arena["heartbeat"][share.worker])
         if self.shaper is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -28,7 +27,7 @@ from paceline.envs.block import require_distinct
 from paceline.envs.env_thread import TaskOutcome, result_of
 from paceline.envs.extras import named_extras
 from paceline.envs.make import Env, EnvRecipe, describe
-from paceline.envs.step_cost import EnvThreads, step_cost, threads_for
+from paceline.envs.step_cost import EnvThreads, threads_for, wait_s
 from paceline.errors import EnvError
 from paceline.memory.shared import Arrays, Field
 from paceline.memory.worker_status import BEAT, heartbeat_field
@@ -214,10 +213,8 @@ class EnvServer:
 
 def _threads(program: VectorProgram, first: int, n: int) -> int:
     """Number of env threads; `auto` measures a temporary env."""
-    if program.env_threads != "auto" or n == 1:
-        return threads_for(n, 0.0, program.env_threads)
-    with closing(program.recipe(first).make(who=f"env {first}")) as env:
-        return threads_for(n, step_cost(env).wait_s)
+    measure = program.env_threads == "auto" and n > 1
+    return threads_for(n, wait_s(program.recipe(first), seed=0) if measure else 0.0, program.env_threads)
 
 
 def _require_spaces(env: Env, number: int, program: VectorProgram) -> None:

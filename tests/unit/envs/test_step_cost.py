@@ -10,6 +10,8 @@ import pytest
 from gymnasium import spaces
 from tests.unit.envs.toys import SpaceEnv
 
+from paceline.envs.make import EnvRecipe
+from paceline.envs.seeding import episode_seed
 from paceline.envs.step_cost import (
     FEWEST_STEPS,
     MOST_S,
@@ -19,6 +21,7 @@ from paceline.envs.step_cost import (
     measure_steps,
     step_cost,
     threads_for,
+    wait_s,
 )
 
 
@@ -177,6 +180,43 @@ def test_a_failing_env_costs_nothing() -> None:
             raise RuntimeError("not today")
 
     assert step_cost(Fails(), 0.001) == StepCost()
+
+
+@pytest.mark.parametrize("fails", [{"step"}, {"__init__"}, {"close"}, set()], ids=str)
+def test_an_env_that_fails_in_the_trial_counts_as_computing(fails: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails(SpaceEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            self._fail("__init__")
+
+        def step(self, action: Any) -> Any:
+            self._fail("step")
+            return super().step(action)
+
+        def close(self) -> None:
+            super().close()
+            self._fail("close")
+
+        def _fail(self, where: str) -> None:
+            if where in fails:
+                raise RuntimeError(where)
+
+    monkeypatch.setattr(StepCost, "waits", property(lambda cost: cost.wall_s > 0))
+    monkeypatch.setattr(StepCost, "wait_s", property(lambda cost: cost.wall_s))
+    assert (wait_s(EnvRecipe(source=Fails), seed=3) > 0) is (not fails)
+
+
+def test_the_trial_uses_an_env_and_a_seed_of_its_own() -> None:
+    made: list[SpaceEnv] = []
+
+    def make() -> gym.Env[Any, Any]:
+        made.append(SpaceEnv())
+        return made[-1]
+
+    wait_s(EnvRecipe(source=make), seed=1)
+    (trial,) = made
+    assert trial.closed == 1
+    assert trial.seeds[0] not in [episode_seed(1, i, 0) for i in range(4)]
 
 
 def test_number_of_threads() -> None:

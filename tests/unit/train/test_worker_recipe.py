@@ -95,3 +95,12 @@ def test_env_threads_are_at_most_one_per_env(plain: WorkerRecipe) -> None:
     it = replace(plain, env_threads=8, env_wait_s=0.02)
     assert it.threads(4) == (4, 0.02)
     assert it.threads(16) == (8, 0.02)
+
+
+@pytest.mark.parametrize(("waits_s", "threads"), [(0.01, 4), (0.0, 1)])
+def test_auto_makes_threads_if_a_temporary_env_waits(
+    plain: WorkerRecipe, waits_s: float, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paceline.train.worker_recipe.wait_s", lambda recipe, seed: waits_s)
+    assert replace(plain, env_threads="auto").threads(4) == (threads, waits_s)
+    assert replace(plain, env_threads="auto").threads(1) == (1, 0.0), "a single env needs no trial"
