@@ -214,7 +214,6 @@ class ObsMap:
     """
 
     def __init__(self, spec: EnvSpec) -> None:
-        self.plain = not spec.dict_obs
         self.masked = spec.masked
         self.mask_in_obs = isinstance(spec.observation_space, spaces.Dict) and MASK_KEY in spec.observation_space.spaces
         self._leaves = spec.obs

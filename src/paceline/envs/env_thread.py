@@ -133,7 +133,7 @@ class Team:
             self._at_gates = False
         self._back_to_inboxes(wait=False)
         deadline = perf_counter() + CLOSE_TIMEOUT_S
-        for thread, answer in [(thread, self._post(i, _nothing)) for i, thread in enumerate(self._threads)]:
+        for thread, answer in [(thread, self._post(i, lambda: None)) for i, thread in enumerate(self._threads)]:
             try:
                 answer.get(timeout=max(0.0, deadline - perf_counter()))
             except Empty:
@@ -276,7 +276,3 @@ def result_of(outcome: TaskOutcome) -> Any:
     if outcome[1] is not None:
         raise outcome[1]
     return outcome[0]
-
-
-def _nothing() -> None:
-    pass

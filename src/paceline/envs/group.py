@@ -51,7 +51,7 @@ class SingleEnvs:
         self.episode = setup.episode
         self._seed, self._first = setup.seed, setup.first_env
         self._actions, self._obs = ActionMap(spec), ObsMap(spec)
-        self._simple = self._obs.plain and not self._obs.masked
+        self._simple = not spec.dict_obs and not spec.masked
         self._rewards: list[Any] = [0.0] * n
         self._status, self._row = WorkerStatus(setup.line, self._first), 0
         self.readings = Readings(spec.extras, n, self._who) if spec.extras else None

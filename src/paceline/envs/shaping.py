@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.envs.block import EnvBlock, FinalObs, History, Watch, ahead_of
-from paceline.envs.extras import Readings
 from paceline.envs.make import load
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
@@ -109,18 +108,13 @@ class ShapedEnvs:
     """
 
     def __init__(self, envs: EnvBlock, shaper: RewardShaper, spec: EnvSpec, n: int) -> None:
-        self.episode = envs.episode
+        self.episode, self.readings = envs.episode, envs.readings
         self._envs, self._shaper, self._shaping = envs, shaper, spec.shaping or Shaping(())
         self._measure = getattr(shaper, "measure", dict)
         self._before = {name: np.zeros((n, *extra.shape), extra.dtype) for name, extra in spec.extras.items()}
         self._everyone = np.arange(n)
         self.ahead = ahead_of(envs)
         """The block's `ahead` method; None if it has none."""
-
-    @property
-    def readings(self) -> Readings | None:
-        """The newest extras; None if the envs have none."""
-        return self._envs.readings
 
     def reset(self, row: Row) -> None:
         """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""
@@ -192,7 +186,7 @@ class ShapedEnvs:
             ) from error
 
     def _now(self) -> Mapping[str, NDArray[Any]]:
-        return {} if self._envs.readings is None else self._envs.readings.now
+        return {} if self.readings is None else self.readings.now
 
 
 class _ReplayShaper:

@@ -19,7 +19,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from paceline.envs.block import BlockSetup, FinalObs, History, Watch, require_distinct
-from paceline.envs.env_thread import TaskOutcome, Team, ThreadTask, outcome_of, result_of
+from paceline.envs.env_thread import TaskOutcome, Team, outcome_of, result_of
 from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import describe
@@ -48,9 +48,6 @@ class ThreadPerEnv:
         """True when the results are no longer needed; long operations check it."""
         self.first_env, self._line, self._seen = setup.first_env, spare() if line is None else line, [0] * n
         self._team = Team(n + 1, f"envs-{self.first_env}", setup.place)
-        self._jobs: list[ThreadTask | None] = [*(partial(self._do, i) for i in range(n)), None]
-        self._doing: Callable[[int], Any] = int
-        self._outcomes: list[TaskOutcome] = [(None, None)] * n
         self.envs: list[SingleEnvs] = []
         """Blocks of one."""
         try:
@@ -72,17 +69,22 @@ class ThreadPerEnv:
         Raises:
             Exception: The exception of the lowest-numbered env that failed.
         """
+        outcomes: list[TaskOutcome] = [(None, None)] * len(self.envs)
+
+        def one(i: int) -> None:
+            outcomes[i] = outcome_of(partial(do, i))
+
         self._team.settle()
-        self._doing, self.halted = do, False
+        self.halted = False
         self._note(self.first_env, len(self.envs))
         try:
-            self._team.begin(self._jobs)
+            self._team.begin([*(partial(one, i) for i in range(len(self.envs))), None])
             self._team.finish(LOOK_S, self._look)
         except BaseException:
             self.halted = True
             raise
         self._line[SPAN] = 0
-        return [result_of(outcome) for outcome in self._outcomes]
+        return [result_of(outcome) for outcome in outcomes]
 
     def reset(self, row: Row) -> None:
         """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""
@@ -116,9 +118,6 @@ class ThreadPerEnv:
             except TimeoutError as error:
                 _log.warning("env %d raised in close: %s", self.first_env + len(self.envs), describe(error))
         self._team.end()
-
-    def _do(self, i: int) -> None:
-        self._outcomes[i] = outcome_of(partial(self._doing, i))
 
     def _ask(self, i: int, job: Callable[[], Any]) -> Any:
         """Run a job in one thread and return its result."""

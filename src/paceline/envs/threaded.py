@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from paceline.envs.block import ActionMap, BlockSetup, FinalObs, History, Watch
 from paceline.envs.env_thread import TaskOutcome, Team, ThreadTask, outcome_of, result_of
-from paceline.envs.extras import Readings
 from paceline.envs.group import SingleEnvs
 from paceline.envs.make import Env
 from paceline.envs.seeding import episode_seed
@@ -67,6 +66,7 @@ class ThreadedEnvs:
             self._team.end()
             raise
         self._ahead: list[Any] = made
+        self.readings = self._envs.readings
         shares = [[env for i, env in enumerate(made) if i * owners // n == owner] for owner in range(owners)]
 
         def jobs(do: Callable[[_SteppedAhead], None]) -> list[ThreadTask | None]:
@@ -99,11 +99,6 @@ class ThreadedEnvs:
         finals = self._envs.step(action, row, after)
         self._status.put(others)
         return finals
-
-    @property
-    def readings(self) -> Readings | None:
-        """The newest extras; None if the envs have none."""
-        return self._envs.readings
 
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
         """Replay every env's episode, one env after another. See `EnvBlock.restore`."""

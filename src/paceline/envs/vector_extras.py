@@ -54,14 +54,11 @@ class GroupReader:
         self._age += 1
         for name, extra in self._extras.items():
             due = ended if extra.every == "episode" else self._age % extra.every == 0
-            if not due.any():
-                continue
-            last = due & ended if own_reset else None
-            if last is not None and last.any():
+            last = due & ended & own_reset
+            if last.any():
                 self._readings.put_reached(name, self._columns, last, self._final(name, infos))
-                due = due & ~ended
-            if due.any():
-                self._readings.put_reached(name, self._columns, due, self._read(name, infos))
+            if (now := due & ~last).any():
+                self._readings.put_reached(name, self._columns, now, self._read(name, infos))
 
     def _read(self, name: str, infos: Mapping[str, Any]) -> NDArray[Any]:
         method = self._methods.get(name)

@@ -118,19 +118,13 @@ class OneOfVector(gym.Env[Any, Any]):
         """Take a step; at the end of an episode it returns the episode's final observation in every autoreset mode."""
         batch = np.asarray(action, dtype=self.action_space.dtype)[None]
         obs, reward, terminated, truncated, infos = self._vector.step(batch)
-        ended = bool(terminated[0] or truncated[0])
-        self._final_info = infos.get("final_info", {}) if ended and self._same_step else None
-        if ended and self._same_step:
+        info, self._final_info = _first_info(infos), None
+        if self._same_step and (terminated[0] or truncated[0]):
             if "final_obs" not in infos:
                 raise EnvError("vector env: SAME_STEP autoreset must provide infos['final_obs'] when an episode ends.")
-            last = infos["final_obs"]
-            seen = last[0] if isinstance(last, np.ndarray) else self._first(last)
-        else:
-            seen = self._first(obs)
-        info = _first_info(infos)
-        if self._final_info is not None:
+            obs, self._final_info = infos["final_obs"], infos.get("final_info", {})
             info |= _first_info(self._final_info)
-        return seen, float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
+        return self._first(obs), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
     def close(self) -> None:
         """Close the vector env."""
@@ -145,7 +139,8 @@ class OneOfVector(gym.Env[Any, Any]):
         return self._final_info[name][0]
 
     def _first(self, obs: Any) -> Any:
-        return next(iter(iterate(self._vector.observation_space, obs)))
+        # The final observations of envs are an array of objects, also if they are dicts.
+        return obs[0] if isinstance(obs, np.ndarray) else next(iter(iterate(self._vector.observation_space, obs)))
 
 
 def _first_info(infos: dict[str, Any]) -> dict[str, Any]:

@@ -38,8 +38,6 @@ class Channel(Protocol):
     """Holds the program's fields."""
     shares: list[Share]
     """The envs of each worker; here a group is one env."""
-    notifications: list[int]
-    """Wake-ups of each worker to step or reset envs."""
 
     def pack(self, order: StepOrder) -> Packed:
         """Serialise an order for `begin`. An order that cannot be pickled raises here, before any worker has begun."""
@@ -109,7 +107,6 @@ class ProcessChannel:
             self._arena.close()
             raise
         self._doorbells = self._runtime.doorbells
-        self.notifications = self._doorbells.notifications
         self.memory: Arrays = self._arena
         self._serving: list[Reply[None]] = []  # empty while workers wait for calls
 
@@ -163,7 +160,6 @@ class InlineChannel:
     def __init__(self, program: VectorProgram) -> None:
         self.num_workers = 0
         self.shares = shares(program.num_envs, 0)
-        self.notifications = [0]
         fields = {field.name: np.zeros(field.shape, field.dtype) for field in program.fields(0)}
         self.memory: Arrays = fields
         self._server: EnvServer = program(fields, self.shares[0])
@@ -175,9 +171,8 @@ class InlineChannel:
         """Nothing to serialise in the same process."""
         return order
 
-    def begin(self, worker: int, order: Packed) -> None:
+    def begin(self, worker: int, order: Packed) -> None:  # noqa: ARG002 - there is one
         """Store the order for `wait`."""
-        self.notifications[worker] += 1
         self._order, self._begun = order, True
 
     def wait(self, workers: Collection[int], *, at_least: int, doing: str) -> list[int]:  # noqa: ARG002 - there is one

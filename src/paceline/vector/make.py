@@ -146,7 +146,7 @@ def _check(
 
 def _mode(mode: AutoresetMode | str) -> AutoresetMode:
     try:
-        return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
+        return AutoresetMode(mode)
     except ValueError:
         known = ", ".join(one.value for one in AutoresetMode)
         raise ConfigError(f"autoreset_mode={mode!r}: unknown. Known: {known}.") from None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from tests.unit.vector.toys import SampleEnv
+from tests.unit.vector.toys import SampleEnv, notifications
 
 from paceline.envs.make import EnvRecipe
 from paceline.errors import ConfigError, EnvError, WorkerDied, WorkerError
@@ -59,7 +59,7 @@ def test_orders_reach_the_envs_that_are_due_and_news_come_back(channel: Channel)
     assert {number: one["begun"] for number, (one,) in infos.items()} == {0: "10", 3: "13"}
     obs = channel.memory["obs/0"]
     assert [bool(row.any()) for row in obs] == [True, False, False, True]
-    assert sum(channel.notifications) == len(channel.shares)
+    assert notifications(channel) == [1] * channel.num_workers
 
 
 def test_questions_and_steps_may_alternate(channel: Channel) -> None:
@@ -84,7 +84,7 @@ def test_an_order_that_cannot_be_pickled_raises_before_a_worker_begins(channel: 
         return
     with pytest.raises(TypeError, match="pickle"):
         channel.pack(Reset([1], [{"x": (i for i in range(3))}]))
-    assert channel.notifications == [0, 0]
+    assert notifications(channel) == [0, 0]
 
 
 def caused_by(error: Exception, cause: Exception | None) -> Exception:

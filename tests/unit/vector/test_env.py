@@ -17,7 +17,7 @@ from gymnasium.utils import env_checker, performance
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given, settings
 from tests.simulator import Simulator
-from tests.unit.vector.toys import SPACES, Gate, SampleEnv
+from tests.unit.vector.toys import SPACES, Gate, SampleEnv, notifications
 
 from paceline import ParallelVectorEnv, make_vec
 from paceline.runtime.doorbell import BUFFER_BYTES
@@ -154,10 +154,10 @@ def test_gymnasiums_own_checks(mode: AutoresetMode) -> None:
 def test_one_wake_up_per_worker_and_step() -> None:
     vec = make_vec(SampleEnv, 7, 3)
     vec.reset(seed=0)
-    before = list(vec._channel.notifications)
+    before = notifications(vec._channel)
     for _ in range(20):
         vec.step(vec.action_space.sample())
-    assert [now - then for now, then in zip(vec._channel.notifications, before, strict=True)] == [20, 20, 20]
+    assert [now - then for now, then in zip(notifications(vec._channel), before, strict=True)] == [20, 20, 20]
     vec.close()
 
 
@@ -311,7 +311,7 @@ def test_extras_equal_the_state_of_every_env(mode: AutoresetMode, workers: int) 
     try:
         for one in (reference, envs):
             one.reset(seed=3)
-        woken = sum(envs._channel.notifications)
+        woken = sum(notifications(envs._channel))
         actions = np.random.default_rng(0).integers(0, 3, (30, 5))
         finals = 0
         for action in actions:
@@ -330,6 +330,6 @@ def test_extras_equal_the_state_of_every_env(mode: AutoresetMode, workers: int) 
                     one.reset(options={"reset_mask": terminated | truncated})
                 woken += max(1, workers)  # at most: a worker without an ended env is left alone
         assert (finals > 0) == (mode is AutoresetMode.SAME_STEP)
-        assert sum(envs._channel.notifications) <= woken + 30 * max(1, workers)
+        assert sum(notifications(envs._channel)) <= woken + 30 * max(1, workers)
     finally:
         envs.close()

@@ -12,6 +12,13 @@ import numpy as np
 from gymnasium import spaces
 from hypothesis import strategies as st
 
+from paceline.vector.channel import Channel, ProcessChannel
+
+
+def notifications(channel: Channel) -> list[int]:
+    """How often each worker has been woken to step or reset envs; empty if the envs are in this process."""
+    return list(channel._doorbells.notifications) if isinstance(channel, ProcessChannel) else []
+
 
 class SampleEnv(gym.Env[Any, Any]):
     """Shows samples of its space; everything depends on the seed, the actions and nothing else."""
