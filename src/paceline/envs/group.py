@@ -251,7 +251,8 @@ class SingleEnvs:
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
         # Raised by our own code, not the env's: the env returned something that we could not unpack or store.
-        ours = frame is not None and frame.tb_frame.f_globals.get("__name__") in (__name__, block.__name__)
+        our_modules = (__name__, block.__name__, EnvSpec.__module__)
+        ours = frame is not None and frame.tb_frame.f_globals.get("__name__") in our_modules
         if ours:
             what = f"returned values that cannot be stored in step {step} with action {action!r}: {describe(error)}"
             rule = "Step must return (obs, reward, terminated, truncated, info) that match the env's spaces."

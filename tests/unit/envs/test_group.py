@@ -307,18 +307,19 @@ def test_observations_that_break_the_space_name_env_and_leaf(mode: str, at_step:
     assert ("'obs'" in text and "float32 of shape (4,)" in text) if at_step <= 2 else "step 7" in text
 
 
-def test_a_dict_observation_without_a_key_is_named() -> None:
+@pytest.mark.parametrize(("at_step", "text"), [(1, "no usable 'b'"), (4, "returned values that cannot be stored")])
+def test_a_dict_observation_without_a_key_is_named(at_step: int, text: str) -> None:
     class Lacks(SpaceEnv):
         def look(self) -> Any:
             obs = dict(super().look())
-            if self.elapsed == 1:
+            if self.elapsed == at_step:
                 del obs["b"]
             return obs
 
     box = spaces.Box(-1, 1, (2,), np.float32)
     block, spec, _ = single(lambda: Lacks(spaces.Dict({"a": box, "b": box})), n=1)
-    with pytest.raises(EnvError, match="no usable 'b'"):
-        play(block, spec, 1, 1)
+    with pytest.raises(EnvError, match=text):
+        play(block, spec, 1, at_step)
 
 
 def test_the_old_step_api_is_recognised() -> None:
