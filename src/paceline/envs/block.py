@@ -8,6 +8,7 @@ These conversions do not depend on how the envs are stepped.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -18,7 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from paceline.envs.extras import Readings
-from paceline.envs.make import EnvRecipe
+from paceline.envs.make import EnvRecipe, describe
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
 from paceline.memory.worker_status import StatusLine
@@ -29,6 +30,7 @@ FinalObs = Sequence[tuple[int, dict[str, NDArray[Any]]]]
 
 CHECKED_STEPS = 2
 """Steps after the first reset whose results are checked against the spaces. A broken env fails at once."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,6 +173,21 @@ def pickled(env: Any, who: str) -> bytes:
             "is then replayed instead."
         ) from error
     return packed
+
+
+def close_all(envs: list[Any], who: Callable[[int], str]) -> None:
+    """Close the envs and empty the list, also if one of them raises, which is logged.
+
+    Args:
+        envs: The envs.
+        who: Returns the name of the i-th env for the log.
+    """
+    while envs:
+        env = envs.pop()
+        try:
+            env.close()
+        except Exception as error:
+            _log.warning("%s raised in close: %s", who(len(envs)), describe(error))
 
 
 class ActionMap:

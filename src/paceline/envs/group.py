@@ -7,7 +7,6 @@ observations are copied to the row env by env, before the next env steps, becaus
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,8 +34,6 @@ from paceline.memory.worker_status import ENV, WorkerStatus
 from paceline.spec import MASK_KEY, EnvSpec
 from paceline.system.one_core import roaming
 
-_log = logging.getLogger(__name__)
-
 
 class SingleEnvs:
     """Steps n single envs one after another, and resets an ended env within the same step.
@@ -58,11 +55,8 @@ class SingleEnvs:
         self._begun = [0] * n  # The row in which each env's episode began: gives the step for error texts.
         self.envs: list[Env] = []
         try:
-            for i in range(n):
-                self._status.at(i)
+            for i in self._status.each(n):
                 self.envs.append(make(who=f"env {self._first + i} (seed {self._seed})"))
-                self._status.beat()
-            self._status.end()
             self._check_envs(spec)
         except BaseException:
             self.close()
@@ -71,11 +65,8 @@ class SingleEnvs:
 
     def reset(self, row: Row) -> None:
         """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""
-        for i in range(len(self.envs)):
-            self._status.at(i)
+        for i in self._status.each(len(self.envs)):
             self._show(i, *self._begin(i), row)
-            self._status.beat()
-        self._status.end()
         if self.readings is not None:
             self.readings.show_current(row)
         if row.mask is not None:
@@ -133,9 +124,9 @@ class SingleEnvs:
     def restore(self, histories: Sequence[History], row: Row, watch: Watch | None = None, /) -> list[int]:
         """Replay every env's episode and compare the outcome bit for bit. See `EnvBlock.restore`."""
         restarted = []
-        for i, history in enumerate(histories):
+        for i in self._status.each(len(histories)):
+            history = histories[i]
             self.episode[i] = history.episode
-            self._status.at(i)
             if self.readings is not None:
                 self.readings.restore(i, history.tags)
             if history.state:
@@ -146,8 +137,6 @@ class SingleEnvs:
                 self.episode[i] += 1
                 self._show(i, *self._begin(i), row)
                 restarted.append(i)
-            self._status.beat()
-        self._status.end()
         if self.readings is not None:
             self.readings.show_current(row)
         if row.mask is not None:
@@ -164,12 +153,7 @@ class SingleEnvs:
 
     def close(self) -> None:
         """Close the envs, also if one of them raises. May be called twice."""
-        while self.envs:
-            env = self.envs.pop()
-            try:
-                env.close()
-            except Exception as error:
-                _log.warning("env %d raised in close: %s", self._first + len(self.envs), describe(error))
+        block.close_all(self.envs, lambda i: f"env {self._first + i}")
 
     def _begin(self, i: int) -> tuple[Any, dict[str, Any]]:
         """Reset env i with the seed of its episode."""

@@ -9,7 +9,6 @@ All three give the same episodes and the same valid transitions.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from paceline.envs.block import (
     History,
     ObsMap,
     Watch,
+    close_all,
     pickled,
     require_same_spaces,
 )
@@ -37,8 +37,6 @@ from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
 from paceline.memory.worker_status import WorkerStatus
 from paceline.spec import MASK_KEY, EnvSpec
-
-_log = logging.getLogger(__name__)
 
 
 class VectorEnvs:
@@ -61,11 +59,8 @@ class VectorEnvs:
         self._row = 0
         self._envs: list[VectorEnv[Any, Any, Any]] = []
         try:
-            for g in range(groups):
-                self._status.at(g * self._size, self._size)
+            for g in self._status.each(groups, group_size):
                 self._envs.append(setup.recipe.make_vector(group_size, who=self._who(g)))
-                self._status.beat()
-            self._status.end()
             self._modes = [self._check_env(g, env, spec) for g, env in enumerate(self._envs)]
             if self.readings is not None:
                 self._readers = [
@@ -79,16 +74,14 @@ class VectorEnvs:
     def reset(self, row: Row) -> None:
         """Start the episodes numbered in `episode`; writes `row.obs` and `row.mask`."""
         self._pending.fill(False)
-        for g, columns in enumerate(self._columns):
-            self._status.at(g * self._size, self._size)
+        for g in self._status.each(len(self._columns), self._size):
+            columns = self._columns[g]
             seed = group_seed(self._seed, self._first_group + g, int(self.episode[columns].max()))
             obs, infos = self._reset_group(g, seed=seed)
             self._obs.check(obs, infos, self._who(g), (self._size,))
             self._show(obs, infos, columns, row)
             if self._readers:
                 self._readers[g].began(infos)
-            self._status.beat()
-        self._status.end()
         if self.readings is not None:
             self.readings.show_current(row)
         if row.mask is not None:
@@ -163,12 +156,7 @@ class VectorEnvs:
 
     def close(self) -> None:
         """Close the envs, also if one of them raises. May be called twice."""
-        while self._envs:
-            env = self._envs.pop()
-            try:
-                env.close()
-            except Exception as error:
-                _log.warning("%s raised in close: %s", self._who(len(self._envs)), describe(error))
+        close_all(self._envs, self._who)
 
     def _end_now(self, g: int, obs: Any, infos: dict[str, Any], row: Row, after: Row) -> FinalObs:
         """Return the final observations of truncated envs, and reset ended envs in mode DISABLED."""

@@ -5,6 +5,7 @@ worker --writes--> its own line of 8 integers, one cache line <--reads at any ti
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -56,6 +57,17 @@ class WorkerStatus:
     def at(self, i: int, span: int = 1) -> None:
         """Record that env i is running, or `span` envs from there on together."""
         self._line[FIRST], self._line[ENV], self._line[SPAN] = self._first, i, span
+
+    def each(self, n: int, span: int = 1) -> Iterator[int]:
+        """Yield 0 to n - 1: env i (or `span` envs from `i * span` on) is recorded as running until the next one.
+
+        If the loop raises, the line still names the env.
+        """
+        for i in range(n):
+            self.at(i * span, span)
+            yield i
+            self.beat()
+        self.end()
 
     def join(self, span: int) -> None:
         """Add the first `span` envs: the line then covers them and the envs it already names, as one range."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.memory.worker_status import WorkerStatus, envs_of, spare
+from paceline.memory.worker_status import BEAT, WorkerStatus, envs_of, spare
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,14 @@ def test_a_line_names_the_envs_that_have_not_finished(done: list[int], left: str
     assert envs_of(line) == "env 5"
     parts[0].put(others)
     assert envs_of(line) == left
+
+
+def test_each_names_the_env_of_the_round_and_keeps_the_name_if_it_raises() -> None:
+    line = spare()
+    status = WorkerStatus(line, 4)
+    assert [(i, envs_of(line)) for i in status.each(2)] == [(0, "env 4"), (1, "env 5")]
+    assert [envs_of(line) for _ in status.each(2, 3)] == ["envs 4-6", "envs 7-9"]
+    assert (envs_of(line), line[BEAT]) == ("", 4)
+    with pytest.raises(ZeroDivisionError):
+        [1 // (1 - i) for i in status.each(3)]
+    assert (envs_of(line), line[BEAT]) == ("env 5", 5)
