@@ -148,25 +148,17 @@ class Readings:
         self._write(self.now, i, info[READ])
         self._begun[i] = True
 
-    def put_now(self, name: str, columns: slice, where: NDArray[np.bool_], values: NDArray[Any]) -> None:
-        """Store what was read after a reset of some envs of a group."""
-        np.copyto(self.now[name][columns], values, where=_over(where, values))
-
-    def put_reached(self, name: str, columns: slice, where: NDArray[np.bool_], values: NDArray[Any]) -> None:
-        """Store what was read after a step of some envs of a group."""
-        np.copyto(self.reached[name][columns], values, where=_over(where, values))
-
     def note_begun(self, columns: slice, where: NDArray[np.bool_]) -> None:
-        """Mark some envs of a group as reset, after `put_now` for all extras."""
+        """Mark some envs of a group as reset, after their extras have been stored in `now`."""
         self._begun[columns] = where
         for name, extra in self._extras.items():
             if extra.every == "episode":
-                self.put_now(name, columns, where, self.reached[name][columns])
+                copy_where(self.now[name][columns], where, self.reached[name][columns])
 
     def settle(self) -> None:
         """Finish a step of all envs: envs that were not reset keep the values after the step."""
         for name, values in self.now.items():
-            np.copyto(values, self.reached[name], where=_over(~self._begun, values))
+            copy_where(values, ~self._begun, self.reached[name])
 
     def show(self, row: Row) -> None:
         """Finish a step of all envs and write the extras to the row."""
@@ -198,6 +190,6 @@ class Readings:
                 ) from error
 
 
-def _over(where: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Reshape a mask [n] so that it broadcasts over `values` [n, ...]."""
-    return where.reshape(-1, *(1,) * (values.ndim - 1))
+def copy_where(to: NDArray[Any], where: NDArray[np.bool_], values: NDArray[Any]) -> None:
+    """Copy those rows of `values` [n, ...] for which `where` [n] is True."""
+    np.copyto(to, values, where=where.reshape(-1, *(1,) * (values.ndim - 1)))

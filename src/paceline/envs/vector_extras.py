@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from paceline.envs.extras import Readings
+from paceline.envs.extras import Readings, copy_where
 from paceline.errors import EnvError
 from paceline.spec import Extra
 
@@ -38,8 +38,7 @@ class GroupReader:
         self._age[begun] = 0
         for name, extra in self._extras.items():
             if extra.every != "episode":
-                values = self._read(name, infos)
-                self._readings.put_now(name, self._columns, begun, values)
+                copy_where(self._readings.now[name][self._columns], begun, self._read(name, infos))
         self._readings.note_begun(self._columns, begun)
 
     def stepped(self, infos: Mapping[str, Any], ended: NDArray[np.bool_], *, own_reset: bool) -> None:
@@ -53,12 +52,13 @@ class GroupReader:
         """
         self._age += 1
         for name, extra in self._extras.items():
+            reached = self._readings.reached[name][self._columns]
             due = ended if extra.every == "episode" else self._age % extra.every == 0
             last = due & ended & own_reset
             if last.any():
-                self._readings.put_reached(name, self._columns, last, self._final(name, infos))
+                copy_where(reached, last, self._final(name, infos))
             if (now := due & ~last).any():
-                self._readings.put_reached(name, self._columns, now, self._read(name, infos))
+                copy_where(reached, now, self._read(name, infos))
 
     def _read(self, name: str, infos: Mapping[str, Any]) -> NDArray[Any]:
         method = self._methods.get(name)

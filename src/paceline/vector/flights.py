@@ -27,7 +27,7 @@ class Flights:
 
     def __init__(self, channel: Channel, num_envs: int) -> None:
         self._channel, self._due = channel, channel.memory["due"]
-        self._envs_of = [list(range(s.first_group, s.first_group + s.groups)) for s in channel.shares]
+        self._envs_of = [share.envs(1) for share in channel.shares]
         self.worker_of = [worker for worker, envs in enumerate(self._envs_of) for _ in envs]
         self.out: frozenset[int] = frozenset()
         """Envs with a pending step: sent and not yet taken."""
