@@ -156,10 +156,11 @@ class ReplayStream:
 
     def _replace(self, loss: WorkerLost) -> None:
         """Replace a lost worker: its envs start new episodes, and its pending requests are submitted again."""
-        envs = self._shares[loss.worker].envs(self._ingest.replay.shape.group_size)
+        worker = loss.worker
+        envs = self._shares[worker].envs(self._ingest.replay.shape.group_size)
         self._ingest.forget_episodes(envs)
         self._episode[envs] += 1
-        worker, _ = self.restarts.replace(loss, TransitionCollector.reset, self._ingest.replay.head.tolist())
+        self.restarts.replace(loss, TransitionCollector.reset, self._ingest.replay.head.tolist())
         self._pending = [reply for reply in self._pending if reply.worker != worker]
         self.restarts.note_new_episodes(worker, envs)
         pending, self._requests[worker] = self._requests[worker], 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Concatenate, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
@@ -17,7 +17,6 @@ MAX_IN_A_ROW = 3
 """Default of how often a worker is replaced in a row, i.e. without completing a call in between."""
 BACK_OFF_S, MAX_BACK_OFF_S = 0.25, 30.0
 """Pause before the second replacement in a row, which doubles with each further one, and its maximum."""
-POLL_S = 0.5
 
 J_co = TypeVar("J_co", bound=Job, covariant=True)
 P = ParamSpec("P")
@@ -69,19 +68,21 @@ class Restarts(Generic[J_co]):
 
     def __init__(self, runtime: Runtime[J_co], recovery: Recovery = "exact", max_in_a_row: int = MAX_IN_A_ROW) -> None:
         self._runtime, self._recovery, self._max_in_a_row = runtime, recovery, max_in_a_row
-        self._in_a_row: Counter[int] = Counter()
         self._count_by_worker: Counter[int] = Counter()
-        self._causes: dict[int, list[str]] = {}
+        self._causes: defaultdict[int, list[str]] = defaultdict(list)  # of the losses in a row of each worker
         self._notes: list[tuple[str, str]] = []
-        self.count = 0
-        """Number of replacements."""
         self.restarted = 0
         """Number of episodes that were cut short by replacements."""
 
+    @property
+    def count(self) -> int:
+        """Number of replacements."""
+        return self._count_by_worker.total()
+
     def replace(
         self, loss: WorkerLost, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs
-    ) -> tuple[int, R]:
-        """Replace a lost worker by a new process. Blocks until that has executed its first call.
+    ) -> R:
+        """Replace a lost worker by a new process. Blocks until that has executed its first call; returns its result.
 
         Args:
             loss: The worker, and how it was lost.
@@ -89,13 +90,10 @@ class Restarts(Generic[J_co]):
             *args: Arguments of the call.
             **kwargs: Keyword arguments of the call.
 
-        Returns:
-            The index of the worker, and the result of the call.
-
         Raises:
             WorkerLost: The worker was lost too often.
         """
-        return self._replace(loss, lambda worker, _attempt: self._runtime.respawn(worker, call, *args, **kwargs))
+        return self._replace(loss, lambda _attempt: self._runtime.respawn(loss.worker, call, *args, **kwargs))
 
     def run_all(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
         """Execute a call that resets or restores envs on all workers, and wait. New workers repeat it.
@@ -111,20 +109,18 @@ class Restarts(Generic[J_co]):
         Raises:
             WorkerLost: A worker was lost too often.
         """
-        results: dict[int, R] = {}
         workers = range(max(1, self._runtime.num_workers))
         pending = [self._runtime.submit(worker, call, *args, **kwargs) for worker in workers]
-        while len(results) < len(workers):
+        results: dict[int, R] = {}  # of the new workers
+        while True:
             try:
-                done = self._runtime.wait(pending, all=False, timeout_s=POLL_S)
+                self._runtime.wait(pending, all=True)
             except WorkerLost as loss:
-                worker, result = self.replace(loss, call, *args, **kwargs)
-                results[worker] = result
-                pending = [reply for reply in pending if reply.worker != worker]
+                results[loss.worker] = self.replace(loss, call, *args, **kwargs)
+                pending = [reply for reply in pending if reply.worker != loss.worker]
             else:
-                results |= {reply.worker: reply.result() for reply in done}
-                pending = [reply for reply in pending if not reply.done]
-        return [results[worker] for worker in workers]
+                results |= {reply.worker: reply.result() for reply in pending}
+                return [results[worker] for worker in workers]
 
     def start(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> BroadcastCall[R]:
         """Submit a call to all workers. Does not block; `finish` waits."""
@@ -149,8 +145,8 @@ class Restarts(Generic[J_co]):
             try:
                 self._runtime.wait(submitted.replies, all=True)
             except WorkerLost as loss:
-                worker = self._replace_and_recover(loss, envs)
-                submitted.replies[worker] = submitted.resubmit(worker)
+                self._replace_and_recover(loss, envs)
+                submitted.replies[loss.worker] = submitted.resubmit(loss.worker)
             else:
                 for reply in submitted.replies:
                     self.succeeded(reply.worker)
@@ -158,7 +154,6 @@ class Restarts(Generic[J_co]):
 
     def succeeded(self, worker: int) -> None:
         """Record that a worker has completed a call: its replacements in a row count from zero again."""
-        self._in_a_row.pop(worker, None)
         self._causes.pop(worker, None)
 
     def note_new_episodes(self, worker: int, envs: list[int]) -> None:
@@ -172,45 +167,39 @@ class Restarts(Generic[J_co]):
         notes, self._notes = self._notes, []
         return notes
 
-    def _replace_and_recover(self, loss: WorkerLost, envs: EnvRecovery) -> int:
+    def _replace_and_recover(self, loss: WorkerLost, envs: EnvRecovery) -> None:
         """Replace a worker and restore its envs, or start new episodes if restoring has the same failure every time."""
-        new_episodes: list[int] = []
+        worker = loss.worker
 
-        def respawn(worker: int, attempt: int) -> list[int]:
-            nonlocal new_episodes
+        def respawn(attempt: int) -> tuple[bool, list[int]]:
+            """Return whether the envs were to be restored, and which ones have started new episodes."""
             # If all losses had one cause, the restored state probably causes it: the last attempt resets the envs.
             limit = self._max_in_a_row
             same = limit > 1 and attempt == limit and len({*self._causes[worker]}) == 1
             if self._recovery == "exact" and not (same and self._causes[worker][0]):
-                return envs.respawn_restored(worker)
-            new_episodes = envs.respawn_reset(worker)
-            return []
+                return True, envs.respawn_restored(worker)
+            return False, envs.respawn_reset(worker)
 
-        worker, failed = self._replace(loss, respawn)
+        restoring, new_episodes = self._replace(loss, respawn)
         if new_episodes:
             envs.forget_episodes(new_episodes)
+            if restoring:
+                self._notes.append((f"worker {worker}: {_listed(new_episodes)} could not be restored.", ""))
             self.note_new_episodes(worker, new_episodes)
-        elif failed:
-            envs.forget_episodes(failed)
-            self._notes.append((f"worker {worker}: {_listed(failed)} could not be restored.", ""))
-            self.note_new_episodes(worker, failed)
-        return worker
 
-    def _replace(self, loss: WorkerLost, respawn: Callable[[int, int], R]) -> tuple[int, R]:
-        """Respawn a worker by `respawn(worker, attempt)` until that succeeds; returns the worker and the result."""
+    def _replace(self, loss: WorkerLost, respawn: Callable[[int], R]) -> R:
+        """Respawn a worker by `respawn(attempt)` until that succeeds; returns the result."""
+        worker = loss.worker
         while True:
-            worker = loss.worker
-            attempt = self._in_a_row[worker] + 1
+            attempt = len(self._causes[worker]) + 1
             self._raise_at_limit(loss, attempt)
-            self._in_a_row[worker] = attempt
-            self._causes.setdefault(worker, []).append(loss.cause)
+            self._causes[worker].append(loss.cause)
             self._count_by_worker[worker] += 1
-            self.count += 1
             self._notes.append((f"{loss.text} It is replaced; training continues.", loss.detail))
             if attempt > 1:
                 time.sleep(min(MAX_BACK_OFF_S, BACK_OFF_S * 2 ** (attempt - 2)))
             try:
-                return worker, respawn(worker, attempt)
+                return respawn(attempt)
             except WorkerLost as again:
                 loss = again
 

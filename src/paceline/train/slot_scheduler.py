@@ -190,10 +190,10 @@ class SlotScheduler:
 
     def _replace(self, loss: WorkerLost) -> None:
         """Replace a lost worker: its envs start new episodes, and its pending requests are submitted again."""
-        columns = self._columns(loss.worker)
-        envs = list(range(columns.start, columns.stop))
-        self._episode[columns] += 1
-        worker, _ = self.restarts.replace(loss, reset)
+        worker = loss.worker
+        envs = self._shares[worker].envs(self._sets[0].shape.group_size)
+        self._episode[envs] += 1
+        self.restarts.replace(loss, reset)
         self._pending = [reply for reply in self._pending if reply.worker != worker]
         self._tracker.forget(envs)
         self.restarts.note_new_episodes(worker, envs)

@@ -51,7 +51,7 @@ class ScriptedRuntime:
         collected = SlotReport(into=into, version=version, times=CollectTimes(1.0, 1.0, 2.0))
         self._replies[worker].popleft().put(collected)
 
-    def wait(self, replies: list[Reply[Any]], *, all: bool, timeout_s: float) -> list[Reply[Any]]:  # noqa: A002
+    def wait(self, replies: list[Reply[Any]], *, all: bool, timeout_s: float = 0.0) -> list[Reply[Any]]:  # noqa: A002
         if self.script:
             self.script.popleft()()
         found = [reply for reply in replies if reply.done]
