@@ -173,54 +173,39 @@ def start_workers(
         )
         return on_cluster, replace(layout, places=on_cluster.places())
     central = plan.base.central
-    if central is None:
-        return _workers(config, plan, arena, layout, local_gradient), layout
-    lanes = [lane for share in shares(layout.groups, layout.num_workers) for lane in central.lanes(share)]
+    owned = shares(layout.groups, layout.num_workers)
+    lanes = [] if central is None else [lane for share in owned for lane in central.lanes(share)]
     if layout.num_workers == 0:
-        chunks, renew = chunks_of(plan, central, arena, lanes)
-        inline = _inline(config, plan, arena, layout)
-        inline.connect(InlineAsker(chunks, renew, arena["version"]))
+        inline = InlineRuntime(plan, arena, layout.groups, config.env.timeouts_s)
+        if central is not None:
+            chunks, renew = chunks_of(plan, central, arena, lanes)
+            inline.connect(InlineAsker(chunks, renew, arena["version"]))
         return inline, layout
-    inference_requests = InferenceRequests(arena)
-    with ExitStack() as undo:
-        undo.callback(inference_requests.close)
-        workers = _workers(config, plan, arena, layout, local_gradient, inference_requests)
-        undo.callback(workers.close)
-        served = serve(plan, central, arena, workers, inference_requests, lanes)
-        undo.pop_all()
-    return served, layout
-
-
-def _inline(config: TrainConfig, plan: Plan[J], arena: Arena, layout: layouts.Layout) -> InlineRuntime[J]:
-    return InlineRuntime(plan, arena, layout.groups, config.env.timeouts_s)
-
-
-def _workers(
-    config: TrainConfig,
-    plan: Plan[J],
-    arena: Arena,
-    layout: layouts.Layout,
-    local_gradient: ShardedGradient | None,
-    inference_requests: InferenceRequests | None = None,
-) -> Runtime[J]:
-    if layout.num_workers == 0:
-        return _inline(config, plan, arena, layout)
     method: StartMethod = config.parallel.start_method or default_start_method()
     check_start_method(method)
     make_room(layout.num_workers)
     cores = config.parallel.cores
-    return ProcessRuntime(
-        plan,
-        arena,
-        layout.groups,
-        layout.num_workers,
-        start_method=method,
-        preload=PRELOAD,
-        cores=None if cores is None else threads.pinned_cores(cores),
-        take_turns=plan.alternates and inference_requests is None,
-        start_timeout_s=config.env.start_timeout_s,
-        step_timeout_s=config.env.env_timeout_s,
-        local_gradient=local_gradient,
-        inference_requests=inference_requests,
-        respawns=True,
-    )
+    inference_requests = None if central is None else InferenceRequests(arena)
+    with ExitStack() as undo:
+        if inference_requests is not None:
+            undo.callback(inference_requests.close)
+        runtime: Runtime[J] = ProcessRuntime(
+            plan,
+            arena,
+            layout.groups,
+            layout.num_workers,
+            start_method=method,
+            preload=PRELOAD,
+            cores=None if cores is None else threads.pinned_cores(cores),
+            take_turns=plan.alternates and central is None,
+            start_timeout_s=config.env.start_timeout_s,
+            step_timeout_s=config.env.env_timeout_s,
+            local_gradient=local_gradient,
+            inference_requests=inference_requests,
+            respawns=True,
+        )
+        undo.callback(runtime.close)
+        if central is not None and inference_requests is not None:
+            runtime = serve(plan, central, arena, runtime, inference_requests, lanes)
+        undo.pop_all()
+    return runtime, layout
