@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, Self, TypeAlias, TypeVar
 
 import torch
@@ -24,7 +25,7 @@ from paceline.config.train_config import TrainConfig
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
 from paceline.memory.shared import Arena, ArraysByName, Field
-from paceline.memory.weights import Weights
+from paceline.memory.weights import Snapshots, Weights
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.runtime.protocol import Job, Runtime, Share
@@ -82,6 +83,11 @@ class Plan(ABC, Generic[J]):
         """Whether workers compute gradients of the driver's minibatches."""
         return False
 
+    @property
+    def acts_on_snapshots(self) -> bool:
+        """Whether workers act with copies of snapshots of the weights, because the learner does not wait for them."""
+        return False
+
     @abstractmethod
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Return the fields of the arena.
@@ -93,14 +99,26 @@ class Plan(ABC, Generic[J]):
 
     def weights(self, arena: Arena) -> Weights:
         """Return a view of the published weights in the arena."""
-        return Weights(arena)
+        return Weights(arena, self.snapshots(arena))
 
-    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """Return the weights and statistics to act with in central inference, and a function that updates them.
+    def snapshot_fields(self, weights: int) -> list[Field]:
+        """Return the fields of the snapshots, of which there are none unless workers act on them."""
+        return Snapshots.fields(self.base.acting_fields(weights)) if self.acts_on_snapshots else []
 
-        By default these are the published ones, in place, and the function does nothing.
+    def snapshots(self, arena: Arena) -> Snapshots | None:
+        """Return two buffers of what acting needs: the learner writes one while workers copy the other."""
+        return Snapshots(arena, self.base.acting_names()) if self.acts_on_snapshots else None
+
+    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], int]]:
+        """Return the weights and statistics to act with, and a function that updates them and returns their version.
+
+        They are the published ones, in place, or a private copy into which the function copies the newest snapshot.
         """
-        return arena.__getitem__, _nothing
+        snapshots = self.snapshots(arena)
+        if snapshots is None:
+            return arena.__getitem__, lambda: int(arena["version"][0])
+        private, parts = snapshots.private()
+        return parts.__getitem__, partial(snapshots.copy, private)
 
     def local_gradient(self, arena: Arena) -> ShardedGradient | None:  # noqa: ARG002 - PPO overrides this
         """Return what computes the driver's shards of a gradient; None if workers compute no gradients."""
@@ -134,10 +152,6 @@ class Plan(ABC, Generic[J]):
     @abstractmethod
     def driver(self, parts: DriverParts[J]) -> AnyDriver:
         """Build the collector and the learner. Runs in the driver, after the workers have started."""
-
-
-def _nothing() -> None:
-    pass
 
 
 def no_head(config: TrainConfig, spec: EnvSpec) -> EpsilonGreedy | None:  # noqa: ARG001 - see `Algorithm.value_head`

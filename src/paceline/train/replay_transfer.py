@@ -9,8 +9,7 @@ episodes at its own indices, so these differ from the indices on the node.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,6 @@ from numpy.typing import NDArray
 from paceline.collect.transitions import TransitionCollector
 from paceline.memory.replay_rows import FINAL, PREFIX, ReplayShape, ReplayWriter
 from paceline.memory.shared import Arena
-from paceline.memory.weights import Snapshots
 from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
 from paceline.train.plan import Plan
 from paceline.train.rollout_transfer import RolloutTransfer
@@ -32,11 +30,6 @@ class ReplayPlan(Plan[TransitionCollector]):
 
     shape: ReplayShape
     """The shape of the replay buffer."""
-
-    @property
-    @abstractmethod
-    def streams(self) -> bool:
-        """Whether workers collect while the learner learns."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +43,6 @@ class ReplayTransfer(RolloutTransfer[TransitionCollector]):
         """Return the plan of this side: of a node with these groups, or for None of the driver."""
         return self.plan if held is None else self.plan.on_node(held)
 
-    def token(self, load: str, arena: Arena, command: int) -> Hashable:
-        """See `Transfer.token`: weights are sent once per version in the async schedule, otherwise with every call."""
-        return super().token(load, arena, int(arena["version"][0]) if self.plan.streams else command)
-
     def exploration(self, arena: Arena, held: GroupRange | None) -> Iterator[NDArray[Any]]:
         """List epsilon of all envs. A node copies that of its own envs."""
         if held is None:
@@ -62,11 +51,6 @@ class ReplayTransfer(RolloutTransfer[TransitionCollector]):
         epsilon = np.empty(self.plan.shape.n_envs, np.float32)
         yield epsilon
         arena["epsilon"][:] = epsilon[self.plan.shape.columns(*held)]
-
-    def arrived(self, arena: Arena, version: int) -> None:
-        """Called on a node when weights of `version` are in the arena. Writes the snapshot, if workers copy one."""
-        if self.plan.streams:
-            Snapshots(arena, ["weights"]).write(version)
 
     def written(
         self, call: ExecutedCall, arena: Arena, held: GroupRange | None, mine: GroupRange

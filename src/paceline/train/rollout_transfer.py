@@ -19,7 +19,6 @@ from paceline.memory.opponent_pool import OpponentPool
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_copies import parts_of
 from paceline.memory.slots import Slots
-from paceline.memory.weights import Snapshots
 from paceline.memory.worker_status import NOT_FINITE
 from paceline.runtime.protocol import Program, Share
 from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
@@ -66,9 +65,9 @@ class RolloutTransfer(Generic[J]):
         return acting if command == "collect" else ()
 
     def token(self, load: str, arena: Arena, command: int) -> Hashable:
-        """See `Transfer.token`: the weights are sent with every call, because the update before it has changed them."""
+        """See `Transfer.token`: weights are sent with every call, as they were updated before it; or per version."""
         if load == WEIGHTS:
-            return command
+            return int(arena["version"][0]) if self.plan.acts_on_snapshots else command
         return arena["pool/born"].tobytes() if load == POOL else None
 
     def down(self, load: str, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
@@ -93,7 +92,8 @@ class RolloutTransfer(Generic[J]):
             yield opponents.odds
             yield opponents.next_epsilon
         if held is not None:
-            self.arrived(arena, int(version[0]))
+            if (snapshots := self.plan.snapshots(arena)) is not None:
+                snapshots.write(int(version[0]))
             arena["version"][:] = version
 
     def _episodes_down(self, arena: Arena, held: GroupRange | None, pool: Sequence[Share]) -> Iterator[NDArray[Any]]:
@@ -117,9 +117,6 @@ class RolloutTransfer(Generic[J]):
     def exploration(self, arena: Arena, held: GroupRange | None) -> Iterator[NDArray[Any]]:  # noqa: ARG002 - DQN overrides this
         """List what workers explore with. Nothing: they sample from the policy's action distribution."""
         return iter(())
-
-    def arrived(self, arena: Arena, version: int) -> None:
-        """Called on a node when weights of `version` are in the arena. Does nothing: workers read them in place."""
 
     def up(
         self, call: ExecutedCall, arena: Arena, held: GroupRange | None, pool: Sequence[Share]
@@ -170,14 +167,6 @@ class RolloutTransfer(Generic[J]):
 
 class SlotTransfer(RolloutTransfer[J]):
     """Transfer for asynchronous rollouts: each worker fills slots with the newest weights that its node has."""
-
-    def token(self, load: str, arena: Arena, command: int) -> Hashable:  # noqa: ARG002 - sent once per version
-        """See `Transfer.token`: weights are sent once per version."""
-        return super().token(load, arena, int(arena["version"][0]))
-
-    def arrived(self, arena: Arena, version: int) -> None:
-        """Called on a node when weights of `version` are in the arena. Writes the snapshot that workers copy."""
-        Snapshots(arena, self.plan.base.acting_names()).write(version)
 
     def filled(self, arena: Arena, base: WorkerRecipe, call: ExecutedCall) -> Slots:
         """Return the set of slots that the call named."""

@@ -20,7 +20,6 @@ from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
 from paceline.runtime.protocol import shares
-from paceline.train.layout import Layout
 from paceline.train.plan import DriverParts, Plan
 from paceline.train.recipes import restarts_for
 from paceline.train.slot_scheduler import SlotJob, SlotScheduler
@@ -30,60 +29,54 @@ BATCH = "learning/"
 """Prefix of the fields of the batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlotSets:
-    """The number of sets of slots and the size of a batch. Each set has one slot per worker."""
-
-    count: int
-    """Number of sets, i.e. of slots that each worker has."""
-    batch_slots: int
-    """Number of slots in a batch."""
-    batch_groups: int
-    """Number of groups in a batch, enough for the slots of the workers with most groups."""
-
-    @classmethod
-    def of(cls, settings: ImpalaConfig | A3CConfig, layout: Layout) -> SlotSets:
-        """Return those of a run.
-
-        Raises:
-            ConfigError: A batch has more slots than all workers together.
-        """
-        owned = shares(layout.groups, layout.num_workers)
-        batch_slots = settings.batch_slots or len(owned)
-        if batch_slots > len(owned) * settings.slots_per_worker:
-            raise ConfigError(
-                f"batch_slots={batch_slots}: {len(owned)} worker(s) with slots_per_worker={settings.slots_per_worker} "
-                f"can fill {len(owned) * settings.slots_per_worker} slots before an update. Lower it, or raise "
-                "--slots-per-worker."
-            )
-        groups = batch_slots * max(share.groups for share in owned)
-        return cls(settings.slots_per_worker, batch_slots, groups)
-
-
 @dataclass(frozen=True, kw_only=True)
 class SlotPlan(Plan[S]):
     """A plan whose workers fill slots without waiting for each other; the driver puts batches together from them."""
 
-    sets: SlotSets
+    settings: ImpalaConfig | A3CConfig
+    workers: int
+    """Number of workers; 1 without worker processes."""
+
+    def __post_init__(self) -> None:
+        """Check the size of a batch.
+
+        Raises:
+            ConfigError: A batch has more slots than all workers together.
+        """
+        slots_per_worker = self.settings.slots_per_worker
+        if self.batch_slots > self.workers * slots_per_worker:
+            raise ConfigError(
+                f"batch_slots={self.batch_slots}: {self.workers} worker(s) with slots_per_worker={slots_per_worker} "
+                f"can fill {self.workers * slots_per_worker} slots before an update. Lower it, or raise "
+                "--slots-per-worker."
+            )
+
+    @property
+    def batch_slots(self) -> int:
+        """Number of slots in a batch."""
+        return self.settings.batch_slots or self.workers
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """See `Plan.fields`: slots, batch, weights, and what else workers need."""
+        sets = self.settings.slots_per_worker
         return [
-            *(field for number in range(self.sets.count) for field in self.base.shape.fields(f"{number}/")),
+            *(field for number in range(sets) for field in self.base.shape.fields(f"{number}/")),
             *self.batch_shape.fields(BATCH),
             *Weights.fields(weights),
+            *self.snapshot_fields(weights),
             *self.base.worker_fields(weights, workers),
-            Field.of("begun_version", (max(1, workers), self.sets.count), np.int64),
+            Field.of("begun_version", (max(1, workers), sets), np.int64),
         ]
 
     @property
     def batch_shape(self) -> SlotShape:
-        """Shape of a batch."""
-        return replace(self.base.shape, groups=self.sets.batch_groups)
+        """Shape of a batch: enough groups for the slots of the workers with most groups."""
+        most = -(-self.base.shape.groups // self.workers)
+        return replace(self.base.shape, groups=self.batch_slots * most)
 
     def slots(self, arena: Arena) -> list[Slots]:
         """Return the sets of slots, into which workers collect."""
-        return [Slots(arena, self.base.shape, f"{number}/") for number in range(self.sets.count)]
+        return [Slots(arena, self.base.shape, f"{number}/") for number in range(self.settings.slots_per_worker)]
 
     def batch(self, arena: Arena) -> Slots:
         """Return the memory of a batch, which only the driver uses."""

@@ -90,6 +90,10 @@ class WorkerRecipe:
         """Return the fields of the statistics by which observations are normalised."""
         return [Field.of(f"norm/{leaf.name}", (2, *leaf.shape), np.float32) for leaf in self._normalised()]
 
+    def acting_fields(self, weights: int) -> list[Field]:
+        """Return the fields that acting reads, by the number of parameters."""
+        return [Field.of("weights", (weights,), np.float32), *self.norms()]
+
     def acting_names(self) -> list[str]:
         """Return the names of the fields that acting reads: the weights and the observation statistics."""
         return ["weights", *(field.name for field in self.norms())]

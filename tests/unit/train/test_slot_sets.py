@@ -46,9 +46,9 @@ def test_each_set_and_the_batch_have_their_own_fields() -> None:
 
 def test_a_batch_has_room_for_the_slots_of_workers_with_most_groups() -> None:
     found = plan_with(batch_slots=3, num_workers=4)  # six groups: two workers have two groups, two have one
-    assert (found.sets.batch_slots, found.sets.batch_groups, found.batch_shape.n_envs) == (3, 6, 12)
+    assert (found.batch_slots, found.batch_shape.groups, found.batch_shape.n_envs) == (3, 6, 12)
 
 
 def test_by_default_a_batch_has_one_slot_per_worker() -> None:
-    assert plan_with(num_workers=3).sets.batch_slots == 3
-    assert plan_with(num_workers=0).sets.batch_slots == 1
+    assert plan_with(num_workers=3).batch_slots == 3
+    assert plan_with(num_workers=0).batch_slots == 1

@@ -39,7 +39,7 @@ from paceline.train.league import in_league
 from paceline.train.loop import Driver
 from paceline.train.plan import Algorithm, AnyDriver, DriverParts
 from paceline.train.slot_scheduler import SlotReport
-from paceline.train.slot_sets import SlotPlan, SlotSets
+from paceline.train.slot_sets import SlotPlan
 from paceline.train.worker_recipe import WorkerRecipe
 
 
@@ -104,8 +104,6 @@ class A3CPlan(SlotPlan[A3CJob]):
     """The plan of A3C. See `Plan`. The published weights are the driver's copy of the shared weights."""
 
     settings: A3CConfig
-    workers: int
-    """Number of workers that learn; 1 without worker processes."""
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """See `Plan.fields`."""
@@ -165,9 +163,7 @@ class A3CPlan(SlotPlan[A3CJob]):
     def driver(self, parts: DriverParts[A3CJob]) -> AnyDriver:
         """See `Plan.driver`."""
         arena = parts.arena
-        collector = AsyncRollouts(
-            self.scheduler(parts), self.batch(arena), parts.clock, batch_slots=self.sets.batch_slots
-        )
+        collector = AsyncRollouts(self.scheduler(parts), self.batch(arena), parts.clock, batch_slots=self.batch_slots)
         learner = A3CLearner(
             LiveWeights(arena),
             parts.weights,
@@ -184,8 +180,7 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> A3CPlan:
     settings = config.training
     if not isinstance(settings, A3CConfig):
         raise TypeError(f"a3c: expected A3CConfig, got {type(settings).__name__}")
-    sets = SlotSets.of(settings, layout)
-    return A3CPlan(base=base, settings=settings, sets=sets, workers=max(1, layout.num_workers))
+    return A3CPlan(base=base, settings=settings, workers=max(1, layout.num_workers))
 
 
 A3C = Algorithm(_plan)

@@ -7,7 +7,6 @@ schedule async: workers collect and the driver learns at the same time, within t
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
@@ -28,8 +27,8 @@ from paceline.memory.replay import Replay
 from paceline.memory.replay_rows import ReplayShape, ReplayWriter, rows_for
 from paceline.memory.rows import Row
 from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
-from paceline.memory.shared import Arena, ArraysByName, Field
-from paceline.memory.weights import Snapshots, Weights
+from paceline.memory.shared import Arena, Field
+from paceline.memory.weights import Weights
 from paceline.nets.actor import Actor
 from paceline.nets.array_net import array_net_for
 from paceline.nets.flat import bind
@@ -64,28 +63,23 @@ class DQNPlan(ReplayPlan):
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """See `Plan.fields`."""
-        newest = Weights.fields(weights)
         return [
             *self.shape.fields(),
-            *newest,
-            *(Snapshots.fields(newest[:1]) if self.streams else ()),
+            *Weights.fields(weights),
+            *self.snapshot_fields(weights),
             *self.base.worker_fields(weights, workers),
             Field.of("epsilon", (self.shape.n_envs,), np.float32),
         ]
 
     @property
-    def streams(self) -> bool:
-        """Whether workers collect while the learner learns."""
-        return self.settings.schedule == "async"
-
-    def weights(self, arena: Arena) -> Weights:
-        """See `Plan.weights`."""
-        return Weights(arena, Snapshots(arena, ["weights"]) if self.streams else None)
+    def acts_on_snapshots(self) -> bool:
+        """See `Plan.acts_on_snapshots`: in the async schedule, workers collect while the learner learns."""
+        return self.settings.asynchronous
 
     @property
     def margin(self) -> int:
         """Number of rows after the heads that workers may be writing while the learner reads."""
-        return self.requested_rows if self.streams else 0
+        return self.requested_rows if self.settings.asynchronous else 0
 
     @property
     def requested_rows(self) -> int:
@@ -119,14 +113,6 @@ class DQNPlan(ReplayPlan):
     def identity(self) -> dict[str, object]:
         """See `Plan.identity`."""
         return self.settings.identity()
-
-    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """See `Plan.acting`: the published weights, or in the async schedule a private copy."""
-        if not self.streams:
-            return super().acting(arena)
-        snapshots = Snapshots(arena, ["weights"])
-        private, parts = snapshots.private()
-        return parts.__getitem__, partial(snapshots.copy, private)
 
     def __call__(self, arena: Arena, share: Share) -> TransitionCollector:
         """Build the envs and the policy. Runs inside the worker."""
@@ -189,7 +175,9 @@ class DQNPlan(ReplayPlan):
             clock=parts.clock,
         )
         collector = (
-            self._stream(parts, replay, sampler, learner) if self.streams else self._batches(parts, replay, sampler)
+            self._stream(parts, replay, sampler, learner)
+            if settings.asynchronous
+            else self._batches(parts, replay, sampler)
         )
         return Driver(collector, in_league(learner, parts.league), ReplayAccess(learner, collector))
 
@@ -244,7 +232,7 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> DQNPlan:  
         groups=base.shape.groups,
         group_size=base.shape.group_size,
         frame_stack=config.env.frame_stack,
-        priorities=settings.prioritized and settings.schedule == "async",
+        priorities=settings.prioritized and settings.asynchronous,
     )
     room, in_bytes = buffer_room(settings.buffer_size)
     shape = replace(shape, rows=rows_for(room, shape, in_bytes=in_bytes))

@@ -9,9 +9,7 @@ APPO differs from IMPALA in its loss alone: PPO's clipped surrogate (`ImpalaConf
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +19,9 @@ from paceline.collect.rollout import InterleavedCollectors
 from paceline.config.impala_settings import ImpalaConfig
 from paceline.config.train_config import TrainConfig
 from paceline.memory.shards import Shards
-from paceline.memory.shared import Arena, ArraysByName, Field
-from paceline.memory.weights import Snapshots, Weights
+from paceline.memory.shared import Arena, Field
 from paceline.ops.distributions import head_for
 from paceline.runtime.protocol import InferenceChannel, Share
-from paceline.runtime.ray.transfer import GroupRange
 from paceline.train.algorithms.surrogate import gradient_of, gradients_for, surrogate_learner
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.layout import Layout
@@ -34,7 +30,7 @@ from paceline.train.loop import Driver
 from paceline.train.plan import Algorithm, AnyDriver, DriverParts
 from paceline.train.rollout_transfer import SlotTransfer
 from paceline.train.slot_scheduler import SlotReport
-from paceline.train.slot_sets import SlotPlan, SlotSets
+from paceline.train.slot_sets import SlotPlan
 from paceline.train.worker_recipe import WorkerRecipe
 
 
@@ -42,9 +38,8 @@ class AsyncJob:
     """Fills the requested slots, and copies the newest weights before every slot, or before every n-th one.
 
     Args:
-        collector: Acts with `private`.
-        snapshots: The newest weights.
-        private: The worker's own copy of the weights.
+        collector: Acts with the worker's own copy of the weights.
+        renew: Copies the newest weights into that copy; returns their version.
         begun: [sets] version of the weights with which each set is being filled, for the driver to read.
         sync_every: Number of slots that are filled with one copy.
     """
@@ -52,12 +47,11 @@ class AsyncJob:
     def __init__(
         self,
         collector: InterleavedCollectors,
-        snapshots: Snapshots,
-        private: NDArray[np.float32],
+        renew: Callable[[], int],
         begun: NDArray[np.int64],
         sync_every: int,
     ) -> None:
-        self._collector, self._snapshots, self._private = collector, snapshots, private
+        self._collector, self._renew = collector, renew
         self._begun, self._sync_every = begun, sync_every
         self._slots = self._version = 0
 
@@ -72,7 +66,7 @@ class AsyncJob:
     def collect(self, step: int, into: int) -> SlotReport:
         """Fill the worker's slot of set `into`."""
         if self._slots % self._sync_every == 0:
-            self._version = self._snapshots.copy(self._private)
+            self._version = self._renew()
         self._slots += 1
         self._begun[into] = self._version
         return SlotReport(into=into, version=self._version, times=self._collector.collect(step, into))
@@ -90,32 +84,15 @@ class ImpalaPlan(SlotPlan[AsyncJob]):
     shards: int
     """Shards of a minibatch's gradient, which the driver computes one after another."""
 
+    @property
+    def acts_on_snapshots(self) -> bool:
+        """See `Plan.acts_on_snapshots`."""
+        return True
+
     def fields(self, weights: int, workers: int) -> list[Field]:
         """See `Plan.fields`."""
-        batch, acting = self.batch_shape, [*Weights.fields(weights)[:1], *self.base.norms()]
-        return [
-            *super().fields(weights, workers),
-            *Shards.fields(batch.n_steps * batch.n_envs, self.shards, weights),
-            *Snapshots.fields(acting),
-        ]
-
-    def snapshots(self, arena: Arena) -> Snapshots:
-        """Return two buffers of what acting needs: the learner writes one while workers copy the other."""
-        return Snapshots(arena, self.base.acting_names())
-
-    def weights(self, arena: Arena) -> Weights:
-        """See `Plan.weights`."""
-        return Weights(arena, self.snapshots(arena))
-
-    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
-        """See `Plan.acting`: a private copy, and a function that copies the newest snapshot into it."""
-        snapshots = self.snapshots(arena)
-        private, parts = snapshots.private()
-        return parts.__getitem__, partial(snapshots.copy, private)
-
-    def on_node(self, held: GroupRange) -> Self:
-        """Return the plan for a node of a cluster, which collects and does not learn."""
-        return replace(super().on_node(held), sets=replace(self.sets, batch_groups=1), shards=1)
+        rows = self.batch_shape.n_steps * self.batch_shape.n_envs
+        return [*super().fields(weights, workers), *Shards.fields(rows, self.shards, weights)]
 
     def transfer(self, weights: int) -> SlotTransfer[AsyncJob]:
         """See `Plan.transfer`."""
@@ -124,15 +101,9 @@ class ImpalaPlan(SlotPlan[AsyncJob]):
     def __call__(self, arena: Arena, share: Share) -> AsyncJob:
         """Build the envs and the policy of one worker. Runs inside the worker."""
         # Even with central inference, the worker computes the values of final observations with this copy.
-        snapshots = self.snapshots(arena)
-        private, parts = snapshots.private()
-        return AsyncJob(
-            self.base.collector(arena, share, self.slots(arena), parts.__getitem__),
-            snapshots,
-            private,
-            arena["begun_version"][share.worker],
-            self.settings.sync_every,
-        )
+        arrays, renew = self.acting(arena)
+        collector = self.base.collector(arena, share, self.slots(arena), arrays)
+        return AsyncJob(collector, renew, arena["begun_version"][share.worker], self.settings.sync_every)
 
     def driver(self, parts: DriverParts[AsyncJob]) -> AnyDriver:
         """See `Plan.driver`."""
@@ -142,7 +113,7 @@ class ImpalaPlan(SlotPlan[AsyncJob]):
             self.scheduler(parts),
             batch,
             parts.clock,
-            batch_slots=self.sets.batch_slots,
+            batch_slots=self.batch_slots,
             max_lag=settings.max_lag,
             on_lag=settings.on_lag,
         )
@@ -158,7 +129,7 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> ImpalaPlan
     if not isinstance(settings, ImpalaConfig):
         raise TypeError(f"impala: expected ImpalaConfig, got {type(settings).__name__}")
     shards = config.grad_shards(image=base.shape.spec.has_image)
-    return ImpalaPlan(base=base, settings=settings, sets=SlotSets.of(settings, layout), shards=shards)
+    return ImpalaPlan(base=base, settings=settings, workers=max(1, layout.num_workers), shards=shards)
 
 
 IMPALA = Algorithm(_plan)

@@ -8,13 +8,9 @@ With `pipeline`, workers collect the next rollout while the driver learns from a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Self
 
 from paceline.algos.ppo_gradient import ShardedGradient
 from paceline.algos.targets import GAETargets
@@ -60,35 +56,30 @@ class PPOPlan(RolloutPlan):
     def fields(self, weights: int, workers: int) -> list[Field]:
         """See `Plan.fields`."""
         shape = self.base.shape
-        pipeline = [*shape.fields(LEARNING), *self._acting_fields(weights)] if self.settings.pipeline else []
         shards = Shards.fields(shape.n_steps * shape.n_envs, self.shards, weights)
-        return [*super().fields(weights, workers), *pipeline, *shards]
+        fields = [*super().fields(weights, workers), *shards]
+        if self.settings.pipeline:
+            acting = [replace(field, name=ACTING + field.name) for field in self.base.acting_fields(weights)]
+            fields += [*shape.fields(LEARNING), *acting]
+        return fields
 
-    def _acting_fields(self, weights: int) -> Iterator[Field]:
-        for field in (Field.of("weights", (weights,), np.float32), *self.base.norms()):
-            yield replace(field, name=ACTING + field.name)
-
-    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], object]]:
+    def acting(self, arena: Arena) -> tuple[ArraysByName, Callable[[], int]]:
         """See `Plan.acting`."""
         arrays, update = super().acting(arena)
-        return (partial(_prefixed, arena, ACTING) if self.settings.pipeline else arrays), update
+        return (lambda name: arena[ACTING + name]) if self.settings.pipeline else arrays, update
 
     def slots(self, arena: Arena) -> Slots:
         """Return the slots in which the learner reads a rollout."""
         return Slots(arena, self.base.shape, LEARNING if self.settings.pipeline else "")
 
-    def gradient(self, arena: Arena) -> ShardedGradient:
-        """Return what computes shards of a minibatch's gradient into shared memory."""
+    def local_gradient(self, arena: Arena) -> ShardedGradient:
+        """See `Plan.local_gradient`. Workers compute gradients by the same object."""
         return gradient_of(self.base, self.settings, arena, self.slots(arena))
-
-    def local_gradient(self, arena: Arena) -> ShardedGradient | None:
-        """See `Plan.local_gradient`."""
-        return self.gradient(arena)
 
     def __call__(self, arena: Arena, share: Share) -> RolloutJob:
         """Build the envs and the policies of one worker. Runs inside the worker."""
         collector = self.base.collector(arena, share, [Slots(arena, self.base.shape)], self.acting(arena)[0])
-        return RolloutJob(collector, self.gradient(arena) if share.helps else None)
+        return RolloutJob(collector, self.local_gradient(arena) if share.helps else None)
 
     def on_node(self, held: GroupRange) -> Self:
         """Return the plan for a node of a cluster, which collects and does not learn."""
@@ -132,10 +123,6 @@ def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> PPOPlan:  
 def ppo_plan(plan: object) -> PPOPlan | None:
     """Return the plan if it is that of PPO, else None: for benchmarks of the gradients that workers compute."""
     return plan if isinstance(plan, PPOPlan) else None
-
-
-def _prefixed(arena: Arena, prefix: str, name: str) -> NDArray[Any]:
-    return arena[prefix + name]
 
 
 PPO = Algorithm(_plan)
