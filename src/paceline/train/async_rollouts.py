@@ -7,6 +7,7 @@ Limits the lag: slots whose weights are too old are waited for in time, dropped 
 
 from __future__ import annotations
 
+import math
 from time import perf_counter
 from typing import Any, Literal
 
@@ -35,7 +36,7 @@ class AsyncRollouts:
         clock: Clock,
         *,
         batch_slots: int,
-        max_lag: int | None = None,
+        max_lag: float = math.inf,
         on_lag: OnLag = "stall",
     ) -> None:
         """Store the parts; `reset` or `load` starts the envs.
@@ -45,7 +46,7 @@ class AsyncRollouts:
             learning: The memory of a batch.
             clock: Receives the time of the phases `wait` and `sync`.
             batch_slots: Number of slots in a batch.
-            max_lag: Largest lag of a slot, in updates; None for no limit.
+            max_lag: Largest lag of a slot, in updates.
             on_lag: How the limit is kept. `stall`: wait for slots before they become too old. `drop`: leave out slots
                 that are too old. `mask`: put them into the batch as invalid steps.
         """
@@ -117,13 +118,11 @@ class AsyncRollouts:
         return version - full.report.version if full.report.lag is None else full.report.lag
 
     def _too_old(self, full: FullSlot, version: int) -> bool:
-        return self._max_lag is not None and self._lag(full, version) > self._max_lag
+        return self._lag(full, version) > self._max_lag
 
     def _too_old_soon(self, version: int) -> bool:
         """Whether a slot that is being filled would be too old for the next batch, so that this batch waits."""
-        if self._on_lag != "stall" or self._max_lag is None:
-            return False
-        oldest = self._scheduler.oldest_under_way()
+        oldest = self._scheduler.oldest_under_way() if self._on_lag == "stall" else None
         return oldest is not None and version + 1 - oldest > self._max_lag
 
     def _drop(self, version: int) -> None:

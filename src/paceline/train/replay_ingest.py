@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -51,15 +52,11 @@ class ReplayIngest:
         Returns:
             The episodes that ended in these rows.
         """
-        finished, at = [], 0
-        while at < len(rows):
-            # Consecutive groups with the same head and the same number of rows need only one call, which is faster.
-            group, head = first_group + at, self.replay.head
-            same = at + 1
-            while same < len(rows) and rows[same] == rows[at] and head[first_group + same] == head[group]:
-                same += 1
-            finished.append(self._advance(group, first_group + same, rows[at]))
-            at = same
+        heads, finished = self.replay.head.tolist(), []
+        # Consecutive groups with the same head and the same number of rows need only one call, which is faster.
+        for (_, count), same in groupby(enumerate(rows, first_group), lambda group: (heads[group[0]], group[1])):
+            groups = [group for group, _ in same]
+            finished.append(self._advance(groups[0], groups[-1] + 1, count))
         return Episodes.joined(finished)
 
     def _advance(self, first: int, stop: int, rows: int) -> Episodes:
