@@ -121,7 +121,7 @@ class Plan(ABC, Generic[J]):
         return parts.__getitem__, partial(snapshots.copy, private)
 
     def local_gradient(self, arena: Arena) -> ShardedGradient | None:  # noqa: ARG002 - PPO overrides this
-        """Return what computes the driver's shards of a gradient; None if workers compute no gradients."""
+        """Return what computes shards of a gradient in this process; None if workers compute no gradients."""
         return None
 
     def on_node(self, held: GroupRange) -> Self:

@@ -18,7 +18,7 @@ from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.external_transitions import ExternalTransitions, external_rows
 from paceline.memory.parts import part, under
-from paceline.runtime.protocol import Runtime, shares
+from paceline.runtime.protocol import shares
 from paceline.train.loop import CollectReport
 from paceline.train.pacing import BatchPace
 from paceline.train.replay_ingest import ReplayIngest
@@ -31,29 +31,26 @@ class ReplayBatches:
 
     def __init__(
         self,
-        runtime: Runtime[TransitionCollector],
+        restarts: Restarts[TransitionCollector],
         ingest: ReplayIngest,
         history: EpisodeHistory,
         budget: CollectBudget,
         pace: BatchPace,
         clock: Clock,
-        restarts: Restarts[TransitionCollector] | None = None,
     ) -> None:
         """Store the parts; `reset` or `load` starts the envs.
 
         Args:
-            runtime: The workers.
+            restarts: The workers, and what replaces lost ones.
             ingest: Counts the rows that workers have written.
             history: Keeps the actions of the current episodes.
             budget: Length of a batch.
             pace: Number of updates per batch.
             clock: Receives the time of the phases `env`, `inference`, `wait` and `sync`.
-            restarts: Replaces lost workers.
         """
-        self._runtime, self._ingest, self._history, self._clock = runtime, ingest, history, clock
+        self.restarts, self._ingest, self._history, self._clock = restarts, ingest, history, clock
         self._budget, self._pace = budget, pace
         self.last = CollectReport(finished=Episodes.none())
-        self.restarts = restarts or Restarts(runtime)
         self._external = 0  # calls of `add_trajectory`
 
     def next(self, version: int) -> int:  # noqa: ARG002 - workers read the newest weights in place
@@ -77,14 +74,14 @@ class ReplayBatches:
     def respawn_restored(self, worker: int) -> list[int]:
         """See `EnvRecovery.respawn_restored`: replays each episode up to the start of the batch."""
         heads = self._ingest.replay.head.tolist()
-        return self._runtime.respawn(worker, TransitionCollector.restore, self._history.marked(), heads)
+        return self.restarts.runtime.respawn(worker, TransitionCollector.restore, self._history.marked(), heads)
 
     def respawn_reset(self, worker: int) -> list[int]:
         """See `EnvRecovery.respawn_reset`."""
         shape = self._ingest.replay.shape
-        envs = shares(shape.groups, self._runtime.num_workers)[worker].envs(shape.group_size)
+        envs = shares(shape.groups, self.restarts.runtime.num_workers)[worker].envs(shape.group_size)
         self._history.start_next_episodes(envs)
-        self._runtime.respawn(worker, TransitionCollector.reset, self._ingest.replay.head.tolist())
+        self.restarts.runtime.respawn(worker, TransitionCollector.reset, self._ingest.replay.head.tolist())
         return envs
 
     def forget_episodes(self, envs: list[int]) -> None:

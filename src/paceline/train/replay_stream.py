@@ -16,7 +16,7 @@ from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.external_transitions import ExternalTransitions
 from paceline.memory.parts import part, under
-from paceline.runtime.protocol import Reply, Runtime, Share
+from paceline.runtime.protocol import Reply, Share, shares
 from paceline.train.loop import CollectReport
 from paceline.train.pacing import Limiter
 from paceline.train.replay_ingest import ReplayIngest
@@ -34,41 +34,37 @@ class ReplayStream:
 
     def __init__(
         self,
-        runtime: Runtime[TransitionCollector],
+        restarts: Restarts[TransitionCollector],
         ingest: ReplayIngest,
-        shares: list[Share],
         episode: NDArray[np.int64],
         budget: CollectBudget,
         limiter: Limiter,
         samples: Callable[[], int],
         renew: Callable[[], None],
         clock: Clock,
-        restarts: Restarts[TransitionCollector] | None = None,
     ) -> None:
         """Store the parts; `reset` or `load` starts the envs.
 
         Args:
-            runtime: The workers.
+            restarts: The workers, and what replaces lost ones.
             ingest: Counts the rows that workers have written.
-            shares: The groups of each worker.
             episode: [B] number of each env's episode; workers write it.
             budget: Length of a request.
             limiter: Limits the ratio of samples to steps.
             samples: Returns the number of samples that the learner has drawn so far.
             renew: Publishes the present weights to the workers.
             clock: Receives the time of the phases `wait` and `sync`.
-            restarts: Replaces lost workers.
         """
-        self._runtime, self._ingest, self._shares, self._episode = runtime, ingest, shares, episode
+        self.restarts, self._runtime, self._ingest, self._episode = restarts, restarts.runtime, ingest, episode
+        self._shares = shares(ingest.replay.shape.groups, self._runtime.num_workers)
         self._budget, self._limiter, self._samples, self._renew = budget, limiter, samples, renew
         self._clock = clock
-        self._requests = [0] * len(shares)  # pending requests per worker
+        self._requests = [0] * len(self._shares)  # pending requests per worker
         self._pending: list[Reply[Written]] = []
-        self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
+        self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in self._shares]
         self._ended: list[Episodes] = []
         self._min_stored = 1  # transitions before the next update
         self.last = CollectReport(finished=Episodes.none())
-        self.restarts = restarts or Restarts(runtime)
 
     def reset(self) -> None:
         """See `Collector.reset`. Workers are idle until `next`, so no step is taken during start-up."""

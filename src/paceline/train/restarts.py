@@ -67,7 +67,7 @@ class Restarts(Generic[J_co]):
     """
 
     def __init__(self, runtime: Runtime[J_co], recovery: Recovery = "exact", max_in_a_row: int = MAX_IN_A_ROW) -> None:
-        self._runtime, self._recovery, self._max_in_a_row = runtime, recovery, max_in_a_row
+        self.runtime, self._recovery, self._max_in_a_row = runtime, recovery, max_in_a_row
         self._count_by_worker: Counter[int] = Counter()
         self._causes: defaultdict[int, list[str]] = defaultdict(list)  # of the losses in a row of each worker
         self._notes: list[tuple[str, str]] = []
@@ -93,7 +93,7 @@ class Restarts(Generic[J_co]):
         Raises:
             WorkerLost: The worker was lost too often.
         """
-        return self._replace(loss, lambda _attempt: self._runtime.respawn(loss.worker, call, *args, **kwargs))
+        return self._replace(loss, lambda _attempt: self.runtime.respawn(loss.worker, call, *args, **kwargs))
 
     def run_all(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
         """Execute a call that resets or restores envs on all workers, and wait. New workers repeat it.
@@ -109,12 +109,12 @@ class Restarts(Generic[J_co]):
         Raises:
             WorkerLost: A worker was lost too often.
         """
-        workers = range(max(1, self._runtime.num_workers))
-        pending = [self._runtime.submit(worker, call, *args, **kwargs) for worker in workers]
+        workers = range(max(1, self.runtime.num_workers))
+        pending = [self.runtime.submit(worker, call, *args, **kwargs) for worker in workers]
         results: dict[int, R] = {}  # of the new workers
         while True:
             try:
-                self._runtime.wait(pending, all=True)
+                self.runtime.wait(pending, all=True)
             except WorkerLost as loss:
                 results[loss.worker] = self.replace(loss, call, *args, **kwargs)
                 pending = [reply for reply in pending if reply.worker != loss.worker]
@@ -124,7 +124,7 @@ class Restarts(Generic[J_co]):
 
     def start(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> BroadcastCall[R]:
         """Submit a call to all workers. Does not block; `finish` waits."""
-        runtime = self._runtime
+        runtime = self.runtime
         replies = runtime.submit_all(call, *args, **kwargs)
         return BroadcastCall(replies, lambda worker: runtime.submit(worker, call, *args, **kwargs))
 
@@ -143,7 +143,7 @@ class Restarts(Generic[J_co]):
         """
         while True:
             try:
-                self._runtime.wait(submitted.replies, all=True)
+                self.runtime.wait(submitted.replies, all=True)
             except WorkerLost as loss:
                 self._replace_and_recover(loss, envs)
                 submitted.replies[loss.worker] = submitted.resubmit(loss.worker)

@@ -41,7 +41,8 @@ class RolloutPlan(Plan[RolloutJob]):
 
     def __call__(self, arena: Arena, share: Share) -> RolloutJob:
         """Build the envs and the policy. Runs inside the worker."""
-        return RolloutJob(self.base.collector(arena, share, [Slots(arena, self.base.shape)], self.acting(arena)[0]))
+        collector = self.base.collector(arena, share, [Slots(arena, self.base.shape)], self.acting(arena)[0])
+        return RolloutJob(collector, self.local_gradient(arena) if share.helps else None)
 
     def rollouts(
         self, parts: DriverParts[RolloutJob], *, learning: Slots | None = None, freeze: Callable[[], None] | None = None
@@ -60,7 +61,7 @@ class RolloutPlan(Plan[RolloutJob]):
             TAG + name: extra[-1] for name, extra in slots.extras().items() if spec.extras[name].every == "episode"
         }
         return Rollouts(
-            parts.runtime,
+            restarts_for(parts.config, parts.runtime),
             slots,
             parts.tracker,
             EpisodeHistory(spec, arena["episode"], slots.shown, {**self.base.tags(arena), **per_episode}),
@@ -69,5 +70,4 @@ class RolloutPlan(Plan[RolloutJob]):
             learning=learning,
             freeze=freeze,
             trust_env_state=parts.config.run.trust_env_state,
-            restarts=restarts_for(parts.config, parts.runtime),
         )

@@ -19,7 +19,7 @@ from paceline.memory.parts import part, under
 from paceline.memory.slot_copies import copy_rollout, load_slots, slots_state
 from paceline.memory.slots import Slots
 from paceline.nets.normalise import RewardNormaliser
-from paceline.runtime.protocol import Runtime, shares
+from paceline.runtime.protocol import shares
 from paceline.train.loop import CollectReport
 from paceline.train.restarts import BroadcastCall, Restarts
 from paceline.train.rollout_job import RolloutJob
@@ -30,7 +30,7 @@ class Rollouts:
 
     def __init__(
         self,
-        runtime: Runtime[RolloutJob],
+        restarts: Restarts[RolloutJob],
         slots: Slots,
         tracker: EpisodeTracker,
         history: EpisodeHistory,
@@ -40,12 +40,11 @@ class Rollouts:
         learning: Slots | None = None,
         freeze: Callable[[], None] | None = None,
         trust_env_state: bool = False,
-        restarts: Restarts[RolloutJob] | None = None,
     ) -> None:
         """Store the parts; `reset` or `load` starts the envs.
 
         Args:
-            runtime: The workers.
+            restarts: The workers, and what replaces lost ones.
             slots: The slots that the workers fill.
             tracker: Counts steps and episodes.
             history: Keeps the actions of the current episodes.
@@ -54,7 +53,6 @@ class Rollouts:
             learning: In a pipeline, slots for a copy of the rollout, which the learner reads while workers collect.
             freeze: In a pipeline, copies the newest weights for the workers, which act with the copy.
             trust_env_state: Store pickled envs in checkpoints, and load them. Loading a pickle executes code from it.
-            restarts: Replaces lost workers.
         """
         self._trust_env_state = trust_env_state
         self._slots, self._clock = slots, clock
@@ -66,8 +64,7 @@ class Rollouts:
         self.step = 0
         """Rows collected so far, which is the number of steps of each env."""
         self.last = CollectReport(finished=Episodes.none())
-        self.restarts = restarts or Restarts(runtime)
-        self._runtime, self._reward_norm = runtime, reward_norm
+        self.restarts, self._reward_norm = restarts, reward_norm
 
     def next(self, version: int) -> Trajectory:
         """Collect T steps of every group with the weights of `version`.
@@ -144,14 +141,14 @@ class Rollouts:
 
     def respawn_restored(self, worker: int) -> list[int]:
         """See `EnvRecovery.respawn_restored`: replays each episode up to the start of the rollout."""
-        return self._runtime.respawn(worker, RolloutJob.restore, self._history.marked())
+        return self.restarts.runtime.respawn(worker, RolloutJob.restore, self._history.marked())
 
     def respawn_reset(self, worker: int) -> list[int]:
         """See `EnvRecovery.respawn_reset`."""
         shape = self._slots.shape
-        envs = shares(shape.groups, self._runtime.num_workers)[worker].envs(shape.group_size)
+        envs = shares(shape.groups, self.restarts.runtime.num_workers)[worker].envs(shape.group_size)
         self._history.start_next_episodes(envs)
-        self._runtime.respawn(worker, RolloutJob.reset)
+        self.restarts.runtime.respawn(worker, RolloutJob.reset)
         return envs
 
     def forget_episodes(self, envs: list[int]) -> None:

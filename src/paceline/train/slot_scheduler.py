@@ -19,7 +19,7 @@ from paceline.collect.times import CollectTimes
 from paceline.errors import WorkerLost
 from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.slots import Slots
-from paceline.runtime.protocol import Job, Reply, Runtime, Share
+from paceline.runtime.protocol import Job, Reply, shares
 from paceline.train.restarts import Restarts
 from paceline.train.rollouts import count_episodes
 
@@ -86,37 +86,31 @@ class SlotScheduler:
 
     def __init__(
         self,
-        runtime: Runtime[SlotJob],
+        restarts: Restarts[SlotJob],
         sets: list[Slots],
-        shares: list[Share],
         begun: NDArray[np.int64],
         episode: NDArray[np.int64],
         tracker: EpisodeTracker,
         renew: Callable[[], None],
-        restarts: Restarts[SlotJob] | None = None,
     ) -> None:
         """Store the parts; `reset` or `load` starts the envs.
 
         Args:
-            runtime: The workers.
+            restarts: The workers, and what replaces lost ones.
             sets: The sets of slots.
-            shares: The groups of each worker.
             begun: [workers, sets] version of the weights with which each slot is being filled; workers write it.
             episode: [n_envs] number of each env's episode; workers write it.
             tracker: Counts steps and episodes.
             renew: Publishes the present weights to the workers.
-            restarts: Replaces lost workers.
         """
-        self._renew = renew
-        self._runtime, self._sets, self._shares = runtime, sets, shares
+        self.restarts, self._runtime, self._sets, self._renew = restarts, restarts.runtime, sets, renew
         self._begun, self._episode, self._tracker = begun, episode, tracker
-        self._requested: set[tuple[int, int]] = set()
+        self._shares = shares(sets[0].shape.groups, self._runtime.num_workers)
+        self._requested: dict[tuple[int, int], Reply[SlotReport]] = {}  # by worker and number of the set
         self._started = False
-        self._pending: list[Reply[SlotReport]] = []
-        self._steps = [0] * len(shares)
+        self._steps = [0] * len(self._shares)
         self._finished: list[Episodes] = []
-        self.restarts = restarts or Restarts(runtime)
-        self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in shares]
+        self._times = [CollectTimes(0.0, 0.0, 0.0) for _ in self._shares]
 
     def reset(self) -> None:
         """Start the first episode of every env."""
@@ -139,11 +133,10 @@ class SlotScheduler:
     def receive(self) -> list[FullSlot]:
         """Return new full slots. Blocks until there is one, `POLL_S` have passed, or a worker was replaced."""
         try:
-            done = self._runtime.wait(self._pending, all=False, timeout_s=POLL_S)
+            done = self._runtime.wait([*self._requested.values()], all=False, timeout_s=POLL_S)
         except WorkerLost as loss:
             self._replace(loss)
             return []
-        self._pending = [reply for reply in self._pending if not reply.done]
         return [self._full_slot(reply.worker, reply.result()) for reply in done]
 
     def oldest_under_way(self) -> int | None:
@@ -176,12 +169,11 @@ class SlotScheduler:
 
     def _submit(self, worker: int, into: int) -> None:
         self._begun[worker, into] = NOT_BEGUN
-        self._requested.add((worker, into))
-        self._pending.append(self._runtime.submit(worker, collect, self._steps[worker], into))
+        self._requested[worker, into] = self._runtime.submit(worker, collect, self._steps[worker], into)
         self._steps[worker] += self._sets[into].shape.n_steps
 
     def _full_slot(self, worker: int, report: SlotReport) -> FullSlot:
-        self._requested.discard((worker, report.into))
+        del self._requested[worker, report.into]
         self.restarts.succeeded(worker)
         self._times[worker] = self._times[worker].plus(report.times)
         full = FullSlot(worker, self._columns(worker), self._sets[report.into], report)
@@ -194,7 +186,6 @@ class SlotScheduler:
         envs = self._shares[worker].envs(self._sets[0].shape.group_size)
         self._episode[envs] += 1
         self.restarts.replace(loss, reset)
-        self._pending = [reply for reply in self._pending if reply.worker != worker]
         self._tracker.forget(envs)
         self.restarts.note_new_episodes(worker, envs)
         for pending in sorted(into for owner, into in self._requested if owner == worker):

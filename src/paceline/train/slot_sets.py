@@ -19,7 +19,6 @@ from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
 from paceline.memory.weights import Weights
-from paceline.runtime.protocol import shares
 from paceline.train.plan import DriverParts, Plan
 from paceline.train.recipes import restarts_for
 from paceline.train.slot_scheduler import SlotJob, SlotScheduler
@@ -84,14 +83,12 @@ class SlotPlan(Plan[S]):
 
     def scheduler(self, parts: DriverParts[S]) -> SlotScheduler:
         """Build the scheduler that requests these slots from the workers."""
-        arena, runtime = parts.arena, parts.runtime
+        arena = parts.arena
         return SlotScheduler(
-            runtime,
+            restarts_for(parts.config, parts.runtime),
             self.slots(arena),
-            shares(self.base.shape.groups, runtime.num_workers),
             arena["begun_version"],
             arena["episode"],
             parts.tracker,
             parts.weights.renew,
-            restarts_for(parts.config, runtime),
         )

@@ -15,6 +15,7 @@ from paceline.memory.slots import Slots
 from paceline.runtime.protocol import Reply, shares
 from paceline.spec import EnvSpec
 from paceline.train.async_rollouts import AsyncRollouts
+from paceline.train.restarts import Restarts
 from paceline.train.slot_scheduler import SlotReport, SlotScheduler
 
 STEPS, SIZE = 4, 2
@@ -77,7 +78,9 @@ class Stage:
         self.tracker = EpisodeTracker(groups * SIZE)
         self.workers = ScriptedRuntime(workers, self.begun, self._fill)
         runtime: Any = self.workers
-        self.scheduler = SlotScheduler(runtime, self.sets, owned, self.begun, self.episode, self.tracker, lambda: None)
+        self.scheduler = SlotScheduler(
+            Restarts(runtime), self.sets, self.begun, self.episode, self.tracker, lambda: None
+        )
         self.rollouts = AsyncRollouts(self.scheduler, _slots(room), Clock(), **settings)
         self.rollouts.reset()
         if start:

@@ -18,6 +18,7 @@ from paceline.measure.clock import Clock
 from paceline.memory.slot_shape import SlotShape
 from paceline.spec import PLAIN, EnvSpec
 from paceline.train.build import build
+from paceline.train.restarts import Restarts
 from paceline.train.rollout_job import RolloutJob
 from paceline.train.rollouts import Rollouts, add_collect_times
 from paceline.train.training import Training
@@ -134,7 +135,7 @@ class Stage:
         slots: Any = SimpleNamespace(shape=SlotShape(SPEC, 3, 4, 2))
         tracker: Any = self.tracker
         norm: Any = self.reward_norm
-        self.rollouts = Rollouts(runtime, slots, tracker, self.history, Clock(), reward_norm=norm)
+        self.rollouts = Rollouts(Restarts(runtime), slots, tracker, self.history, Clock(), reward_norm=norm)
         self.history.extend(np.ones((3, 8), np.int64), np.zeros((3, 8), bool), np.ones((3, 8), bool))
         self.history.mark()
 

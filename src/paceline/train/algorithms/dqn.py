@@ -29,13 +29,12 @@ from paceline.memory.rows import Row
 from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
 from paceline.memory.shared import Arena, Field
 from paceline.memory.weights import Weights
-from paceline.nets.actor import Actor
 from paceline.nets.array_net import array_net_for
 from paceline.nets.flat import bind
 from paceline.ops.distributions import legal_only
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.ops.q_learning import q_values
-from paceline.runtime.protocol import Share, shares
+from paceline.runtime.protocol import Share
 from paceline.runtime.ray.transfer import GroupRange
 from paceline.spec import EnvSpec
 from paceline.train.layout import Layout
@@ -133,13 +132,10 @@ class DQNPlan(ReplayPlan):
         spec, size = self.shape.spec, self.shape.group_size
         n = share.groups * size
         central = self.base.central
-        actor: Actor = self.base.actor(policy, share.groups)
-        if central is not None:
-            actor = central.actor(arena, self.base.shape, share)
         return Lane(
             self.base.block(arena, share, finite_rows=True),
             ReplayWriter(arena, self.shape, share.first_group, share.groups),
-            actor,
+            self.base.actor(policy, share.groups) if central is None else central.actor(arena, self.base.shape, share),
             EpsilonGreedy(spec.action.nvec[0]),
             (Row.blank(spec, n), Row.blank(spec, n)),
             seed=self.base.seed,
@@ -184,19 +180,16 @@ class DQNPlan(ReplayPlan):
     def _stream(
         self, parts: DriverParts[TransitionCollector], replay: Replay, sampler: Sampler, learner: DQNLearner
     ) -> ReplayStream:
-        settings, runtime = self.settings, parts.runtime
-        budget = CollectBudget(rows=settings.rollout_steps)
+        settings = self.settings
         return ReplayStream(
-            runtime,
+            restarts_for(parts.config, parts.runtime),
             ReplayIngest(replay, sampler, parts.tracker, save_replay=settings.save_replay),
-            shares(self.shape.groups, runtime.num_workers),
             parts.arena["episode"],
-            budget,
-            Limiter(settings, REQUESTS_PER_WORKER * settings.rollout_steps * self.shape.n_envs),
+            CollectBudget(rows=settings.rollout_steps),
+            Limiter(settings, self.requested_rows * self.shape.n_envs),
             lambda: learner.samples,
             parts.weights.renew,
             parts.clock,
-            restarts_for(parts.config, runtime),
         )
 
     def _batches(self, parts: DriverParts[TransitionCollector], replay: Replay, sampler: Sampler) -> ReplayBatches:
@@ -208,13 +201,12 @@ class DQNPlan(ReplayPlan):
         if settings.plays_episodes:
             budget = CollectBudget(rows=self.max_batch_rows, episodes=settings.episodes_per_batch)
         return ReplayBatches(
-            parts.runtime,
+            restarts_for(parts.config, parts.runtime),
             ReplayIngest(replay, sampler, parts.tracker, history, save_replay=settings.save_replay),
             history,
             budget,
             BatchPace(settings, self.shape.groups),
             parts.clock,
-            restarts_for(parts.config, parts.runtime),
         )
 
 

@@ -19,7 +19,6 @@ from paceline.config.train_config import TrainConfig
 from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.slots import Slots
-from paceline.runtime.protocol import Share
 from paceline.runtime.ray.transfer import GroupRange
 from paceline.train.algorithms.surrogate import gradient_of, gradients_for, surrogate_learner
 from paceline.train.layout import Layout
@@ -73,13 +72,8 @@ class PPOPlan(RolloutPlan):
         return Slots(arena, self.base.shape, LEARNING if self.settings.pipeline else "")
 
     def local_gradient(self, arena: Arena) -> ShardedGradient:
-        """See `Plan.local_gradient`. Workers compute gradients by the same object."""
+        """See `Plan.local_gradient`."""
         return gradient_of(self.base, self.settings, arena, self.slots(arena))
-
-    def __call__(self, arena: Arena, share: Share) -> RolloutJob:
-        """Build the envs and the policies of one worker. Runs inside the worker."""
-        collector = self.base.collector(arena, share, [Slots(arena, self.base.shape)], self.acting(arena)[0])
-        return RolloutJob(collector, self.local_gradient(arena) if share.helps else None)
 
     def on_node(self, held: GroupRange) -> Self:
         """Return the plan for a node of a cluster, which collects and does not learn."""
