@@ -1,4 +1,4 @@
-"""The job of a worker in synchronous training from rollouts: collect, and compute gradients on request."""
+"""The jobs of workers that collect rollouts; in synchronous training they also compute gradients on request."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from paceline.envs.block import History
 from paceline.runtime.protocol import InferenceChannel
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutJob:
-    """Job of one worker. The driver submits calls of its methods, which run in the worker's main thread."""
+@dataclass
+class CollectorJob:
+    """What the jobs of all algorithms that learn from rollouts have in common. Owns the collector."""
 
     collector: InterleavedCollectors
-    sharded: ShardedGradient | None = None
-    """Computes shards of a minibatch's gradient; None if the worker computes no gradients."""
 
     def connect(self, channel: InferenceChannel) -> None:
         """Use central inference through this channel."""
@@ -27,6 +25,18 @@ class RolloutJob:
     def reset(self) -> None:
         """Start the first episode of every env."""
         self.collector.reset()
+
+    def close(self) -> None:
+        """Close the envs."""
+        self.collector.close()
+
+
+@dataclass
+class RolloutJob(CollectorJob):
+    """Job of one worker. The driver submits calls of its methods, which run in the worker's main thread."""
+
+    sharded: ShardedGradient | None = None
+    """Computes shards of a minibatch's gradient; None if the worker computes no gradients."""
 
     def restore(self, histories: Sequence[History]) -> list[int]:
         """Restore every env from its history; returns the envs that could not be restored and started a new episode."""
@@ -46,7 +56,3 @@ class RolloutJob:
         if self.sharded is None:
             raise RuntimeError("work: this worker was built without a gradient")
         self.sharded(shard)
-
-    def close(self) -> None:
-        """Close the envs."""
-        self.collector.close()

@@ -41,8 +41,6 @@ class RolloutTransfer(Generic[J]):
     """The plan of the driver."""
     weights: int
     """Number of parameters."""
-    acting: str = ""
-    """Prefix of the fields that workers act with: empty except in a pipeline."""
 
     def program(self, held: GroupRange) -> Program[J]:
         """See `Transfer.program`."""
@@ -84,8 +82,9 @@ class RolloutTransfer(Generic[J]):
     def _acting_down(self, arena: Arena, held: GroupRange | None) -> Iterator[NDArray[Any]]:
         version = arena["version"].copy()
         yield version
-        for name in self.plan.base.acting_names():
-            yield arena[self.acting + name if held is None else name]
+        # In a pipeline, workers act with a copy of the fields.
+        arrays = arena.__getitem__ if self.plan.acts_on_snapshots else self.of(held).acting(arena)[0]
+        yield from map(arrays, self.plan.base.acting_names())
         yield from self.exploration(arena, held)
         if self.plan.base.league is not None:
             opponents = OpponentPool(arena)

@@ -18,7 +18,6 @@ from paceline.errors import ConfigError
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import Slots
-from paceline.memory.weights import Weights
 from paceline.train.plan import DriverParts, Plan
 from paceline.train.recipes import restarts_for
 from paceline.train.slot_scheduler import SlotJob, SlotScheduler
@@ -61,7 +60,6 @@ class SlotPlan(Plan[S]):
         return [
             *(field for number in range(sets) for field in self.base.shape.fields(f"{number}/")),
             *self.batch_shape.fields(BATCH),
-            *Weights.fields(weights),
             *self.snapshot_fields(weights),
             *self.base.worker_fields(weights, workers),
             Field.of("begun_version", (max(1, workers), sets), np.int64),

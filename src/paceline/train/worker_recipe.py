@@ -68,13 +68,14 @@ class WorkerRecipe:
 
     def fields(self, weights: int, workers: int) -> list[Field]:
         """Return the arena fields for collecting into one set of slots."""
-        return [*self.shape.fields(), *Weights.fields(weights), *self.worker_fields(weights, workers)]
+        return [*self.shape.fields(), *self.worker_fields(weights, workers)]
 
     def worker_fields(self, weights: int, workers: int) -> list[Field]:
-        """Return the arena fields that every algorithm needs, without slots, replay buffer and weights."""
+        """Return the arena fields that every algorithm needs, without slots and replay buffer."""
         # Opponents are indexed by the env's number in the whole run, even if a node has only some of the groups.
         envs = (self.shape.first_group + self.shape.groups) * self.shape.group_size
         return [
+            *Weights.fields(weights),
             *self.norms(),
             *([] if self.league is None else self.league.fields(weights, envs)),
             *([] if self.central is None else self.central.fields(self.shape, workers)),

@@ -17,7 +17,6 @@ from paceline.algos.a3c import SKIPPED, A3CLearner
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import ShardedGradient, ShardedUpdate
 from paceline.algos.targets import GAETargets
-from paceline.collect.rollout import InterleavedCollectors
 from paceline.config.a3c_settings import A3CConfig
 from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
@@ -38,65 +37,49 @@ from paceline.train.layout import Layout
 from paceline.train.league import in_league
 from paceline.train.loop import Driver
 from paceline.train.plan import Algorithm, AnyDriver, DriverParts
+from paceline.train.rollout_job import CollectorJob
 from paceline.train.slot_scheduler import SlotReport
 from paceline.train.slot_sets import SlotPlan
 from paceline.train.worker_recipe import WorkerRecipe
 
 
-class A3CJob:
-    """Fills a slot with a copy of the weights, learns from it, and updates the shared weights.
+@dataclass
+class A3CJob(CollectorJob):
+    """Fills a slot with a copy of the weights, learns from it, and updates the shared weights."""
 
-    Args:
-        collector: Acts with the copy.
-        learner: Computes gradients at the copy, and updates the shared weights.
-        live: The shared weights.
-        shared: Pairs of a shared array (weights, observation statistics) and the copy of it that the worker acts with.
-        sets: The sets of slots, in shared memory.
-        columns: The worker's columns in them.
-        learning: Private memory to which a full slot is copied for the learner.
-        progress: [1] fraction of the budget spent.
-    """
-
-    def __init__(
-        self,
-        collector: InterleavedCollectors,
-        learner: PPOLearner,
-        live: LiveWeights,
-        shared: list[tuple[NDArray[np.float32], NDArray[np.float32]]],
-        sets: list[Slots],
-        columns: slice,
-        learning: Slots,
-        progress: NDArray[np.float64],
-    ) -> None:
-        self._collector, self._learner, self._live, self._shared = collector, learner, live, shared
-        self._sets, self._columns, self._learning, self._progress = sets, columns, learning, progress
-
-    def reset(self) -> None:
-        """Start the first episode of every env."""
-        self._collector.reset()
+    learner: PPOLearner
+    """Computes gradients at the copy, and updates the shared weights."""
+    live: LiveWeights
+    """The shared weights."""
+    shared: list[tuple[NDArray[np.float32], NDArray[np.float32]]]
+    """Pairs of a shared array (weights, observation statistics) and the copy of it that the worker acts with."""
+    sets: list[Slots]
+    """The sets of slots, in shared memory."""
+    columns: slice
+    """The worker's columns in them."""
+    learning: Slots
+    """Private memory to which a full slot is copied for the learner."""
+    progress: NDArray[np.float64]
+    """[1] fraction of the budget spent."""
 
     def collect(self, step: int, into: int) -> SlotReport:
         """Fill the worker's slot of set `into`, learn from it, and update the shared weights."""
-        version = self._live.version
-        for array, copy in self._shared:
+        version = self.live.version
+        for array, copy in self.shared:
             copy[...] = array
-        times = self._collector.collect(step, into)
+        times = self.collector.collect(step, into)
         began = perf_counter()
-        copy_columns(self._sets[into], self._columns, into=self._learning, at=0)
-        skipped = self._learner.bad.count
-        stats = self._learner.update(self._learning.trajectory(version), float(self._progress[0]))
-        stats[SKIPPED] = float(self._learner.bad.count - skipped)
+        copy_columns(self.sets[into], self.columns, into=self.learning, at=0)
+        skipped = self.learner.bad.count
+        stats = self.learner.update(self.learning.trajectory(version), float(self.progress[0]))
+        stats[SKIPPED] = float(self.learner.bad.count - skipped)
         return SlotReport(
             into=into,
             version=version,
             times=times._replace(learn_s=perf_counter() - began),
-            lag=self._live.version - version - 1,  # without this worker's own update
+            lag=self.live.version - version - 1,  # without this worker's own update
             stats=stats,
         )
-
-    def close(self) -> None:
-        """Close the envs."""
-        self._collector.close()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,6 @@ from paceline.memory.replay_rows import ReplayShape, ReplayWriter, rows_for
 from paceline.memory.rows import Row
 from paceline.memory.sampling import PrioritisedSampler, Sampler, UniformSampler
 from paceline.memory.shared import Arena, Field
-from paceline.memory.weights import Weights
 from paceline.nets.array_net import array_net_for
 from paceline.nets.flat import bind
 from paceline.ops.distributions import legal_only
@@ -64,7 +63,6 @@ class DQNPlan(ReplayPlan):
         """See `Plan.fields`."""
         return [
             *self.shape.fields(),
-            *Weights.fields(weights),
             *self.snapshot_fields(weights),
             *self.base.worker_fields(weights, workers),
             Field.of("epsilon", (self.shape.n_envs,), np.float32),

@@ -15,65 +15,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.algos.targets import VTraceTargets
-from paceline.collect.rollout import InterleavedCollectors
 from paceline.config.impala_settings import ImpalaConfig
 from paceline.config.train_config import TrainConfig
 from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena, Field
 from paceline.ops.distributions import head_for
-from paceline.runtime.protocol import InferenceChannel, Share
+from paceline.runtime.protocol import Share
 from paceline.train.algorithms.surrogate import gradient_of, gradients_for, surrogate_learner
 from paceline.train.async_rollouts import AsyncRollouts
 from paceline.train.layout import Layout
 from paceline.train.league import in_league
 from paceline.train.loop import Driver
 from paceline.train.plan import Algorithm, AnyDriver, DriverParts
+from paceline.train.rollout_job import CollectorJob
 from paceline.train.rollout_transfer import SlotTransfer
 from paceline.train.slot_scheduler import SlotReport
 from paceline.train.slot_sets import SlotPlan
 from paceline.train.worker_recipe import WorkerRecipe
 
 
-class AsyncJob:
+@dataclass
+class AsyncJob(CollectorJob):
     """Fills the requested slots, and copies the newest weights before every slot, or before every n-th one.
 
-    Args:
-        collector: Acts with the worker's own copy of the weights.
-        renew: Copies the newest weights into that copy; returns their version.
-        begun: [sets] version of the weights with which each set is being filled, for the driver to read.
-        sync_every: Number of slots that are filled with one copy.
+    The collector acts with the worker's own copy of the weights.
     """
 
-    def __init__(
-        self,
-        collector: InterleavedCollectors,
-        renew: Callable[[], int],
-        begun: NDArray[np.int64],
-        sync_every: int,
-    ) -> None:
-        self._collector, self._renew = collector, renew
-        self._begun, self._sync_every = begun, sync_every
-        self._slots = self._version = 0
-
-    def connect(self, channel: InferenceChannel) -> None:
-        """Use central inference through this channel."""
-        self._collector.connect(channel)
-
-    def reset(self) -> None:
-        """Start the first episode of every env."""
-        self._collector.reset()
+    renew: Callable[[], int]
+    """Copies the newest weights into that copy; returns their version."""
+    begun: NDArray[np.int64]
+    """[sets] version of the weights with which each set is being filled, for the driver to read."""
+    sync_every: int
+    """Number of slots that are filled with one copy."""
+    slots: int = 0
+    """Number of slots filled so far."""
+    version: int = 0
+    """Version of the copy."""
 
     def collect(self, step: int, into: int) -> SlotReport:
         """Fill the worker's slot of set `into`."""
-        if self._slots % self._sync_every == 0:
-            self._version = self._renew()
-        self._slots += 1
-        self._begun[into] = self._version
-        return SlotReport(into=into, version=self._version, times=self._collector.collect(step, into))
-
-    def close(self) -> None:
-        """Close the envs."""
-        self._collector.close()
+        if self.slots % self.sync_every == 0:
+            self.version = self.renew()
+        self.slots += 1
+        self.begun[into] = self.version
+        return SlotReport(into=into, version=self.version, times=self.collector.collect(step, into))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,6 @@ from paceline.train.loop import Driver
 from paceline.train.plan import Algorithm, AnyDriver, DriverParts
 from paceline.train.rollout_job import RolloutJob
 from paceline.train.rollout_plan import RolloutPlan
-from paceline.train.rollout_transfer import RolloutTransfer
 from paceline.train.worker_recipe import WorkerRecipe
 
 LEARNING, ACTING = "learning/", "acting/"
@@ -78,10 +77,6 @@ class PPOPlan(RolloutPlan):
     def on_node(self, held: GroupRange) -> Self:
         """Return the plan for a node of a cluster, which collects and does not learn."""
         return replace(super().on_node(held), settings=replace(self.settings, pipeline=False), shards=1)
-
-    def transfer(self, weights: int) -> RolloutTransfer[RolloutJob]:
-        """See `Plan.transfer`."""
-        return RolloutTransfer(self, weights, acting=ACTING if self.settings.pipeline else "")
 
     def identity(self) -> Mapping[str, object]:
         """See `Plan.identity`."""
