@@ -124,9 +124,8 @@ class Restarts(Generic[J_co]):
 
     def start(self, call: Callable[Concatenate[J_co, P], R], *args: P.args, **kwargs: P.kwargs) -> BroadcastCall[R]:
         """Submit a call to all workers. Does not block; `finish` waits."""
-        runtime = self.runtime
-        replies = runtime.submit_all(call, *args, **kwargs)
-        return BroadcastCall(replies, lambda worker: runtime.submit(worker, call, *args, **kwargs))
+        replies = self.runtime.submit_all(call, *args, **kwargs)
+        return BroadcastCall(replies, lambda worker: self.runtime.submit(worker, call, *args, **kwargs))
 
     def finish(self, submitted: BroadcastCall[R], envs: EnvRecovery) -> list[R]:
         """Wait until all workers have executed a call. A lost worker is replaced, and the new one repeats the call.

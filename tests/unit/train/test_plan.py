@@ -49,6 +49,20 @@ def test_workers_wait_for_the_driver_only_in_synchronous_ppo(algo: str) -> None:
         assert training.plan.shares_gradients == (algo == "ppo")
 
 
+@pytest.mark.parametrize(
+    ("algo", "settings", "expected"),
+    [("ppo", {}, False), ("impala", {}, True), ("appo", {}, True), ("a3c", {}, False), ("dqn", {}, False),
+     ("dqn", {"schedule": "async"}, True)],
+)  # fmt: skip
+def test_only_plans_whose_workers_act_on_snapshots_have_fields_for_them(
+    algo: str, settings: dict[str, Any], expected: bool
+) -> None:
+    with closing(build(TrainConfig.from_flat(algo=algo, **SMALL, **settings))) as training:
+        plan, arena = training.plan, training.arena
+        assert plan.acts_on_snapshots == bool(plan.snapshot_fields(9)) == ("snapshots" in arena) == expected
+        assert (plan.snapshots(arena) is not None) == expected
+
+
 def test_by_default_a_policy_has_no_head_for_action_values() -> None:
     config = TrainConfig.from_flat(**SMALL)
     with closing(build(config)) as training:
