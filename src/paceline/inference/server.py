@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from typing import Concatenate, Generic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,9 @@ from paceline.inference.chunks import ActingPlan, Chunk, chunks_of
 from paceline.memory.shared import Arena
 from paceline.memory.worker_status import STOP
 from paceline.runtime.inference_requests import ACTIVE, ANSWERED, ASKED, InferenceRequests
-from paceline.runtime.protocol import Job, Reply, Runtime, Share
+from paceline.runtime.protocol import J, P, R, Reply, Runtime, Share
 
 CLOSE_TIMEOUT_S = 2.0
-J = TypeVar("J", bound=Job)
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class InferenceServer:

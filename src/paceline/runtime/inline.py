@@ -89,15 +89,15 @@ class InlineRuntime(Generic[J]):
         raise RuntimeError(f"worker {worker}: runs in this process and cannot be replaced.")
 
     def work(self, count: int) -> None:
-        """Compute items 0 to count - 1, one after another.
+        """Compute tasks 0 to count - 1, one after another.
 
         Raises:
             TypeError: The job computes no gradients.
         """
         if self._gradients is None:
             raise TypeError(f"{type(self._job).__name__}: has no `work`, and cannot compute gradients.")
-        for item in range(count):
-            self._gradients.work(item)
+        for task in range(count):
+            self._gradients.work(task)
 
     def pids(self) -> list[int]:
         """Return no ids: there is no other process."""

@@ -5,7 +5,7 @@
 
 1. The driver starts the workers; each builds its job and reports that it has started.
 2. The driver sends calls through the socketpairs; each worker executes its calls in order and sends the results.
-3. The driver distributes items of `work` through one pipe that all workers read (`work_queue`).
+3. The driver distributes tasks of `work` through one pipe that all workers read (`work_queue`).
 4. While it waits, the driver watches the socketpairs, the process sentinels and the heartbeats, so that a worker that
    fails, dies or hangs is always reported.
 """
@@ -47,8 +47,8 @@ from paceline.system.wait_affinity import wait_cores, wait_on
 CLOSE_TIMEOUT_S = 5.0
 """How long `close` may take; half of it for the workers to end by themselves."""
 GRACE_S = 1.0
-"""After a worker has died: how long to wait for its unclaimed items before the driver computes them itself. Much longer
-than an item takes."""
+"""After a worker has died: how long to wait for its unclaimed tasks before the driver computes them itself. Much longer
+than a task takes."""
 
 
 class ProcessRuntime(Generic[J]):
@@ -91,7 +91,7 @@ class ProcessRuntime(Generic[J]):
                 core while it blocks (`system.wait_affinity`).
             start_timeout_s: How long building a job, and then its first heartbeat, may take.
             step_timeout_s: How long a worker may go without a further heartbeat.
-            local_gradient: Computes an item of `work` in the driver; None leaves all items to the workers.
+            local_gradient: Computes a task of `work` in the driver; None leaves all tasks to the workers.
             doorbells: Whether workers can execute `serve` and be woken by the property `doorbells`.
             unit: What error texts call groups (plural).
             inference_requests: Central inference: connects every job, which must be a `CentralInferenceJob`.
@@ -239,31 +239,31 @@ class ProcessRuntime(Generic[J]):
         return first.result()
 
     def work(self, count: int) -> None:
-        """Distribute items 0 to count - 1 over workers and driver, and block until all are done.
+        """Distribute tasks 0 to count - 1 over workers and driver, and block until all are done.
 
         Raises:
-            WorkerError: An item failed, or its worker died and there is no `local_gradient`.
+            WorkerError: A task failed, or its worker died and there is no `local_gradient`.
         """
         if self._work_queue is not None:
             self._distribute(self._work_queue, count)
         elif not self._pending:
             for first in range(0, count, self.num_workers):
-                items = range(first, min(count, first + self.num_workers))
-                replies = [self.submit(worker, work, item) for worker, item in enumerate(items)]
+                tasks = range(first, min(count, first + self.num_workers))
+                replies = [self.submit(worker, work, task) for worker, task in enumerate(tasks)]
                 self._pending.wait_all(replies, math.inf)
         elif self._local_gradient is not None:
-            # The workers would start on the items only after the calls that they are executing.
-            for item in range(count):
-                self._local_gradient(item)
+            # The workers would start on the tasks only after the calls that they are executing.
+            for task in range(count):
+                self._local_gradient(task)
         else:
             raise WorkerError("work: needs `local_gradient` while a call is running. Pass one to the runtime.")
 
     def _distribute(self, queue: work_queue.WorkQueue, count: int) -> None:
-        """Put items into the work queue and wait until all are done; the driver computes the items of dead workers."""
+        """Put tasks into the work queue and wait until all are done; the driver computes the tasks of dead workers."""
         pending = queue.put(count)
-        while pending and self._local_gradient is not None and (item := queue.take()) is not None:
-            self._local_gradient(item)
-            pending -= {item, *queue.finished()}  # usually leaves nothing to wait for
+        while pending and self._local_gradient is not None and (task := queue.take()) is not None:
+            self._local_gradient(task)
+            pending -= {task, *queue.finished()}  # usually leaves nothing to wait for
         # While calls are pending the pipes hold their results, so only the sentinels show that a worker failed.
         poll = self._deaths if self._pending else self._failures
         moved, died = perf_counter(), False
@@ -279,31 +279,31 @@ class ProcessRuntime(Generic[J]):
                     died = True
             silent_s = perf_counter() - moved
             if died and self._local_gradient is not None and silent_s > GRACE_S:
-                # A worker records its claim right after reading it, so an unclaimed item went with a dead worker.
-                for item in pending - set(self._claimants(queue)):
-                    self._local_gradient(item)
-                    pending.discard(item)
+                # A worker records its claim right after reading it, so an unclaimed task went with a dead worker.
+                for task in pending - set(self._claimants(queue)):
+                    self._local_gradient(task)
+                    pending.discard(task)
             if pending and silent_s > self._step_timeout_s:
                 if not self._kill_claimants(queue, pending, silent_s):
                     raise WorkerHung(
-                        f"workers: {len(pending)} items of `work` are not done, and none was finished for "
+                        f"workers: {len(pending)} tasks of `work` are not done, and none was finished for "
                         f"{self._step_timeout_s:g} s. "
                         "If a minibatch takes that long here, raise --env-timeout-s or lower --batch-size."
                     )
                 died, moved = True, perf_counter()
 
     def _claimants(self, queue: work_queue.WorkQueue) -> dict[int, WorkerHandle]:
-        """Return the items that living workers are computing, with their workers."""
+        """Return the tasks that living workers are computing, with their workers."""
         alive = [(queue.claimed(int(self._lines[one.share.worker, CLAIM])), one) for one in self._workers if one.alive]
-        return {item: one for item, one in alive if item is not None}
+        return {task: one for task, one in alive if task is not None}
 
     def _kill_claimants(self, queue: work_queue.WorkQueue, pending: set[int], silent_s: float) -> bool:
-        """Kill the workers that hang in pending items, if the driver can compute those items; returns whether it did.
+        """Kill the workers that hang in pending tasks, if the driver can compute those tasks; returns whether it did.
 
         The next `wait` finds these workers dead and reports why.
         """
         hanging = [
-            one for item, one in self._claimants(queue).items() if item in pending and self._local_gradient is not None
+            one for task, one in self._claimants(queue).items() if task in pending and self._local_gradient is not None
         ]
         for worker in hanging:
             worker.hung("work", silent_s, self._step_timeout_s)
@@ -373,11 +373,11 @@ class ProcessRuntime(Generic[J]):
             self._failures.register(worker.handles[0], select.POLLIN)
 
 
-def work(job: Job, item: int) -> None:
-    """Compute one item; the call that is submitted on platforms without a work queue."""
+def work(job: Job, task: int) -> None:
+    """Compute one task; the call that is submitted on platforms without a work queue."""
     if not isinstance(job, GradientJob):
         raise TypeError(f"{type(job).__name__}: has no `work`, and cannot compute gradients.")
-    job.work(item)
+    job.work(task)
 
 
 class _Closable(Protocol):

@@ -30,7 +30,7 @@ class Share:
     first_group: int
     groups: int
     helps: bool = True
-    """Whether the worker computes items of `Runtime.work`."""
+    """Whether the worker computes tasks of `Runtime.work`."""
 
     def envs(self, group_size: int) -> list[int]:
         """Return the indices of the envs in these groups."""
@@ -46,10 +46,10 @@ class Job(Protocol):
 
 @runtime_checkable
 class GradientJob(Job, Protocol):
-    """A job that computes items of `Runtime.work`."""
+    """A job that computes tasks of `Runtime.work`."""
 
-    def work(self, item: int) -> None:
-        """Compute one item: a shard of a minibatch's gradient."""
+    def work(self, task: int) -> None:
+        """Compute one task: a shard of a minibatch's gradient."""
 
 
 class InferenceChannel(Protocol):
@@ -179,7 +179,7 @@ class Runtime(Protocol[J_co]):
         """
 
     def work(self, count: int) -> None:
-        """Compute items 0 to count - 1, each by `GradientJob.work` of the first free worker; blocks until all are done.
+        """Compute tasks 0 to count - 1, each by `GradientJob.work` of the first free worker; blocks until all are done.
 
         Raises:
             WorkerError: A worker failed, as in `wait`.

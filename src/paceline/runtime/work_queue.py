@@ -1,10 +1,10 @@
-"""Work queue: items that any free process may claim, one byte each in a pipe, so that no lock is needed.
+"""Work queue: tasks that any free process may claim, one byte each in a pipe, so that no lock is needed.
 
-    driver --[0 1 2 3]--> work pipe --(one byte each)--> driver, any worker   reading a byte claims the item
+    driver --[0 1 2 3]--> work pipe --(one byte each)--> driver, any worker   reading a byte claims the task
            <------------- done pipe <-(the same byte)--- workers
 
 A process that the scheduler has taken off its core claims nothing, so the others do its share instead of waiting. The
-driver claims items too. A worker spins for the next items: while minibatches follow each other, no process sleeps.
+driver claims tasks too. A worker spins for the next tasks: while minibatches follow each other, no process sleeps.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any
 from paceline.system.wait_affinity import Waiting
 
 MOST = 127
-"""Largest number of items in one round of work.
+"""Largest number of tasks in one round of work.
 
-An *entry* in a pipe is one byte, because reads and writes of one byte are atomic: the item, and in the highest bit the
+An *entry* in a pipe is one byte, because reads and writes of one byte are atomic: the task, and in the highest bit the
 round. The round bit alternates, so that a late entry of the previous round is not taken for one of this round."""
 
 SPIN_S = 0.001
-"""How long to spin for more items before sleeping. Longer than an optimiser step, so that a worker is awake for the
+"""How long to spin for more tasks before sleeping. Longer than an optimiser step, so that a worker is awake for the
 next minibatch: waking a process takes about a tenth of a millisecond (make bench-round-trip)."""
 FIRST_SPIN_S = 0.003
-"""Spin time for the first item after a command: longer than it takes to prepare a batch of a small network."""
+"""Spin time for the first task after a command: longer than it takes to prepare a batch of a small network."""
 
 AVAILABLE = os.name == "posix"
 """Whether pipes can be polled here."""
@@ -84,7 +84,7 @@ class WorkQueueClient:
         return claimed[0]
 
     def finish(self, entry: int) -> None:
-        """Report the item of an entry as done."""
+        """Report the task of an entry as done."""
         os.write(self.done.fileno(), bytes((entry,)))
 
 
@@ -112,22 +112,22 @@ class WorkQueue:
 
     @property
     def done_fd(self) -> int:
-        """Descriptor that becomes readable when a worker has finished an item."""
+        """Descriptor that becomes readable when a worker has finished a task."""
         return self._done.fileno()
 
     def take(self) -> int | None:
-        """Claim an item for the driver; None if none is left. Never blocks."""
+        """Claim a task for the driver; None if none is left. Never blocks."""
         entry = self.client.take()
         return None if entry is None else entry & MOST
 
     def put(self, count: int) -> set[int]:
-        """Start a round with the items 0 to count - 1, at most `MOST`; returns them."""
+        """Start a round with the tasks 0 to count - 1, at most `MOST`; returns them."""
         self._round ^= MOST + 1
-        os.write(self._work.fileno(), bytes(self._round | item for item in range(count)))
+        os.write(self._work.fileno(), bytes(self._round | task for task in range(count)))
         return set(range(count))
 
     def finished(self) -> set[int]:
-        """Return the items of this round that workers have finished since the last call. Never blocks."""
+        """Return the tasks of this round that workers have finished since the last call. Never blocks."""
         try:
             entries = os.read(self._done.fileno(), MOST)
         except BlockingIOError:
@@ -135,7 +135,7 @@ class WorkQueue:
         return {entry & MOST for entry in entries if entry & ~MOST == self._round}
 
     def claimed(self, claim: int) -> int | None:
-        """Return the item that a worker's `CLAIM` entry names; None if it names none of this round."""
+        """Return the task that a worker's `CLAIM` entry names; None if it names none of this round."""
         entry = claim - 1
         return entry & MOST if claim and entry & ~MOST == self._round else None
 

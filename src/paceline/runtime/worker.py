@@ -4,7 +4,7 @@
            <--(ok, result)-----
            <--(error, text)----               the call raised an exception, which comes along if it can be pickled
            <--(exit, text)-----               the env raised SystemExit; the worker then ends
-           --(item)-----------> any worker    one item of `work`, claimed by the first free worker (`work_queue`)
+           --(task)-----------> any worker    one task of `work`, claimed by the first free worker (`work_queue`)
            --(notification)---> worker        answered by `job.answer` while the worker serves (`doorbell`)
 
 A worker ends when its driver ends. An idle worker notices that the pipe is closed. A busy worker, even inside C code
@@ -57,7 +57,7 @@ class WorkerSetup:
     """A `Program`, pickled by cloudpickle, which also accepts lambdas and classes of the user's script."""
     arena: Arena
     work_queue: WorkQueueClient | None
-    """The worker's side of the work queue; None if the worker computes no items."""
+    """The worker's side of the work queue; None if the worker computes no tasks."""
     doorbell: WorkerDoorbell | None
     """The worker's side of the doorbell."""
     inference: Callable[[Arena, int], InferenceRequester] | None
@@ -132,7 +132,7 @@ def _missing_method(job: Job, method: str, use: str) -> TypeError:
 
 
 def _execute_calls(setup: WorkerSetup, conn: Connection, job: Job) -> None:
-    """Execute calls, and items of `work`, until the driver sends `CLOSE`."""
+    """Execute calls, and tasks of `work`, until the driver sends `CLOSE`."""
     line, wait_affinity = setup.arena["heartbeat"][setup.share.worker], wait_on(setup.wait_on)
     # A long spin only on a core that no other process uses.
     spin_s = 0.0 if setup.wait_on is None else FIRST_SPIN_S
@@ -167,7 +167,7 @@ def _work(
     wait_affinity: Waiting,
     spin_s: float,
 ) -> None:
-    """Compute items of `work` until a call arrives; the caller then reads it."""
+    """Compute tasks of `work` until a call arrives; the caller then reads it."""
     poll = work_queue.poll_with(conn)
     while all(fd != conn for fd, _ in wait(poll, wait_affinity, spin_s=spin_s)):
         while (entry := work_queue.take()) is not None:
@@ -175,7 +175,7 @@ def _work(
             if compute is None:
                 raise TypeError("this job has no `work`, and cannot compute gradients.")
             compute(entry & MOST)
-            # In this order, so that an item that is neither claimed nor reported as done is never about to be reported.
+            # In this order, so that a task that is neither claimed nor reported as done is never about to be reported.
             work_queue.finish(entry)
             line[CLAIM] = 0
         spin_s = SPIN_S

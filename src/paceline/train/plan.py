@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, Self, TypeAlias, TypeVar
+from typing import Generic, Self, TypeAlias
 
 import torch
 from torch import nn
@@ -28,15 +28,13 @@ from paceline.memory.shared import Arena, ArraysByName, Field
 from paceline.memory.weights import Snapshots, Weights
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.ops.exploring import EpsilonGreedy
-from paceline.runtime.protocol import Job, Runtime, Share
+from paceline.runtime.protocol import J, Runtime, Share
 from paceline.runtime.ray.transfer import GroupRange, Transfer
 from paceline.spec import EnvSpec
 from paceline.train.layout import Layout
 from paceline.train.league import League
 from paceline.train.loop import Driver
 from paceline.train.worker_recipe import WorkerRecipe
-
-J = TypeVar("J", bound=Job)
 
 AnyDriver: TypeAlias = Driver[Trajectory] | Driver[int]
 """The batch is a trajectory for rollouts, and the number of gradient steps that are due for a replay buffer."""

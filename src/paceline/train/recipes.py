@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.envs.shaping import ShaperRecipe
 from paceline.nets.policy import PolicyRecipe
-from paceline.runtime.protocol import Job, Runtime
+from paceline.runtime.protocol import J, Runtime
 from paceline.spec import EnvSpec
 from paceline.train.restarts import Restarts
-
-J = TypeVar("J", bound=Job)
 
 
 def env_recipe(config: TrainConfig) -> EnvRecipe:

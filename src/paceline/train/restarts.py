@@ -6,10 +6,10 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Concatenate, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Concatenate, Generic, Literal, Protocol, TypeAlias
 
 from paceline.errors import WorkerLost
-from paceline.runtime.protocol import Job, Reply, Runtime
+from paceline.runtime.protocol import J_co, P, R, Reply, Runtime
 
 Recovery: TypeAlias = Literal["exact", "restart", "fail"]
 
@@ -17,10 +17,6 @@ MAX_IN_A_ROW = 3
 """Default of how often a worker is replaced in a row, i.e. without completing a call in between."""
 BACK_OFF_S, MAX_BACK_OFF_S = 0.25, 30.0
 """Pause before the second replacement in a row, which doubles with each further one, and its maximum."""
-
-J_co = TypeVar("J_co", bound=Job, covariant=True)
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class EnvRecovery(Protocol):

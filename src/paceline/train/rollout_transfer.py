@@ -20,9 +20,9 @@ from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_copies import parts_of
 from paceline.memory.slots import Slots
 from paceline.memory.worker_status import NOT_FINITE
-from paceline.runtime.protocol import Program, Share
+from paceline.runtime.protocol import J, Program, Share
 from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
-from paceline.train.plan import J, Plan
+from paceline.train.plan import Plan
 from paceline.train.worker_recipe import WorkerRecipe
 
 WEIGHTS, POOL, EPISODES = "weights", "pool", "episodes"

@@ -19,14 +19,14 @@ from paceline.runtime.forkserver import StartMethod, default_start_method
 from paceline.runtime.inference_requests import InferenceRequests
 from paceline.runtime.inline import InlineRuntime
 from paceline.runtime.process import ProcessRuntime
-from paceline.runtime.protocol import Runtime, shares
+from paceline.runtime.protocol import J, Runtime, shares
 from paceline.runtime.ray.cluster import RayCluster
 from paceline.runtime.ray.runtime import RayRuntime
 from paceline.runtime.start_method import check_start_method
 from paceline.system import threads
 from paceline.system.descriptors import make_room
 from paceline.train import layout as layouts
-from paceline.train.plan import J, Plan
+from paceline.train.plan import Plan
 from paceline.train.start_up import PRELOAD
 from paceline.train.worker_recipe import WorkerRecipe
 

@@ -1,4 +1,4 @@
-"""Worker processes: core binding, items of `work`, replacement of dead workers, and the end of a runtime."""
+"""Worker processes: core binding, tasks of `work`, replacement of dead workers, and the end of a runtime."""
 
 from __future__ import annotations
 
@@ -97,34 +97,34 @@ def test_local_gradient_takes_the_shards_workers_leave(kind: str) -> None:
         it.arena["mode"][0] = STUCK
         it.runtime.work(20)
         by_worker = it.arena["items"].sum(0)
-    assert all(by_worker[item] + by_hand.count(item) == 1 for item in range(20))
+    assert all(by_worker[task] + by_hand.count(task) == 1 for task in range(20))
     assert len(by_hand) >= 19, "the worker may have claimed one before it got stuck"
 
 
 def test_local_gradient_that_raises_is_an_error_of_the_driver() -> None:
-    def fail(item: int) -> None:
-        raise ArithmeticError(f"item {item}")
+    def fail(task: int) -> None:
+        raise ArithmeticError(f"task {task}")
 
     with running("fork", workers=1, local_gradient=fail) as it:
         it.arena["mode"][0] = STUCK
-        with pytest.raises(ArithmeticError, match="item"):
+        with pytest.raises(ArithmeticError, match="task"):
             it.runtime.work(20)
 
 
 def test_local_gradient_redoes_the_shards_of_a_dead_worker() -> None:
     by_hand: list[int] = []
 
-    def slowly(item: int) -> None:
+    def slowly(task: int) -> None:
         time.sleep(0.01)  # the worker gets some
-        by_hand.append(item)
+        by_hand.append(task)
 
     with running("forkserver", local_gradient=slowly) as it:
         it.arena["mode"][0] = DIE
-        for _ in range(10):  # in one of them a worker claims item 1, and dies
+        for _ in range(10):  # in one of them a worker claims task 1, and dies
             by_hand.clear()
             it.arena["items"][...] = 0
             it.runtime.work(4)
-            done = it.arena["items"].sum(0)[:4] + [by_hand.count(item) for item in range(4)]
+            done = it.arena["items"].sum(0)[:4] + [by_hand.count(task) for task in range(4)]
             assert (done >= 1).all()
         it.arena["mode"][0] = 0
         replies = it.runtime.submit_all(Recorder.echo, 5)
@@ -236,4 +236,4 @@ def test_a_replaced_worker_starts_with_an_empty_status_line() -> None:
             run_all(it.runtime, Recorder.echo)
         line[[BEAT, CLAIM, SPAN]] = 99
         it.runtime.respawn(1, Recorder.echo)
-        assert line[[BEAT, CLAIM, SPAN]].tolist() == [0, 0, 0], "no heartbeat, no claimed item and no running env yet"
+        assert line[[BEAT, CLAIM, SPAN]].tolist() == [0, 0, 0], "no heartbeat, no claimed task and no running env yet"

@@ -1,4 +1,4 @@
-"""The work queue: items are claimed once, by any free process."""
+"""The work queue: tasks are claimed once, by any free process."""
 
 from __future__ import annotations
 

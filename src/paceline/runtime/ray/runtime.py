@@ -98,7 +98,7 @@ class RayRuntime(Generic[J]):
             preload: Modules that their fork servers import.
             start_timeout_s: How long a node, and then building a job and its first heartbeat, may take.
             step_timeout_s: How long a worker may go without a further heartbeat, and a node without an answer.
-            local_gradient: Computes an item of `work` in the driver: nodes have no access to the driver's arena.
+            local_gradient: Computes a task of `work` in the driver: nodes have no access to the driver's arena.
             on_node_loss: Whether other nodes take over the workers of a lost node, or the driver waits for a new node.
         """
         self.num_workers = cluster.nodes * cluster.workers
@@ -247,7 +247,7 @@ class RayRuntime(Generic[J]):
         return cast(R, pool_reply.value)
 
     def work(self, count: int) -> None:
-        """Compute items 0 to count - 1 in the driver.
+        """Compute tasks 0 to count - 1 in the driver.
 
         Raises:
             WorkerError: There is no `local_gradient`.
@@ -256,8 +256,8 @@ class RayRuntime(Generic[J]):
             raise WorkerError(
                 "work: nodes have no access to the driver's memory. Pass `local_gradient` to the runtime."
             )
-        for item in range(count):
-            self._local_gradient(item)
+        for task in range(count):
+            self._local_gradient(task)
 
     def pids(self) -> list[int]:
         """Return no ids: the processes run on other machines."""

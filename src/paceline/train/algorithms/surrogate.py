@@ -17,7 +17,8 @@ from paceline.memory.slots import Slots
 from paceline.nets.flat import bind
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
-from paceline.train.plan import DriverParts, J
+from paceline.runtime.protocol import J
+from paceline.train.plan import DriverParts
 from paceline.train.worker_recipe import WorkerRecipe
 
 
