@@ -123,7 +123,9 @@ def panel(view: View, width: int) -> RenderableType:
     bar_width = max(8, min(40, width - LABEL - len(tail)))
     rows.append(("run", Text.assemble(bar(view.fraction, bar_width), tail)))
 
-    rates = f" steps/s   {view.episodes_per_s or 0:,.3g} episodes/s   {newest.iteration:,} updates"
+    rates = f" steps/s   {view.episodes_per_s or 0:,.3g} episodes/s   {plural(newest.iteration, 'iteration')}"
+    if (updates := newest.train.get("n_updates")) is not None:
+        rates += f"   {plural(int(updates), 'update')}"
     if lag := _lag(view):
         rates += f"   {lag}"
     rows.append(("speed", Text.assemble((f"{view.fps or 0:,.0f}", "bold"), rates)))

@@ -92,6 +92,13 @@ def test_panel_shows_progress_speed_return_and_time() -> None:
         assert part in text, part
 
 
+def test_panel_counts_iterations_and_gradient_steps() -> None:
+    assert "4 iterations   1,224 updates" in drawn(view(iteration(4, train={"n_updates": 1224.0})))
+    text = drawn(view(iteration(1, train={"n_updates": 1.0})))
+    assert "1 iteration   1 update\n" in text
+    assert "update" not in drawn(view(iteration(4)))
+
+
 def test_panel_before_the_first_iteration_and_without_episodes() -> None:
     assert "starting" in drawn(view())
     assert "no episode has ended yet" in drawn(view(iteration(1, ep_rew_mean=None, ep_len_mean=None)))
