@@ -85,7 +85,9 @@ class Layout:
     inference: str
     why: str
     env_threads: EnvThreads = 1
-    """Number of envs that a worker steps at once; with auto each worker measures one env when it starts."""
+    """Number of envs that a worker steps at once, the largest of all workers; `auto` until each has chosen its own."""
+    env_threads_asked: EnvThreads = "auto"
+    """The setting: a number, or `auto`."""
     runtime: str = "process"
     """inline, process or ray."""
     nodes: int = 1

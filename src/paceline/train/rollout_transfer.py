@@ -23,7 +23,7 @@ from paceline.memory.worker_status import NOT_FINITE
 from paceline.runtime.protocol import J, Program, Share
 from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
 from paceline.train.plan import Plan
-from paceline.train.worker_recipe import WorkerRecipe
+from paceline.train.worker_recipe import ENV_THREADS, WorkerRecipe
 
 WEIGHTS, POOL, EPISODES = "weights", "pool", "episodes"
 """Names of the loads: what acting needs, the opponents of self-play, and the episode numbers."""
@@ -131,6 +131,8 @@ class RolloutTransfer(Generic[J]):
             yield tag[in_run]
         for share in pool:
             yield arena["heartbeat"][share.worker, NOT_FINITE : NOT_FINITE + 1]
+            if call.command in EPISODE_CALLS:
+                yield arena[ENV_THREADS][share.worker : share.worker + 1]
 
     def written(
         self, call: ExecutedCall, arena: Arena, held: GroupRange | None, mine: GroupRange

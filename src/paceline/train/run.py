@@ -153,7 +153,7 @@ class Run:
                     folder.write(CONFIG, config.to_yaml())
                     folder.write_command(argv or sys.argv)
                     folder.write_json(SYSTEM_INFO, system_info())
-                    folder.write_json(LAYOUT, self.training.layout)
+                    folder.write_json(LAYOUT, self.training.started_layout())
                     record = RunRecord(folder, resume_steps=steps, extra_tags=self.training.extra_tags())
                 except OSError as error:
                     raise not_writable(folder.path, "output_dir", error) from error

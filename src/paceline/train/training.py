@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from paceline.train.loop import Collector, Learner
 from paceline.train.model import model_state
 from paceline.train.plan import AnyDriver, Plan
 from paceline.train.recipes import identity
+from paceline.train.worker_recipe import ENV_THREADS
 
 
 @dataclass(slots=True)
@@ -58,6 +59,10 @@ class Training:
     def learner(self) -> Learner[Trajectory] | Learner[int]:
         """The learner."""
         return self.driver.learner
+
+    def started_layout(self) -> Layout:
+        """The layout with the env threads that the workers have chosen. Call it after the envs have been reset."""
+        return replace(self.layout, env_threads=max(1, int(self.arena[ENV_THREADS].max())))
 
     def identity(self) -> dict[str, Any]:
         """Properties that a snapshot must share for its weights to fit this training."""

@@ -42,6 +42,8 @@ from paceline.runtime.protocol import Share
 from paceline.spec import Leaf
 from paceline.train.league import LeagueRecipe
 
+ENV_THREADS = "env_threads"
+"""Name of the field with the env threads of each worker, which the worker writes when it builds its envs."""
 INTERLEAVED_PARTS = 4
 """Number of parts into which a worker divides its groups if its envs wait: one part acts while the others step."""
 
@@ -80,6 +82,7 @@ class WorkerRecipe:
             *([] if self.league is None else self.league.fields(weights, envs)),
             *([] if self.central is None else self.central.fields(self.shape, workers)),
             Field.of("episode", (self.shape.n_envs,), np.int64),
+            Field.of(ENV_THREADS, (max(1, workers),), np.int64),
             heartbeat_field(workers),
         ]
 
@@ -136,6 +139,7 @@ class WorkerRecipe:
 
         n = share.groups * self.shape.group_size
         threads, waits_s = self.threads(n)
+        arena[ENV_THREADS][share.worker] = threads
 
         def collector(
             part: Share, actor: Actor, envs: EnvBlock, free_running: FreeRunning | None = None
@@ -175,9 +179,11 @@ class WorkerRecipe:
 
     def threads(self, n: int) -> tuple[int, float]:
         """Return the env threads of a worker with n envs, and the seconds that an env waits per step (0: unknown)."""
+        if not self.single:
+            return 1, 0.0
         if self.env_threads != "auto":
             return min(self.env_threads, n), self.env_wait_s
-        waits = wait_s(self.env, seed=self.seed) if n > 1 and self.single else 0.0
+        waits = wait_s(self.env, seed=self.seed) if n > 1 else 0.0
         return threads_for(n, waits), waits
 
     def _interleaved_parts(self, share: Share, threads: int) -> list[Share]:
@@ -224,7 +230,9 @@ class WorkerRecipe:
         if self.league is not None:
             return self.league.block(arena, share, self.shape, self.policy, seed=self.seed)
         setup = self.block_setup(arena, share)
-        envs = make_block(setup, self.threads(setup.n)[0] if threads is None else threads)
+        if threads is None:
+            threads = arena[ENV_THREADS][share.worker] = self.threads(setup.n)[0]
+        envs = make_block(setup, threads)
         if finite_rows or self.on_nan != "raise":
             envs = FiniteEnvs(envs, self.on_nan, first_env=setup.first_env, line=arena["heartbeat"][share.worker])
         if self.shaper is None:

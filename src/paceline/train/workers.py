@@ -90,6 +90,7 @@ def layout_for(
         "learner_threads": config.training.learner_threads,
         "start_method": parallel.start_method or default_start_method(),
         "inference": "local",
+        "env_threads_asked": parallel.env_threads,
     }
     if cluster is not None:
         return layouts.Layout(

@@ -144,3 +144,25 @@ def test_closing_twice_is_fine_and_frees_the_memory() -> None:
     with training() as one:
         one.close()
         assert not one.arena._arrays
+
+
+def threads_of(**settings: Any) -> tuple[object, object]:
+    with training(env="paceline/Busy-v0", normalize_obs=False, normalize_reward=False, **settings) as one:
+        one.rollouts.reset()
+        layout = one.started_layout()
+        return layout.env_threads, layout.env_threads_asked
+
+
+@pytest.mark.parametrize("algo", ["ppo", "impala", "dqn"])
+def test_the_layout_has_the_env_threads_that_workers_have_chosen(algo: str) -> None:
+    waits = {"env_kwargs": {"sleep_ms": 5.0}, "num_workers": 2, "algo": algo, "n_steps": 1}
+    assert threads_of(**waits) == (2, "auto"), "all of its two envs, because they wait"
+    assert threads_of(**waits, env_threads=1) == (1, 1)
+    assert threads_of(num_workers=2, algo=algo, n_steps=1) == (1, "auto"), "envs that compute"
+    assert threads_of(num_workers=0, algo=algo, n_steps=1) == (1, "auto")
+
+
+def test_self_play_has_no_env_threads() -> None:
+    with training(env="paceline/TicTacToe-v0", normalize_obs=False, normalize_reward=False, env_threads=3) as one:
+        one.rollouts.reset()
+        assert (one.started_layout().env_threads, one.started_layout().env_threads_asked) == (1, 3)
