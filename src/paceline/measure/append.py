@@ -76,15 +76,28 @@ class Table(AppendFile):
     """
 
     def __init__(self, path: Path, header: tuple[str, ...], *, step_column: str, resume_steps: int | None) -> None:
+        self._header = header
+        self._last: list[str] | None = None
         if resume_steps is None or not path.exists():
             path.write_text(",".join(header) + "\n", encoding="utf-8")
         else:
-            _cut(path, header, step_column, resume_steps)
+            self._last = _cut(path, header, step_column, resume_steps)
         super().__init__(path)
 
     def add_row(self, cells: list[str]) -> None:
         """Keep one row for the next flush."""
-        self.add((",".join(cells) + "\n").encode())
+        self._last = cells
+        self.add(_line(cells))
+
+    def complete_last_row(self, values: Mapping[str, str]) -> None:
+        """Write further cells of the last row, by column. Does nothing without rows or on a full disk."""
+        self.flush()
+        if self._last is None or self._waiting:
+            return
+        self._written -= len(_line(self._last))
+        os.ftruncate(self._file.fileno(), self._written)
+        self.add_row([values.get(name, cell) for name, cell in zip(self._header, self._last, strict=True)])
+        self.flush()
 
 
 class EventFile(AppendFile):
@@ -133,8 +146,12 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _cut(path: Path, header: tuple[str, ...], step_column: str, resume_steps: int) -> None:
-    """Drop rows after a step, and a last line that a killed process left unfinished.
+def _line(cells: list[str]) -> bytes:
+    return (",".join(cells) + "\n").encode()
+
+
+def _cut(path: Path, header: tuple[str, ...], step_column: str, resume_steps: int) -> list[str] | None:
+    """Drop rows after a step, and a last line that a killed process left unfinished; returns the last row that is kept.
 
     Columns that the file lacks, because an earlier version wrote it, stay empty in its rows.
 
@@ -147,7 +164,7 @@ def _cut(path: Path, header: tuple[str, ...], step_column: str, resume_steps: in
         raise CheckpointError(
             f"{path}: its columns are not those of this version. Move the file away to resume without its rows."
         )
-    kept = [",".join(header) + "\n"]
+    kept = [list(header)]
     for number, line in enumerate(lines, start=2):
         if not line.endswith("\n"):
             break
@@ -159,7 +176,8 @@ def _cut(path: Path, header: tuple[str, ...], step_column: str, resume_steps: in
                 f"{path}, line {number}: not a row of this table. Move the file away to resume without its rows."
             ) from None
         if steps <= resume_steps:
-            kept.append(",".join(row.get(name, "") for name in header) + "\n")
+            kept.append([row.get(name, "") for name in header])
     temporary = path.with_name(f".{path.name}.cut")
-    temporary.write_text("".join(kept), encoding="utf-8")
+    temporary.write_bytes(b"".join(map(_line, kept)))
     os.replace(temporary, path)
+    return kept[-1] if len(kept) > 1 else None

@@ -96,6 +96,10 @@ class EvaluationRow:
     mean_reward: float
     mean_ep_length: float
 
+    def scalars(self) -> dict[str, float]:
+        """Return the numbers by tag."""
+        return {"eval/mean_reward": self.mean_reward, "eval/mean_ep_length": self.mean_ep_length}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Iteration:
@@ -162,8 +166,7 @@ class Iteration:
             for name, value in values.items():
                 found[f"{group}/{name}"] = value
         if self.evaluation is not None:
-            found["eval/mean_reward"] = self.evaluation.mean_reward
-            found["eval/mean_ep_length"] = self.evaluation.mean_ep_length
+            found |= self.evaluation.scalars()
         return found
 
 
@@ -276,6 +279,12 @@ class RunRecord:
                 self._episodes.add_row([str(step), str(env), _cell(returned), str(length), wall])
         if time.perf_counter() - self._flushed >= self._flush_s:
             self.flush()
+
+    def evaluated(self, steps: int, evaluation: EvaluationRow) -> None:
+        """Add an evaluation that was made after the last iteration: its row in progress.csv gets the numbers too."""
+        scalars = evaluation.scalars()
+        self._progress.complete_last_row({tag: _cell(value) for tag, value in scalars.items()})
+        self._events.add_scalars(steps, scalars)
 
     def flush(self) -> None:
         """Write all rows to the operating system, so that they survive if the process is killed."""

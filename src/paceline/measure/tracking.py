@@ -12,7 +12,7 @@ from typing import Any
 
 from paceline.errors import ConfigError, MissingExtra
 from paceline.measure.folder import TRACKING_ID, RunFolder, to_json
-from paceline.measure.record import Iteration, Summary
+from paceline.measure.record import EvaluationRow, Iteration, Summary
 
 PROJECT = "paceline"
 """Project of the runs if WANDB_PROJECT is not set."""
@@ -63,6 +63,10 @@ class Tracking:
     def __call__(self, iteration: Iteration) -> None:
         """Log one iteration. wandb sends it in a process of its own."""
         self._run.log(iteration.scalars(), step=iteration.steps)
+
+    def evaluated(self, steps: int, evaluation: EvaluationRow) -> None:
+        """Log an evaluation that was made after the last iteration."""
+        self._run.log(evaluation.scalars(), step=steps)
 
     def sum_up(self, summary: Summary) -> None:
         """Store the summary of the run."""

@@ -182,7 +182,8 @@ class Bookkeeping:
         signalled = self._budget.stop_reason in SIGNALS
         if run.n_eval_episodes and self._evaluated_at != self._tracker.steps and not signalled:
             best = self._best
-            self.evaluate()
+            if (final := self.evaluate()) is not None:
+                self._record_final(final)
             if self._best != best:
                 self.save(announce=False)  # once more, with the new best score: a resumed run reads it from here
         self._stopped = True
@@ -283,6 +284,12 @@ class Bookkeeping:
             self._tracking(iteration)
         if self._progress is not None:
             self._progress.update(iteration)
+
+    def _record_final(self, evaluation: EvaluationRow) -> None:
+        if self._record is not None:
+            self._record.evaluated(self._tracker.steps, evaluation)
+        if self._tracking is not None:
+            self._tracking.evaluated(self._tracker.steps, evaluation)
 
     def _write(self, path: Path, arrays: checkpoint.State) -> Path | None:
         training = self._training

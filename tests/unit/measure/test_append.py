@@ -135,3 +135,40 @@ def test_event_files_of_later_sessions_sort_after_earlier_ones(tmp_path: Path) -
     log = EventAccumulator(str(tmp_path))
     log.Reload()
     assert [(each.step, round(each.value, 3)) for each in log.Scalars("time/fps")] == [(1, 0.5), (2, 0.6), (3, 9.0)]
+
+
+def test_the_last_row_gets_further_cells(tmp_path: Path) -> None:
+    path, header = tmp_path / "t.csv", ("steps", "reward", "score")
+    it = table(path, header=header)
+    it.complete_last_row({"score": "7"})
+    assert path.read_text() == "steps,reward,score\n", "no row yet"
+    it.add_row(["1", "0.5", ""])
+    it.add_row(["2", "0.7", ""])
+    it.complete_last_row({"score": "8"})
+    assert path.read_text() == "steps,reward,score\n1,0.5,\n2,0.7,8\n"
+    it.add_row(["3", "0.9", ""])
+    it.close()
+    resumed = table(path, 2, header)
+    resumed.complete_last_row({"score": "9"})
+    resumed.complete_last_row({"reward": "1.5"})
+    resumed.add_row(["4", "0.1", ""])
+    resumed.close()
+    assert path.read_text() == "steps,reward,score\n1,0.5,\n2,1.5,9\n4,0.1,\n"
+
+
+def test_a_full_disk_leaves_the_last_row_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.csv"
+    it = table(path)
+    it.add_row(["1", ""])
+    it.flush()
+
+    def full(fd: int, data: memoryview) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        it.complete_last_row({"reward": "3"})
+        it.add_row(["2", ""])
+        it.complete_last_row({"reward": "4"})
+    it.close()
+    assert path.read_text() == "steps,reward\n1,3\n2,\n", "no row is lost, and none is written twice"

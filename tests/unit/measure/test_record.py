@@ -153,6 +153,23 @@ def test_a_number_that_is_missing_has_no_event(folder: RunFolder) -> None:
     assert "eval/mean_reward" not in events(folder)
 
 
+def test_an_evaluation_after_the_last_iteration_is_in_its_row_and_in_tensorboard(folder: RunFolder) -> None:
+    with closing(RunRecord(folder)) as record:
+        record(iteration(1, evaluation=None))
+        record(iteration(2, evaluation=None))
+        record.evaluated(200, EvaluationRow(490.5, 480.25))
+    first, second = rows(folder / "progress.csv")
+    assert (first["eval/mean_reward"], second["eval/mean_reward"], second["eval/mean_ep_length"]) == (
+        "",
+        "490.5",
+        "480.25",
+    )
+    assert second["rollout/ep_rew_mean"] == "22", "the row keeps its other numbers"
+    found = events(folder)
+    assert found["eval/mean_reward"] == [(200, 490.5)]
+    assert found["rollout/ep_rew_mean"] == [(100, 21.0), (200, 22.0)]
+
+
 def test_whole_numbers_and_float32_survive_the_table(folder: RunFolder) -> None:
     value = float(np.float32(np.pi))
     with closing(RunRecord(folder)) as record:

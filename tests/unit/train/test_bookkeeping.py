@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tests.unit.measure.test_tracking import FakeRun, runs
 
 from paceline.config.train_config import TrainConfig
 from paceline.insight.runs.columns import read_columns
@@ -21,6 +23,8 @@ from paceline.train import checkpoint
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.evaluate import Evaluation, Evaluator
 from paceline.train.run import Run, open_folder
+
+__all__ = ["runs"]  # a fixture
 
 SMALL: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 0, "n_envs": 4, "n_steps": 16, "hidden_sizes": (8,), "quiet": True,
@@ -186,3 +190,26 @@ def test_checkpoints_above_the_file_size_limit_are_a_note_and_the_run_continues(
     assert summary.steps == 96
     assert checkpoint.steps(tmp_path / "run" / "checkpoints") == []
     assert "not saved" in (tmp_path / "run" / "train.log").read_text()
+
+
+@pytest.mark.parametrize("totals", [(640,), (640, 640), (640, 704)], ids=["new", "nothing left to do", "resumed"])
+def test_the_final_evaluation_is_recorded_wherever_the_others_are(
+    totals: tuple[int, ...], tmp_path: Path, runs: list[FakeRun]
+) -> None:
+    folder, resume = tmp_path / "run", False
+    for steps in totals:
+        own = {"eval_freq": 256, "n_eval_episodes": 1, "total_timesteps": steps, "resume": resume, "track": True}
+        config = TrainConfig.from_flat(**{**SMALL, **own, "output_dir": folder})
+        with Run(config, folder=open_folder(config)) as run:
+            final = run.go().final_eval
+        resume = True
+    assert final is not None
+    columns = read_columns(folder / "progress.csv", PROGRESS_HEADER)
+    evaluated = columns["steps"][np.isfinite(columns["eval/mean_reward"])].tolist()
+    assert evaluated == [256, 512, *sorted({640, steps})]
+    assert columns["eval/mean_reward"][-1] == pytest.approx(final.mean_reward)
+    assert np.isfinite(columns["rollout/ep_rew_mean"][-1]), "the row keeps its other numbers"
+    events = EventAccumulator(str(folder / "logs")).Reload().Scalars("eval/mean_reward")
+    assert sorted({event.step for event in events}) == evaluated
+    assert events[-1].value == pytest.approx(final.mean_reward)
+    assert runs[-1].logged[-1] == (final.scalars(), steps)

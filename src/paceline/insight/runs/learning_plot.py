@@ -92,7 +92,7 @@ def panels(runs: Sequence[RunResult]) -> list[Panel]:
 
 
 def evaluations(run: RunResult) -> Series:
-    """Evaluations by steps, with the final evaluation, which progress.csv does not have."""
+    """Evaluations by steps, with the final evaluation, which progress.csv of earlier versions does not have."""
     return _with_last(column(run, "steps", EVALUATION), run.steps, run.final_eval)
 
 
