@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from paceline.algos.action_std import ActionStd
 from paceline.algos.bad_updates import BadUpdates
 from paceline.batch import Trajectory
 from paceline.measure.clock import Clock
@@ -43,6 +44,7 @@ class A3CLearner:
         progress: NDArray[np.float64],
         clock: Clock,
         obs_norm: ObsNormaliser | None = None,
+        action_std: ActionStd | None = None,
     ) -> None:
         """Copy the initial weights to the memory that workers update.
 
@@ -54,9 +56,11 @@ class A3CLearner:
             progress: [1] fraction of the budget spent, for the workers' schedules; written here.
             clock: Records the time as `sync`.
             obs_norm: Observation normaliser; its statistics are updated here.
+            action_std: Computes the statistic `std`; None for none.
         """
         self._live, self._weights, self._optimiser = live, weights, optimiser
         self._worker_stats, self._progress, self._clock, self._obs_norm = worker_stats, progress, clock, obs_norm
+        self._action_std = action_std
         live.vector.copy_(weights.vector)
         # The sum over workers. Each worker also has a count of its own, and ends the run after too many in a row.
         self.bad = BadUpdates()
@@ -74,10 +78,11 @@ class A3CLearner:
                 valid = batch.valid.numpy()
                 self._obs_norm.update({name: leaf[:-1].numpy() for name, leaf in batch.obs.items()}, valid)
             self._weights.publish(self._live.vector)
+            std = {} if self._action_std is None else {"std": self._action_std(batch)}
         slots = self._worker_stats()
         self.bad.count += sum(int(slot.pop(SKIPPED)) for slot in slots)
         means = {name: float(np.mean([slot[name] for slot in slots])) for name in slots[0]}
-        return {**means, "n_updates": float(self.version)}
+        return {**means, **std, "n_updates": float(self.version)}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """State for a checkpoint, with the latest copy of the weights: the shared ones change all the time."""

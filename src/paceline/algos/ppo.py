@@ -9,6 +9,7 @@ The learner computes targets, shuffles minibatches and applies updates; workers 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from paceline.algos.action_std import ActionStd
 from paceline.algos.bad_updates import BadUpdates
 from paceline.algos.ppo_gradient import Gradients
 from paceline.algos.targets import Targets
@@ -67,6 +69,7 @@ class PPOLearner:
         clock: Clock,
         obs_norm: ObsNormaliser | None = None,
         reward_norm: RewardNormaliser | None = None,
+        action_std: ActionStd | None = None,
     ) -> None:
         """Start from the weights in `vector`.
 
@@ -82,12 +85,13 @@ class PPOLearner:
             clock: Records the time as `learn` and `sync`.
             obs_norm: Observation normaliser; constant during a batch, updated after it.
             reward_norm: Reward normaliser, likewise.
+            action_std: Computes the statistic `std`; None for none.
         """
         self._vector, self._weights, self._gradients, self._shards = vector, weights, gradients, shards
         self._targets = targets
         self._config, self._seed, self._clock = config, seed, clock
         self._obs_norm, self._reward_norm = obs_norm, reward_norm
-        self._optimiser = optimiser
+        self._optimiser, self._action_std = optimiser, action_std
         self.lag = 0
         """Learner version minus the version that collected the last batch, when learning from it began."""
         self.n_updates = 0
@@ -115,6 +119,8 @@ class PPOLearner:
             stats = self._learn(batch, progress)
         with self._clock.phase("sync"):
             self._weights.publish(self._vector)
+            if self._action_std is not None:
+                stats["std"] = self._action_std(batch)
         return stats
 
     def _learn(self, batch: Trajectory, progress: float) -> dict[str, float]:
@@ -167,6 +173,8 @@ class PPOLearner:
     def _stats(self, terms: Floats, value: Floats, returns: Floats, lr: float) -> dict[str, float]:
         cfg = self._config
         stats = dict(zip(TERMS, terms.mean(0).tolist(), strict=True))
+        if math.isfinite(cfg.clip_range):
+            stats["clip_range"] = cfg.clip_range
         loss = stats["policy_gradient_loss"] + cfg.ent_coef * stats["entropy_loss"] + cfg.vf_coef * stats["value_loss"]
         return {
             "loss": loss,

@@ -25,7 +25,7 @@ TAGS = (
         f"train/{name}"
         for name in (
             "loss", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction",
-            "explained_variance", "learning_rate", "n_updates",
+            "clip_range", "explained_variance", "std", "learning_rate", "n_updates",
         )
     ),
     *(f"eval/{name}" for name in ("mean_reward", "mean_ep_length")),

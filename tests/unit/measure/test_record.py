@@ -43,7 +43,9 @@ DESIGN = {
         "entropy_loss",
         "approx_kl",
         "clip_fraction",
+        "clip_range",
         "explained_variance",
+        "std",
         "learning_rate",
         "n_updates",
     ],
@@ -131,7 +133,7 @@ def test_tensorboard_reads_every_tag_of_the_design(folder: RunFolder) -> None:
     assert found["time/episodes_per_s"][0][1] == pytest.approx(7.5)
     assert found["time/collect_s"][0][1] == pytest.approx(0.3)
     assert found["eval/mean_ep_length"][0][1] == 480.25
-    assert found["train/n_updates"][0][1] == 8.0
+    assert found["train/n_updates"][0][1] == 10.0
 
 
 def test_progress_has_a_row_for_each_iteration_under_the_same_names(folder: RunFolder) -> None:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from paceline.algos.a3c import SKIPPED, A3CLearner
+from paceline.algos.action_std import action_std
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import ShardedGradient, ShardedUpdate
 from paceline.algos.targets import GAETargets
@@ -155,6 +156,7 @@ class A3CPlan(SlotPlan[A3CJob]):
             arena["progress"],
             parts.clock,
             parts.obs_norm,
+            action_std(parts.mirror, self.base.shape.spec, parts.obs_norm),
         )
         return Driver(collector, in_league(learner, parts.league))
 

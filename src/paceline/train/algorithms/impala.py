@@ -106,7 +106,7 @@ class ImpalaPlan(SlotPlan[AsyncJob]):
         # Workers collect all the time, so the driver computes all shards itself.
         gradient = gradient_of(self.base, settings, arena, batch)
         gradients = gradients_for(parts, self.base, settings, batch, gradient.all)
-        return Driver(collector, in_league(surrogate_learner(parts, settings, gradients, targets), parts.league))
+        return Driver(collector, in_league(surrogate_learner(parts, spec, settings, gradients, targets), parts.league))
 
 
 def _plan(config: TrainConfig, base: WorkerRecipe, layout: Layout) -> ImpalaPlan:

@@ -98,7 +98,7 @@ class PPOPlan(RolloutPlan):
         )
         gradients = gradients_for(parts, self.base, settings, self.slots(arena), parts.runtime.work)
         targets = GAETargets(settings.gamma, settings.gae_lambda)
-        learner = surrogate_learner(parts, settings, gradients, targets)
+        learner = surrogate_learner(parts, self.base.shape.spec, settings, gradients, targets)
         return Driver(collector, in_league(learner, parts.league, updates_league=not pipeline))
 
 

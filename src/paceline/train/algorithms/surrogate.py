@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from paceline.algos.action_std import action_std
 from paceline.algos.device_gradients import DeviceGradients
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import Gradients, PPOGradient, ShardedGradient, ShardedUpdate
@@ -18,6 +19,7 @@ from paceline.nets.flat import bind
 from paceline.ops.adam import FlatAdam
 from paceline.ops.distributions import head_for
 from paceline.runtime.protocol import J
+from paceline.spec import EnvSpec
 from paceline.train.plan import DriverParts
 from paceline.train.worker_recipe import WorkerRecipe
 
@@ -57,7 +59,7 @@ def gradients_for(
 
 
 def surrogate_learner(
-    parts: DriverParts[J], settings: SurrogateSettings, gradients: Gradients, targets: Targets
+    parts: DriverParts[J], spec: EnvSpec, settings: SurrogateSettings, gradients: Gradients, targets: Targets
 ) -> PPOLearner:
     """Build the learner in the driver."""
     return PPOLearner(
@@ -72,4 +74,5 @@ def surrogate_learner(
         clock=parts.clock,
         obs_norm=parts.obs_norm,
         reward_norm=parts.reward_norm,
+        action_std=action_std(parts.mirror, spec, parts.obs_norm),
     )
