@@ -37,7 +37,7 @@ def attempt(target: Target, seed: int, folder: Path) -> Summary:
 
 def reached(summary: Summary) -> bool:
     """Whether a run stopped because it reached its target."""
-    return summary.stop_reason == "callback StopAtScore"
+    return summary.stop_reason.endswith(" reached")
 
 
 def describe(steps: Sequence[int | None], budget: int) -> str:

@@ -226,9 +226,9 @@ class Bookkeeping:
                 checkpoint=self.last_checkpoint,
                 stop_reason=self._budget.stop_reason,
             )
-            stopped_by = self._callbacks(hook, moment)
-        if stopped_by is not None:
-            self._budget.stop(f"callback {stopped_by}")
+            stop_reason = self._callbacks(hook, moment)
+        if stop_reason is not None:
+            self._budget.stop(stop_reason)
 
     def _record_iteration(self, evaluation: EvaluationRow | None) -> None:
         clock, tracker, training = self._clock, self._tracker, self._training

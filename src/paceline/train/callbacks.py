@@ -98,6 +98,12 @@ class StopAtScore:
         if self.by not in ("episodes", "evaluation"):
             raise ConfigError(f"by={self.by!r}: must be 'episodes' or 'evaluation'.")
 
+    @property
+    def reason(self) -> str:
+        """The stop reason of a run that this stops."""
+        mean = f"mean return of {WINDOW} episodes" if self.by == "episodes" else "mean return of an evaluation"
+        return f"{mean} >= {self.score:g} reached"
+
     def on_update(self, moment: Moment) -> bool | None:
         """Compare the mean return of the last 100 episodes."""
         if self.by != "episodes" or moment.mean_return is None or moment.episodes < WINDOW:
@@ -121,6 +127,11 @@ class StopAtMeans:
     goals: Mapping[str, float]
     """The mean to reach, by name of the part or measure."""
 
+    @property
+    def reason(self) -> str:
+        """The stop reason of a run that this stops."""
+        return " and ".join(f"{name} >= {goal:g}" for name, goal in self.goals.items()) + " reached"
+
     def on_update(self, moment: Moment) -> bool | None:
         """Compare the means of the last 100 episodes."""
         if moment.episodes < WINDOW:
@@ -139,24 +150,25 @@ class Callbacks:
     """
 
     def __init__(self, callbacks: Iterable[object] = ()) -> None:
-        self._hooks: dict[str, list[tuple[str, Callable[[Moment], Any]]]] = {hook: [] for hook in HOOKS}
+        self._hooks: dict[str, list[tuple[str, str, Callable[[Moment], Any]]]] = {hook: [] for hook in HOOKS}
         for callback in callbacks:
             name = callback.__qualname__ if isinstance(callback, type) else type(callback).__qualname__
+            reason = callback.reason if isinstance(callback, StopAtScore | StopAtMeans) else f"callback {name}"
             for hook in _hooks_of(callback, name):
-                self._hooks[hook].append((name, getattr(callback, hook)))
+                self._hooks[hook].append((name, reason, getattr(callback, hook)))
 
     def __contains__(self, hook: str) -> bool:
         """Whether any callback has this hook. If not, callers need not make a `Moment`."""
         return bool(self._hooks[hook])
 
     def __call__(self, hook: str, moment: Moment) -> str | None:
-        """Call this hook of all callbacks; returns the name of the first that returned False, or None.
+        """Call this hook of all callbacks; returns the stop reason of the first that returned False, or None.
 
         Raises:
             CallbackError: A callback raised an exception.
         """
-        stopped_by = None
-        for name, call in self._hooks[hook]:
+        stop_reason = None
+        for name, reason, call in self._hooks[hook]:
             try:
                 answer = call(moment)
             except Exception as error:
@@ -164,9 +176,9 @@ class Callbacks:
                     f"callback {name}.{hook}: raised {type(error).__name__}: {error} (at step {moment.steps:,}). "
                     "Fix it, or leave it out."
                 ) from error
-            if answer is False and stopped_by is None:
-                stopped_by = name
-        return stopped_by
+            if answer is False and stop_reason is None:
+                stop_reason = reason
+        return stop_reason
 
 
 def _hooks_of(callback: object, name: str) -> list[str]:

@@ -118,7 +118,7 @@ def test_only_false_stops_the_run(answer: Any) -> None:
     assert Callbacks([Watcher()])("on_update", moment()) is None
 
 
-def test_all_callbacks_are_called_and_the_first_that_stops_is_named() -> None:
+def test_all_callbacks_are_called_and_the_first_that_stops_gives_the_reason() -> None:
     class Stopper:
         def on_update(self, moment: Moment) -> bool:
             return False
@@ -209,7 +209,9 @@ def test_the_setting_stop_at_score_stops_a_run(eval_freq: int) -> None:
     with small(stop_at_score=5, eval_freq=eval_freq) as agent:
         agent.learn(50_000)
         assert agent.summary is not None
-        assert agent.summary.stop_reason == "callback StopAtScore"
+        assert agent.summary.stop_reason == (
+            "mean return of an evaluation >= 5 reached" if eval_freq else "mean return of 100 episodes >= 5 reached"
+        )
         # Evaluations decide where there are any: after the first rollout, long before 100 episodes have ended.
         assert (agent.summary.episodes >= 100) == (eval_freq == 0)
 
@@ -219,6 +221,8 @@ def test_stop_at_means_needs_all_goals_and_a_hundred_episodes() -> None:
     assert stop.on_update(moment(reward_parts={"compliance": 0.9, "fixes": 1.0})) is False
     assert stop.on_update(moment(reward_parts={"compliance": 0.9, "fixes": 0.5})) is True
     assert stop.on_update(moment(reward_parts={"compliance": 1.0, "fixes": 1.0}, episodes=99)) is None
+    everything = moment(reward_parts={"compliance": 0.95, "fixes": 1.5})
+    assert Callbacks([stop])("on_update", everything) == "compliance >= 0.9 and fixes >= 1 reached"
 
 
 def test_stop_at_an_unknown_measure_raises() -> None:

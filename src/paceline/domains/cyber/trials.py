@@ -56,7 +56,8 @@ class Trial(Trained):
     @property
     def complied(self) -> bool:
         """Whether training ended because compliance passed the threshold, before the budget was spent."""
-        return self.stop_reason.startswith("callback")
+        # Searches of earlier versions have "callback StopAtMeans".
+        return self.stop_reason.startswith(("compliance >= ", "callback"))
 
 
 _TRAINED = tuple(item.name for item in fields(Trained))

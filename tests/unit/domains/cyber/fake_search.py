@@ -38,7 +38,7 @@ class Fake:
         reward = -10.0 * float(np.linalg.norm(POINTS[index] - POINTS[GOAL]))
         return Trained(
             reward=reward, compliance=0.96, fixes=3.0, episodes=min(400, episodes), steps=40_000, wall_s=2.0,
-            stop_reason="callback StopAtMeans",
+            stop_reason="compliance >= 0.95 reached",
         )  # fmt: skip
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.domains.cyber.fake_search import Fake, make, no_word
 
-from paceline.domains.cyber.trials import CSV, JSON, read_trials
+from paceline.domains.cyber.trials import CSV, JSON, Trial, read_trials
 from paceline.errors import ConfigError
 
 
@@ -41,3 +41,15 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, change: Callable[[str
     path.write_text(change(path.read_text()))
     with pytest.raises(ConfigError, match=r"search.csv: damaged"):
         make(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("stop_reason", "complied"),
+    [("compliance >= 0.95 reached", True), ("callback StopAtMeans", True), ("total_episodes", False)],
+)
+def test_a_trial_complied_if_the_threshold_ended_it(stop_reason: str, complied: bool) -> None:
+    trial = Trial(
+        reward=-1.0, compliance=0.9, fixes=3.0, episodes=400, steps=40_000, wall_s=2.0, stop_reason=stop_reason,
+        number=1, workflow="", expected=None, deviation=None, upper=None, folder="",
+    )  # fmt: skip
+    assert trial.complied == complied
