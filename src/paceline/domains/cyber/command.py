@@ -138,7 +138,7 @@ def _search(argv: Sequence[str]) -> int:
 
     def report_trial(search: Search) -> None:
         write_report(search)
-        console.print(_trial_line(search.trials[-1], search.best), markup=False, soft_wrap=True)
+        console.print(_trial_line(search.trials[-1], search.leaders), markup=False, soft_wrap=True)
 
     reason = search.run(WorkflowTrainer(config, command), report_trial)
     if search.trials:
@@ -178,12 +178,12 @@ def _deciding(config: TrainConfig) -> dict[str, Any]:
     return {**env, **sections["training"], **sections["policy"], **run}
 
 
-def _trial_line(trial: Trial, best: Trial | None) -> str:
+def _trial_line(trial: Trial, leaders: Sequence[Trial]) -> str:
     compliance = "" if trial.compliance is None else f", compliance {trial.compliance:.3f}"
-    so_far = "" if best is None else f"; best so far {best.reward:.2f} with {best.workflow}"
+    best = leaders[0].workflow if len(leaders) == 1 else f"{len(leaders)} workflows, which tie"
     return (
         f"workflow {trial.number}: {trial.workflow}: reward {trial.reward:.2f}{compliance} after "
-        f"{trial.episodes:,} episodes{so_far}"
+        f"{trial.episodes:,} episodes; best so far {leaders[0].reward:.2f} with {best}"
     )
 
 

@@ -146,8 +146,14 @@ class Search:
 
     @property
     def best(self) -> Trial | None:
-        """The trial with the highest reward."""
-        return max(self.trials, key=lambda trial: trial.reward, default=None)
+        """The trial with the highest reward; the first of them if several tie."""
+        return self.leaders[0] if self.trials else None
+
+    @property
+    def leaders(self) -> list[Trial]:
+        """The trials with the highest reward: more than one if they tie."""
+        highest = max((trial.reward for trial in self.trials), default=None)
+        return [trial for trial in self.trials if trial.reward == highest]
 
     def belief(self) -> Belief | None:
         """Predicted reward of all workflows; None with fewer than `FEWEST` trials."""
@@ -216,6 +222,7 @@ class Search:
             "spent_episodes": self.episodes,
             "under_way": under_way,
             "best": None if best is None else asdict(best),
+            "tied_for_best": [trial.workflow for trial in self.leaders[1:]],
             "drift": self.drift,
             "expected": expected,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,18 +35,17 @@ def write_report(search: Search) -> None:
 
 def report(search: Search, belief: Belief | None) -> str:
     """The summary as text."""
-    best = search.best
-    if best is None:
+    if not search.trials:
         return "nothing has been tried yet\n"
     lines = [
         f"{plural(len(search.trials), 'workflow')} of {len(WORKFLOWS)} tried, {search.episodes:,} episodes, "
         f"{duration(search.wall_s)} of training",
-        f"best: {best.workflow}, reward {best.reward:.2f}, compliance {_share(best.compliance)}",
+        *_best(search.leaders, len(search.trials)),
         "",
         f"{'':>3}  {'reward':>9}  {'compliance':>10}  {'episodes':>8}  {'ended by':<14}  workflow",
     ]
     if (drift := search.drift) is not None and drift > DRIFTS:
-        lines[2:2] = [
+        lines[-2:-2] = [
             f"warning: rewards grow with the trial number (rank correlation {drift:.2f}). Later workflows had "
             "more training,",
             "so the rewards hardly show which workflow is better. Use --no-warm-start, with --init-from RUN to give "
@@ -62,6 +62,19 @@ def report(search: Search, belief: Belief | None) -> str:
         untried = [(i, name) for i, name in names if name not in taken][: SHOWN // 2]
         lines += [f"     {belief.mean[i]:9.2f} ± {belief.std[i]:.2f}  {name}" for i, name in untried]
     return "\n".join(lines) + "\n"
+
+
+def _best(leaders: Sequence[Trial], tried: int) -> list[str]:
+    """The best workflow, or a warning that there is none because the highest rewards are equal."""
+    best = leaders[0]
+    if len(leaders) == 1:
+        return [f"best: {best.workflow}, reward {best.reward:.2f}, compliance {_share(best.compliance)}"]
+    return [
+        f"best: {len(leaders)} of {plural(tried, 'workflow')} tie with the highest reward, {best.reward:.2f}",
+        "warning: this search does not show which of them is better. Agents with little training may all take the same "
+        "action in the",
+        "evaluation, and then have equal rewards. Use more --workflow-episodes, or more --n-eval-episodes.",
+    ]
 
 
 def _line(trial: Trial) -> str:

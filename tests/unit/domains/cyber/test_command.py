@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.domains.cyber.fake_search import Fake, make, no_word
 
 from paceline.cli import main
 from paceline.config.train_config import TrainConfig
@@ -180,3 +181,11 @@ def test_train_resume_and_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str
     rows = json.loads(out.read_text())["rows"]
     assert rows[3]["mean"] <= 0.0
     assert all(row["episodes"] == 150 for row in rows)
+
+
+def test_the_line_after_a_trial_says_that_the_best_tie(tmp_path: Path) -> None:
+    search = make(tmp_path, n_workflows=2)
+    search.run(Fake(), no_word)
+    first, second = search.trials
+    assert cyber._trial_line(second, [first]).endswith(f"best so far {first.reward:.2f} with {first.workflow}")
+    assert cyber._trial_line(second, [first, second]).endswith("with 2 workflows, which tie")

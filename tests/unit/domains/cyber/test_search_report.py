@@ -47,3 +47,18 @@ def test_the_report_warns_if_rewards_grow_with_the_trial_number(tmp_path: Path) 
     assert steady.drift == 0.0
     assert "careful" not in report(steady, None)
     assert make(tmp_path / "few", n_workflows=2).drift is None
+
+
+def test_the_report_warns_if_workflows_tie_for_the_best(tmp_path: Path) -> None:
+    search = make(tmp_path, n_workflows=5)
+    search.run(Fake(), no_word)
+    assert "tie" not in report(search, None)
+    assert json.loads((tmp_path / JSON).read_text())["tied_for_best"] == []
+    search.trials = [replace(trial, reward=-365.45 if trial.number != 2 else -400.0) for trial in search.trials]
+    assert [trial.number for trial in search.leaders] == [1, 3, 4, 5]
+    text = report(search, None)
+    assert "best: 4 of 5 workflows tie with the highest reward, -365.45\nwarning: this search does not show" in text
+    assert f"best: {search.trials[0].workflow}" not in text
+    search.write()
+    tied = json.loads((tmp_path / JSON).read_text())["tied_for_best"]
+    assert tied == [search.trials[number].workflow for number in (2, 3, 4)]
