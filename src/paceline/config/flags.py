@@ -108,7 +108,13 @@ def parse(
 
 
 def read(
-    argv: Sequence[str], *, prog: str, description: str, algo: str = "ppo", extra: type[Options]
+    argv: Sequence[str],
+    *,
+    prog: str,
+    description: str,
+    algo: str = "ppo",
+    extra: type[Options],
+    defaults: Mapping[str, Any] | None = None,
 ) -> Given[Options]:
     """Parse a command line.
 
@@ -118,13 +124,15 @@ def read(
         description: What it does, for the help text.
         algo: The algorithm to configure.
         extra: A dataclass of the command's own flags, all with defaults (`NoOptions` for none).
+        defaults: Default values, or a text about them, for the help page: of settings for which the command has others
+            than the algorithm.
 
     Raises:
         ConfigError: An unknown flag (the nearest is suggested) or a bad value.
         SystemExit: With 0 after --help, with 2 for a flag that lacks its value.
     """
     own_name = prog.removeprefix("paceline ").strip() or "command"  # heading of its own flags: "cyber train options"
-    groups: dict[str, Any] = {own_name: _group(extra), **_setting_groups(algo)}
+    groups: dict[str, Any] = {own_name: _group(extra), **_setting_groups(algo, defaults or {})}
     groups["config"] = _flag(str, "YAML file with the sections env, parallel, training, policy and run; flags win.", "")
     given, strays = tyro.cli(
         _dict_type("Flags", groups),
@@ -150,25 +158,26 @@ def _resume_path(flat: Mapping[str, Any]) -> Path | None:
     return Path(named) if named else None
 
 
-def _setting_groups(algo: str) -> dict[str, Any]:
+def _setting_groups(algo: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The boxes of the help page: the sections in the order of `ORDER`, then those of `SEPARATE`."""
     types, separate = section_types(algo), {name for names in SEPARATE.values() for name in names}
-    groups = {section: _group(types[section], leave_out=separate) for section in ORDER}
+    groups = {section: _group(types[section], separate, defaults) for section in ORDER}
     sections = section_of(algo)
     for title, names in SEPARATE.items():
         cls = types[sections[names[0]]]
-        groups[title] = _group(cls, leave_out={item.name for item in fields(cls)} - set(names))
+        groups[title] = _group(cls, {item.name for item in fields(cls)} - set(names), defaults)
     return groups
 
 
-def _group(cls: type[Any], leave_out: Set[str] = frozenset()) -> Any:
+def _group(cls: type[Any], leave_out: Set[str] = frozenset(), defaults: Mapping[str, Any] | None = None) -> Any:
     """The flags of one dataclass, except some, as a dict type whose keys may be absent."""
-    hints, texts = get_type_hints(cls), field_help(cls)
+    hints, texts, own = get_type_hints(cls), field_help(cls), defaults or {}
     flags = {
         item.name: _flag(
             hints[item.name],
-            texts.get(item.name, ""),
-            _default(item),
+            # A text may end with a default that is computed, or None: the command's own default replaces it.
+            texts.get(item.name, "").partition(" Default: ")[0] if item.name in own else texts.get(item.name, ""),
+            _shown(own[item.name]) if item.name in own else _default(item),
             _aliases(item.name),
             BARE.get(item.name, "true" if bool in _kinds(hints[item.name]) else None),
         )
@@ -230,8 +239,10 @@ def _default(item: Field[Any]) -> str:
     value = item.default_factory() if item.default_factory is not MISSING else item.default
     if value is MISSING:
         return "(required, here or in --config)"
-    if value is None or value == () or value == {}:
-        return ""
+    return "" if value is None or value == () or value == {} else _shown(value)
+
+
+def _shown(value: Any) -> str:
     shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return f"(default: {shown.lower() if isinstance(value, bool) else shown})"
 

@@ -151,6 +151,22 @@ def test_help_lists_every_setting_with_its_text_and_default(
     assert "Steps each env takes before an update (T)." in shown
 
 
+def test_help_shows_the_defaults_of_the_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    own = {"env": "Acrobot-v1", "n_envs": 100, "n_steps": 77, "normalize_reward": True, "batch_size": "as it fits"}
+    with pytest.raises(SystemExit):
+        flags.read(["--help"], prog="p", description="d", extra=NoOptions, defaults=own)
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for flag, default in (
+        ("--env", "Acrobot-v1"), ("--n-envs", "100"), ("--n-steps", "77"), ("--normalize-reward", "true"),
+        ("--batch-size", "as it fits"), ("--gamma", "0.99"),
+    ):  # fmt: skip
+        text = shown.partition(f" {flag} ")[2].partition(" --")[0]
+        assert text.partition("efault: ")[2] == f"{default})"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Own:
     json: Path | None = None

@@ -20,7 +20,7 @@ from paceline.domains.cyber.actions import TYPES
 from paceline.domains.cyber.gp_ucb import gaussian_process, require_scikit_learn
 from paceline.domains.cyber.scenario import RedAgent, RuleSet
 from paceline.domains.cyber.search import Search, SearchPlan
-from paceline.domains.cyber.training import CyberOptions, beneath, suited
+from paceline.domains.cyber.training import SHOWN, CyberOptions, beneath, suited
 from paceline.domains.cyber.trials import CSV, JSON, PICTURE, TEXT, Trial
 from paceline.errors import ConfigError, nearest
 from paceline.measure.folder import to_json, write_output
@@ -70,6 +70,7 @@ def _train(argv: Sequence[str]) -> int:
         description="Train PPO on network defence with tuned defaults. With a workflow, the order is part of the "
         "observation and compliance with it is rewarded. Accepts every flag of `paceline train ppo`.",
         extra=CyberOptions,
+        defaults=SHOWN,
     )
     config = _config(given, given.options)
     _begin(config, "train")
@@ -102,6 +103,7 @@ def _search(argv: Sequence[str]) -> int:
         description="Train with one workflow after another, each until its compliance passes the threshold or its "
         "budget is spent. A Gaussian process over the rewards chooses the next. Needs the extra search.",
         extra=SearchOptions,
+        defaults=SHOWN,
     )
     options = given.options
     folder, config, resume = _search_config(given, options)

@@ -44,6 +44,13 @@ GAME: dict[str, Any] = {"red_agent": "meander", "max_steps": 100, "rules": "lead
 """Defaults of the env's arguments."""
 EPISODES = 100_000
 """Default budget in episodes."""
+SHOWN: dict[str, Any] = {
+    "env": f"{PLAIN_ENV}, or {WORKFLOW_ENV} with a workflow",
+    **SETTINGS,
+    "batch_size": f"the largest divisor up to {BATCH_SIZE}",
+    "total_episodes": EPISODES,
+}
+"""The defaults of settings as the help page shows them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from tests.unit.domains.cyber.fake_search import Fake, make, no_word
 from paceline.cli import main
 from paceline.config.train_config import TrainConfig
 from paceline.domains.cyber import command as cyber
+from paceline.domains.cyber.training import SHOWN
 from paceline.errors import MissingExtra
 from paceline.train import run as running
 
@@ -189,3 +190,17 @@ def test_the_line_after_a_trial_says_that_the_best_tie(tmp_path: Path) -> None:
     first, second = search.trials
     assert cyber._trial_line(second, [first]).endswith(f"best so far {first.reward:.2f} with {first.workflow}")
     assert cyber._trial_line(second, [first, second]).endswith("with 2 workflows, which tie")
+
+
+@pytest.mark.parametrize("command", ["train", "search"])
+def test_help_shows_the_defaults_of_network_defence(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        main(["cyber", command, "--help"])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for name, default in SHOWN.items():
+        flag = f"--{name.replace('_', '-')} "
+        expected = f"(default: {str(default).lower() if default is True else default})"
+        assert any(expected in text[:400] for text in shown.split(flag)[1:]), name
