@@ -248,15 +248,18 @@ class ObsMap:
         return {leaf.name: np.array(leaf.of(obs), leaf.dtype) for leaf in self._leaves}
 
     def mask(self, obs: Any, info: dict[str, Any], lead: tuple[int, ...] = ()) -> NDArray[Any]:
-        """Return the legal actions as one vector, or `[*lead, M]`; a MultiDiscrete mask may be a tuple of vectors."""
-        mask = obs[MASK_KEY] if self.mask_in_obs else info[MASK_KEY]
+        """Return the legal actions as one vector, or `[*lead, M]`."""
+        return self.mask_vector(obs[MASK_KEY] if self.mask_in_obs else info[MASK_KEY], lead)
+
+    def mask_vector(self, mask: Any, lead: tuple[int, ...] = ()) -> NDArray[Any]:
+        """Return a mask as one vector, or `[*lead, M]`; that of MultiDiscrete actions may be a tuple of vectors."""
         if isinstance(mask, tuple | list):
             mask = np.concatenate([np.asarray(part).reshape(*lead, -1) for part in mask], axis=-1)
-        mask = np.asarray(mask)
-        if mask.dtype == object:  # vector envs batch lists as objects, with None for an env without a mask
+        found: NDArray[Any] = np.asarray(mask)
+        if found.dtype == object:  # vector envs batch lists as objects, with None for an env without a mask
             every = [False] * self._mask_size
-            mask = np.array([every if part is None else np.concatenate([np.ravel(p) for p in part]) for part in mask])
-        return mask.reshape(*lead, -1)
+            found = np.array([every if part is None else np.concatenate([np.ravel(p) for p in part]) for part in found])
+        return found.reshape(*lead, -1)
 
     def check(self, obs: Any, info: dict[str, Any], who: str, lead: tuple[int, ...] = ()) -> None:
         """Check an observation against its space, and that there is a mask if the env has masks.

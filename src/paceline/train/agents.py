@@ -113,15 +113,34 @@ class Agent(metaclass=DocumentedSettings):
             raise SystemExit(143)
         return self
 
-    def predict(self, obs: Any, *, mask: Any = None, deterministic: bool = True) -> Any:
-        """Return the action for one observation, in the form that `env.step` expects.
+    def predict(
+        self,
+        obs: Any,
+        state: None = None,
+        episode_start: Any = None,  # noqa: ARG002 - see `state`
+        deterministic: bool = True,
+        *,
+        mask: Any = None,
+    ) -> tuple[Any, None]:
+        """Choose the action for one observation or a batch, in the form of stable-baselines3.
+
+        `action, _ = agent.predict(obs)`
 
         Args:
-            obs: One observation of the env's observation space.
-            mask: The legal actions, if the env masks actions.
-            deterministic: Whether to return the most probable action, not a sample.
+            obs: An observation of the env's observation space, or n of them stacked, as a vector env returns them.
+            state: Returned as it is. Policies here have no memory; this and `episode_start` exist so that code written
+                for stable-baselines3, such as its `evaluate_policy`, can call the agent.
+            episode_start: Unused.
+            deterministic: Whether to return the most probable action (the default), not a sample.
+            mask: The legal actions, `info["action_mask"]`, required if the env masks actions by its info.
+
+        Returns:
+            The action as `env.step` expects it, or an array of n actions; and None.
+
+        Raises:
+            ConfigError: The shape of the observation or mask is not the env's, or the mask is missing.
         """
-        return self._current().predictor(obs, mask=mask, deterministic=deterministic)
+        return self._current().predictor(obs, mask=mask, deterministic=deterministic), state
 
     def evaluate(self, n_episodes: int = 10, *, deterministic: bool = True) -> Evaluation:
         """Play episodes on a separate env, with the same seeds in every call."""

@@ -9,14 +9,15 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
-from paceline.envs.block import ActionMap
-from paceline.envs.make import EnvRecipe
+from paceline.envs.block import ActionMap, ObsMap
+from paceline.envs.make import EnvRecipe, describe
 from paceline.envs.seeding import episode_seed
-from paceline.errors import EnvError, EnvHung, PacelineError
+from paceline.errors import ConfigError, EnvError, EnvHung, PacelineError
 from paceline.memory.worker_status import BEAT, spare
-from paceline.nets.actor import actor_for
+from paceline.nets.actor import Actor, actor_for
 from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.distributions import ActionHead, head_for
 from paceline.ops.exploring import EpsilonGreedy
@@ -53,7 +54,7 @@ class Evaluation:
 
 
 class Predictor:
-    """Maps an observation of the env to an action of its action space, by the policy."""
+    """Maps observations of the env to actions of its action space, by the policy. Not thread-safe."""
 
     def __init__(
         self,
@@ -73,28 +74,97 @@ class Predictor:
             seed: Seed of sampled actions.
             head: Turns the outputs of the network into actions; None for the distribution of the action space.
         """
-        self._spec, self._head, self._actions = spec, head or head_for(spec.action), ActionMap(spec)
-        self._actor = actor_for(policy, spec, 1, 1, normaliser)
+        self._spec, self._head = spec, head or head_for(spec.action)
+        self._actions, self._masks = ActionMap(spec), ObsMap(spec)
+        self._policy, self._normaliser = policy, normaliser
+        self._one = self._many = actor_for(policy, spec, 1, 1, normaliser)
+        self._rows = 1  # of `_many`: the number of rows of the last batch
         self._generator = np.random.default_rng(seed)
 
     def __call__(self, obs: Any, *, mask: Any = None, deterministic: bool = True) -> Any:
-        """Return the action for one observation, in the form that `env.step` expects.
+        """Return the action for one observation as `env.step` expects it, or the actions of a batch as one array.
 
         Args:
-            obs: One observation of the env's observation space.
-            mask: The legal actions, if the env masks actions.
-            deterministic: Whether to return the most probable action, not a sample.
+            obs: An observation of the env's observation space, or n of them, stacked leaf by leaf.
+            mask: The legal actions, [M] or [n, M]: `info["action_mask"]`. None if the env does not mask actions, or if
+                the observations contain the mask.
+            deterministic: Whether to return the most probable actions, not samples.
+
+        Raises:
+            ConfigError: The observation or the mask has another shape than the env's, or a mask is missing.
         """
-        leaves = {leaf.name: np.asarray(leaf.of(obs), leaf.dtype).reshape(1, *leaf.shape) for leaf in self._spec.obs}
-        if mask is None and self._spec.dict_obs and MASK_KEY in obs:
-            mask = obs[MASK_KEY]
-        masks = None if mask is None else np.asarray(mask, np.bool_).reshape(1, -1)
-        params, _ = self._actor(leaves)
+        leaves, rows = self._leaves(obs)
+        masks = self._legal(obs, mask, () if rows is None else (rows,))
+        params, _ = (self._one if rows is None else self._batch_actor(rows))(leaves)
         if deterministic:
             action = self._head.mode(params, masks)
         else:
-            action = self._head.choose(params, self._head.draw_noise(self._generator, (1,)), masks)
-        return self._actions.each(action)[0]
+            action = self._head.choose(params, self._head.draw_noise(self._generator, (rows or 1,)), masks)
+        return self._actions.each(action)[0] if rows is None else self._actions.batch(action)
+
+    def _batch_actor(self, rows: int) -> Actor:
+        if rows != self._rows:
+            self._many, self._rows = actor_for(self._policy, self._spec, 1, rows, self._normaliser), rows
+        return self._many
+
+    def _leaves(self, obs: Any) -> tuple[dict[str, NDArray[Any]], int | None]:
+        """Return the leaves `[n, *leaf]`, and n; None for a single observation."""
+        if isinstance(obs, tuple) and len(obs) == 2 and isinstance(obs[1], dict):
+            raise ConfigError(
+                "predict: got the pair (obs, info) of env.reset(). Write obs, info = env.reset() and pass obs."
+            )
+        leaves, rows = {}, set[int | None]()
+        for leaf in self._spec.obs:
+            try:
+                value = np.asarray(leaf.of(obs), leaf.dtype)
+            except (KeyError, TypeError, IndexError, ValueError) as error:
+                raise ConfigError(
+                    f"predict: the observation has no usable {leaf.name!r} ({describe(error)}). Pass what env.reset() "
+                    "or env.step() returned."
+                ) from error
+            if value.shape == leaf.shape:
+                rows.add(None)
+                value = value[None]
+            elif value.shape[1:] == leaf.shape and len(value):
+                rows.add(len(value))
+            else:
+                batch = ", ".join(map(str, ("n", *leaf.shape)))
+                raise ConfigError(
+                    f"predict: observation {leaf.name!r} must have the shape {leaf.shape}, or ({batch}) for a batch "
+                    f"(got {value.shape}). Pass what env.reset() or env.step() returned."
+                )
+            leaves[leaf.name] = value
+        if len(rows) > 1:
+            shapes = ", ".join(f"{name}: {value.shape}" for name, value in leaves.items())
+            raise ConfigError(
+                f"predict: all parts of a batch must have the same length (got {shapes}). Stack each part."
+            )
+        return leaves, rows.pop()
+
+    def _legal(self, obs: Any, mask: Any, lead: tuple[int, ...]) -> NDArray[np.bool_] | None:
+        """Return the masks `[n, M]`; None without masks."""
+        action = self._spec.action
+        if mask is None and self._masks.mask_in_obs:
+            mask = obs[MASK_KEY]
+        if mask is None:
+            if self._spec.masked:
+                raise ConfigError(
+                    "predict: this env masks its actions, and without the mask the action may be illegal. Write "
+                    f"predict(obs, mask=info[{MASK_KEY!r}]), with the info of reset or step."
+                )
+            return None
+        if not action.mask_size:
+            raise ConfigError(
+                f"predict: mask= is for Discrete and MultiDiscrete actions, not {self._spec.action_space}. Omit it."
+            )
+        try:
+            legal = self._masks.mask_vector(mask, lead).astype(np.bool_).reshape(*lead, action.mask_size)
+        except ValueError:
+            raise ConfigError(
+                f"predict: the mask must have {action.mask_size} entries per observation, one per action (got shape "
+                f"{np.shape(mask)}). Pass info[{MASK_KEY!r}] of the same reset or step as the observation."
+            ) from None
+        return legal.reshape(-1, action.mask_size)
 
 
 class Evaluator:

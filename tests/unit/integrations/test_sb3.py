@@ -12,6 +12,7 @@ import pytest
 from gymnasium.utils.env_checker import data_equivalence
 from tests.unit.vector.toys import SampleEnv
 
+from paceline import PPO
 from paceline.errors import MissingExtra
 from paceline.integrations.sb3 import _vec_env_class, make_sb3_vec
 
@@ -93,3 +94,12 @@ def test_sb3_trains_on_it() -> None:
     assert model.num_timesteps == 256
     assert len(model.ep_info_buffer) > 0
     vec.close()
+
+
+def test_evaluate_policy_accepts_an_agent() -> None:
+    evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
+    agent = PPO("CartPole-v1", num_workers=0)
+    for env in (gym.make("CartPole-v1"), make_sb3_vec("CartPole-v1", 3, 0, monitor=False)):
+        mean, _ = evaluation.evaluate_policy(agent, env, n_eval_episodes=6, warn=False)
+        assert 8 <= mean <= 500
+        env.close()

@@ -33,10 +33,20 @@ def weights(agent: PPO) -> bytes:
 
 def test_an_untrained_agent_predicts_and_starts_no_process() -> None:
     agent = PPO("CartPole-v1", **SMALL)
-    assert agent.predict(OBS) in (0, 1)
+    assert agent.predict(OBS)[0] in (0, 1)
     assert agent.summary is None
     assert agent._run is None
     assert PPO("CartPole-v1", **SMALL).predict(OBS) == agent.predict(OBS)
+
+
+def test_predict_has_the_form_of_stable_baselines3() -> None:
+    """As its `evaluate_policy` calls it, and as its users write it."""
+    agent = PPO("CartPole-v1", **SMALL)
+    action, state = agent.predict(OBS, deterministic=True)
+    actions, states = agent.predict(np.stack([OBS, -OBS]), state=state, episode_start=np.ones(2, bool))
+    assert state is states is None
+    assert actions.tolist() == [action, agent.predict(-OBS)[0]]
+    assert agent.predict(OBS, None, None, True) == (action, None)
 
 
 def test_learning_changes_the_weights_and_a_second_learn_continues() -> None:
@@ -88,14 +98,14 @@ def test_a_saved_model_contains_observation_statistics(tmp_path: Path) -> None:
     with PPO(Drift, **SMALL, normalize_obs=True) as agent:
         agent.learn(64)
         obs = np.array([55.0, 45.0, 50.0])
-        expected = agent.predict(obs)
+        expected, _ = agent.predict(obs)
         agent.save(tmp_path / "drift")
     with pytest.raises(ConfigError, match=r"the env was a Python object.*load\(path, env="):
         PPO.load(tmp_path / "drift")
     loaded = PPO.load(tmp_path / "drift", env=Drift)
-    np.testing.assert_array_equal(loaded.predict(obs), expected)
+    np.testing.assert_array_equal(loaded.predict(obs)[0], expected)
     fresh = PPO(Drift, **SMALL, normalize_obs=True)
-    assert not np.array_equal(fresh.predict(obs), expected)
+    assert not np.array_equal(fresh.predict(obs)[0], expected)
 
 
 def test_settings_may_change_when_loading_but_not_the_network(tmp_path: Path) -> None:
@@ -119,7 +129,7 @@ def test_an_agent_loads_from_a_run_folder(tmp_path: Path) -> None:
     assert weights(loaded) == weights(agent)
     assert loaded.config.run.output_dir is None, "an agent does not write into the run it came from"
     best = PPO.load(tmp_path / "run" / "best_model")
-    assert best.predict(OBS) in (0, 1)
+    assert best.predict(OBS)[0] in (0, 1)
 
 
 def test_init_from_loads_weights_and_no_counters(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
 from tests.games import Cards, Coin, Counter, Drift
 
 from paceline.envs.make import EnvRecipe
 from paceline.envs.seeding import episode_seed
+from paceline.errors import ConfigError
 from paceline.nets.normalise import ObsNormaliser
 from paceline.nets.policy import build_policy
 from paceline.spec import EnvSpec
@@ -123,3 +125,86 @@ def test_observations_are_normalised_as_in_training() -> None:
     normaliser.update({"obs": rows})
     scaled = ((obs - rows.mean((0, 1))) / rows.std((0, 1))).astype(np.float32)
     np.testing.assert_allclose(predict(obs), plain(scaled), atol=1e-5)
+
+
+LEAVES = spaces.Dict(
+    {
+        "hand": spaces.MultiBinary(5),
+        "deep": spaces.Dict({"place": spaces.Box(-1, 1, (2, 3), np.float32), "turn": spaces.Discrete(6, start=2)}),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [LEAVES, spaces.Box(-1, 1, (4,), np.float64), spaces.Box(0, 255, (36, 36, 1), np.uint8), spaces.Discrete(5)],
+    ids=["dict", "vector", "image", "discrete"],
+)
+@pytest.mark.parametrize(
+    "acted",
+    [spaces.Discrete(3, start=-1), spaces.MultiDiscrete([2, 3]), spaces.Box(-0.1, 0.1, (2,)), spaces.MultiBinary(4)],
+    ids=["discrete", "multi_discrete", "box", "multi_binary"],
+)
+def test_a_batch_gets_the_actions_of_its_observations(observed: spaces.Space[Any], acted: spaces.Space[Any]) -> None:
+    predict = predictor(EnvSpec.of(observed, acted))
+    observed.seed(3)
+    alone = [observed.sample() for _ in range(7)]
+    stacked: Any = concatenate(observed, alone, create_empty_array(observed, 7))  # type: ignore[arg-type]
+    for some in (7, 1, 7):
+        batch = (
+            {"hand": stacked["hand"][:some], "deep": {k: v[:some] for k, v in stacked["deep"].items()}}
+            if isinstance(stacked, dict)
+            else stacked[:some]
+        )
+        actions = predict(batch)
+        assert actions.shape == (some, *(acted.shape or ()))
+        np.testing.assert_allclose(actions, [predict(obs) for obs in alone[:some]], atol=1e-5)
+        assert all(acted.contains(action) for action in predict(batch, deterministic=False))
+
+
+@pytest.mark.parametrize("sizes", [[3], [2, 3]])
+def test_a_batch_takes_a_mask_per_observation(sizes: list[int]) -> None:
+    actions: Any = spaces.Discrete(3) if sizes == [3] else spaces.MultiDiscrete(sizes)
+    predict = predictor(EnvSpec.of(spaces.Box(-1, 1, (2,)), actions, masked=True))
+    only_last = np.array([[False] * (size - 1) + [True] for size in sizes[:1]] * 4)
+    only_first = np.array([True, *[False] * (sizes[-1] - 1)])
+    mask = only_last.copy() if len(sizes) == 1 else np.hstack([only_last, np.tile(only_first, (4, 1))])
+    mask[0] = True
+    acted = predict(np.zeros((4, 2)), mask=mask, deterministic=False)[1:]
+    assert np.all(acted == ([2] if len(sizes) == 1 else [1, 0]))
+    assert np.array_equal(predict(np.zeros(2), mask=mask[1]), acted[0])
+
+
+def test_a_masked_env_without_a_mask_raises() -> None:
+    predict = predictor(EnvRecipe(source=Cards).probe())
+    obs, _ = Cards().reset(seed=0)
+    with pytest.raises(ConfigError, match=r"masks its actions.*Write predict\(obs, mask=info\['action_mask'\]\)"):
+        predict(obs)
+
+
+@pytest.mark.parametrize(
+    ("obs", "mask", "said"),
+    [
+        (np.zeros(3), None, r"must have the shape \(4,\), or \(n, 4\) for a batch \(got \(3,\)\)"),
+        (np.zeros((2, 2, 4)), None, r"got \(2, 2, 4\)"),
+        (np.zeros((0, 4)), None, r"got \(0, 4\)"),
+        ((np.zeros(4), {}), None, r"the pair \(obs, info\) of env.reset\(\)"),
+        ({"x": 1}, None, "has no usable 'obs'"),
+        (np.zeros(4), [True], r"must have 2 entries per observation, one per action \(got shape \(1,\)\)"),
+        (np.zeros((3, 4)), [True, True], r"got shape \(2,\)"),
+    ],
+)
+def test_observations_and_masks_of_other_shapes_raise(obs: Any, mask: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        predictor(EnvSpec.of(spaces.Box(-1, 1, (4,)), spaces.Discrete(2)))(obs, mask=mask)
+
+
+def test_parts_of_a_batch_with_different_lengths_raise() -> None:
+    both = spaces.Dict({"x": spaces.Box(-1, 1, (2,)), "y": spaces.Discrete(3)})
+    with pytest.raises(ConfigError, match=r"the same length \(got x: \(5, 2\), y: \(4,\)\)"):
+        predictor(EnvSpec.of(both, spaces.Discrete(2)))({"x": np.zeros((5, 2)), "y": np.zeros(4)})
+
+
+def test_a_mask_of_actions_that_have_none_raises() -> None:
+    with pytest.raises(ConfigError, match="mask= is for Discrete and MultiDiscrete actions, not Box"):
+        predictor(EnvRecipe(source=Drift).probe())(np.zeros(3), mask=[True, True])

@@ -19,7 +19,7 @@ def played(env: gym.Env[Any, Any], agent: DQN, seed: int) -> list[tuple[Any, ...
     obs, _ = env.reset(seed=seed)
     transitions = []
     while True:
-        action = agent.predict(obs)
+        action, _ = agent.predict(obs)
         after, reward, terminated, truncated, _ = env.step(action)
         transitions.append((obs, action, reward, after, terminated))
         obs = after

@@ -59,7 +59,7 @@ def test_plays_as_the_agent_predicts(env: str, engine: Any, agent: type[PPO] | t
     legal = game.legal(rows)
     assert legal[rows, moves].all()
     assert moves.tolist() == [
-        int(itself.predict(obs, mask=mask)) for obs, mask in zip(game.observe(rows), legal, strict=True)
+        itself.predict(obs, mask=mask)[0] for obs, mask in zip(game.observe(rows), legal, strict=True)
     ]
 
 
@@ -72,7 +72,7 @@ def test_observation_statistics_are_applied(tmp_path: Path) -> None:
     rows = rows_of(game)
     moves = load_net(path).choose(game, rows, noise(20))
     seen, legal = game.observe(rows), game.legal(rows)
-    assert moves.tolist() == [int(agent.predict(seen[i], mask=legal[i])) for i in rows]
+    assert moves.tolist() == agent.predict(seen, mask=legal)[0].tolist()
 
 
 def test_moves_on_a_board_do_not_depend_on_other_boards(tmp_path: Path) -> None:

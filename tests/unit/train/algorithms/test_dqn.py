@@ -64,10 +64,10 @@ def test_the_progress_of_schedules_is_restored() -> None:
 def test_predictions_explore_with_the_final_epsilon() -> None:
     obs = np.array([0.1, 0.2, -0.1, 0.0], np.float32)
     sure, curious = (DQN("CartPole-v1", num_workers=0, epsilon_end=epsilon) for epsilon in (0.0, 1.0))
-    best = sure.predict(obs)
-    assert {sure.predict(obs, deterministic=False) for _ in range(50)} == {best}
-    assert {curious.predict(obs, deterministic=False) for _ in range(50)} == {0, 1}
-    assert {curious.predict(obs) for _ in range(50)} == {best}
+    best, _ = sure.predict(obs)
+    assert {sure.predict(obs, deterministic=False)[0] for _ in range(50)} == {best}
+    assert {curious.predict(obs, deterministic=False)[0] for _ in range(50)} == {0, 1}
+    assert {curious.predict(obs)[0] for _ in range(50)} == {best}
 
 
 @pytest.mark.parametrize(
