@@ -225,6 +225,7 @@ class Bookkeeping:
                 evaluation=self._final,
                 checkpoint=self.last_checkpoint,
                 stop_reason=self._budget.stop_reason,
+                run_agent=self._callbacks.agent,
             )
             stop_reason = self._callbacks(hook, moment)
         if stop_reason is not None:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from numpy.typing import NDArray
 
@@ -21,13 +21,16 @@ from paceline.errors import CallbackError, ConfigError, nearest
 from paceline.measure.episodes import WINDOW, Episodes
 from paceline.measure.record import EvaluationRow
 
+if TYPE_CHECKING:
+    from paceline.train.agent import Agent
+
 HOOKS = ("on_rollout", "on_update", "on_evaluation", "on_checkpoint", "on_stop")
 """Methods that a callback may have, in the order of their calls."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moment:
-    """State of the run at the time of a call. Numbers and copies, which a callback may keep."""
+    """State of the run at the time of a call, as numbers and copies, which a callback may keep; and the agent."""
 
     steps: int
     """Steps of all envs so far."""
@@ -55,6 +58,19 @@ class Moment:
     """Path of the newest checkpoint; None before the first."""
     stop_reason: str | None = None
     """Why the run stops; None while it continues."""
+    run_agent: Agent | None = field(default=None, repr=False)
+    """The same as `agent`, but None for a run without an agent."""
+
+    @property
+    def agent(self) -> Agent:
+        """The agent that learns, to predict, evaluate or save with its newest weights, or to read `agent.policy`.
+
+        Raises:
+            ConfigError: The run was started by `paceline.train.run.train`, which has no agent.
+        """
+        if self.run_agent is None:
+            raise ConfigError("moment.agent: train(config) runs without an agent. Use PPO(...).learn(callbacks=[...]).")
+        return self.run_agent
 
 
 class Callback(Protocol):
@@ -144,12 +160,14 @@ class Callbacks:
 
     Args:
         callbacks: Objects with one or more of the methods of `Callback`.
+        agent: What they see as `moment.agent`.
 
     Raises:
         ConfigError: An object has none of these methods, or a method `on_...` that a run never calls.
     """
 
-    def __init__(self, callbacks: Iterable[object] = ()) -> None:
+    def __init__(self, callbacks: Iterable[object] = (), agent: Agent | None = None) -> None:
+        self.agent = agent
         self._hooks: dict[str, list[tuple[str, str, Callable[[Moment], Any]]]] = {hook: [] for hook in HOOKS}
         for callback in callbacks:
             name = callback.__qualname__ if isinstance(callback, type) else type(callback).__qualname__

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError, ConfigError, PacelineError, nearest
@@ -37,6 +38,9 @@ from paceline.train.callbacks import Callbacks, StopAtMeans, StopAtScore
 from paceline.train.out_of_memory import out_of_memory
 from paceline.train.training import Training
 
+if TYPE_CHECKING:
+    from paceline.train.agent import Agent
+
 
 def train(config: TrainConfig, *, argv: list[str] | None = None, callbacks: Iterable[object] = ()) -> Summary:
     """Train as configured and write a run folder. Blocks until the run is over.
@@ -60,19 +64,26 @@ def train(config: TrainConfig, *, argv: list[str] | None = None, callbacks: Iter
         return run.go(callbacks=watchers)
 
 
-def all_callbacks(config: TrainConfig, callbacks: Iterable[object] = ()) -> Callbacks:
+def all_callbacks(config: TrainConfig, callbacks: Iterable[object] = (), agent: Agent | None = None) -> Callbacks:
     """The callbacks of `--stop-at-score` and `--stop-at`, then the user's.
 
+    Args:
+        config: All settings of the run.
+        callbacks: The user's.
+        agent: What they see as `moment.agent`.
+
     Raises:
-        ConfigError: An object has no method that a run would call.
+        ConfigError: An object has no method that a run would call, or there is no list of them.
     """
+    if not isinstance(callbacks, Iterable):
+        raise ConfigError(f"callbacks: must be a list (got a {type(callbacks).__name__}). Write callbacks=[...].")
     run = config.run
     built_in: list[object] = []
     if run.stop_at_score is not None:
         built_in.append(StopAtScore(run.stop_at_score, "evaluation" if run.eval_freq else "episodes"))
     if run.stop_at:
         built_in.append(StopAtMeans(run.stop_at))
-    return Callbacks([*built_in, *callbacks])
+    return Callbacks([*built_in, *callbacks], agent)
 
 
 def open_folder(config: TrainConfig) -> RunFolder:

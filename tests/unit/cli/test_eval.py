@@ -6,7 +6,7 @@ import pytest
 
 from paceline import A3C, APPO, DQN, IMPALA, PPO, cli
 from paceline.config.keywords import PPOKeywords
-from paceline.train.agents import Agent
+from paceline.train.agent import Agent
 
 
 @pytest.fixture

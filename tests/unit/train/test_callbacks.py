@@ -233,3 +233,8 @@ def test_stop_at_an_unknown_measure_raises() -> None:
         agent.learn(100)
     with pytest.raises(ConfigError, match="compliance='high' must be a finite number"):
         RunConfig(stop_at={"compliance": "high"})
+
+
+def test_a_run_without_an_agent_says_how_to_get_one() -> None:
+    with pytest.raises(ConfigError, match=r"train\(config\) runs without an agent. Use PPO\("):
+        _ = moment().agent

@@ -12,7 +12,7 @@ from paceline import A3C, APPO, DQN, IMPALA, PPO
 from paceline.config.help_texts import field_help
 from paceline.config.python_settings import POSITIONAL
 from paceline.config.train_config import section_types
-from paceline.train.agents import Agent
+from paceline.train.agent import Agent
 
 
 @pytest.mark.parametrize("cls", [PPO, IMPALA, APPO, A3C, DQN])
