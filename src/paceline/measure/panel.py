@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from paceline.measure import worker_rows
-from paceline.measure.record import RunInfo, Summary
+from paceline.measure.next_commands import nothing_to_do
+from paceline.measure.record import Goal, RunInfo, Summary
 from paceline.measure.view import COLOURS, View, phase_shares
 
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -41,7 +42,7 @@ def first_lines(info: RunInfo) -> list[str]:
     return lines
 
 
-def last_lines(summary: Summary, info: RunInfo) -> list[str]:
+def last_lines(summary: Summary, info: RunInfo, goal: Goal) -> list[str]:
     """Return the last lines of a run: result, time per phase, memory, replaced workers and folder."""
     parts = [
         f"{'finished' if summary.finished else 'stopped'} ({summary.stop_reason}): {summary.steps:,} steps and "
@@ -52,7 +53,7 @@ def last_lines(summary: Summary, info: RunInfo) -> list[str]:
     if summary.best_eval is not None and summary.best_eval != summary.final_eval:
         parts.append(f"best {number(summary.best_eval.mean_reward)}")
     shares = phase_shares([summary.phases], summary.wall_s)
-    lines = [", ".join(parts)]
+    lines = [*nothing_to_do(summary, info, goal), ", ".join(parts)]
     if shares:
         lines.append("time: " + shares_text(shares))
     if summary.worker_peak_mb:

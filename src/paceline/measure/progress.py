@@ -22,6 +22,7 @@ from typing import Literal, TypeAlias
 from rich.console import Console
 from rich.file_proxy import FileProxy
 
+from paceline.measure.next_commands import next_commands
 from paceline.measure.panel import bar_line, first_lines, last_lines, panel, plain_line
 from paceline.measure.record import EvaluationRow, Goal, Iteration, RunInfo, Summary
 from paceline.measure.screen import screen_for
@@ -135,7 +136,7 @@ class Progress:
     def close(self, summary: Summary | None = None) -> None:
         """Stop the thread and print the last lines. Idempotent; waits for a blocked terminal a second at most."""
         if summary is not None and self._summary is None:
-            self._to_log(last_lines(summary, self._info))
+            self._to_log(last_lines(summary, self._info, self._goal))
             self._summary = summary
         logging.getLogger(LOGGER).removeHandler(self._warnings)
         if self._thread is None:
@@ -181,7 +182,8 @@ class Progress:
                 if screen is not None:
                     screen.stop(keep=self._display == "bar")
             if self._summary is not None and self._display == "panel":
-                self._say(last_lines(self._summary, self._info))
+                self._say(last_lines(self._summary, self._info, self._goal))
+                self._say(next_commands(self._summary, self._info, self._goal), wrap=False)
         except (OSError, ValueError):
             pass  # the terminal was closed, and the run continues
 
@@ -195,9 +197,9 @@ class Progress:
             with self._lock:
                 self._notes.append(text)
 
-    def _say(self, lines: Sequence[str]) -> None:
+    def _say(self, lines: Sequence[str], *, wrap: bool = True) -> None:
         if self._screen is not None:
-            self._screen.say(lines)
+            self._screen.say(lines, wrap=wrap)
             return
         for line in lines:
             self._console.print(line, markup=False, soft_wrap=True)

@@ -40,6 +40,8 @@ TAGS = (
 )  # fmt: skip
 """The TensorBoard tags of every run, in the order of progress.csv. Algorithms add tags of their own (`Plan.stats`)."""
 
+SIGNALS = ("SIGINT", "SIGTERM")
+"""Stop reasons of runs that a signal ended before their budget was spent."""
 PROGRESS_HEADER = ("iteration", "steps", "episodes")
 EPISODES_HEADER = ("step", "env", "return", "length", "wall_s")
 
@@ -65,6 +67,8 @@ class RunInfo:
     folder: str | None = None
     """Folder of the run; None without one."""
     resumed_steps: int = 0
+    resumable: bool = True
+    """Whether a command can resume and evaluate the run: not with an env that was passed as a Python object."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -223,6 +227,11 @@ class Summary:
     finished: bool
     """Whether the run ended because a budget was spent, and not by a signal or an error."""
     stop_reason: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run ended by an error."""
+        return not self.finished and self.stop_reason not in SIGNALS
 
 
 class RunRecord:

@@ -35,10 +35,10 @@ class TerminalScreen:
         """Hide the cursor."""
         self._live.start()
 
-    def say(self, lines: Sequence[str]) -> None:
-        """Print lines above the part that is redrawn."""
+    def say(self, lines: Sequence[str], *, wrap: bool = True) -> None:
+        """Print lines above the part that is redrawn; a command must not be wrapped, so that it can be copied."""
         for line in lines:
-            self._console.print(line, markup=False)
+            self._console.print(line, markup=False, soft_wrap=not wrap)
 
     def draw(self, content: RenderableType) -> None:
         """Draw in place."""
@@ -64,7 +64,7 @@ class NotebookScreen:
     def start(self) -> None:
         """Nothing to do: the output appears with its first content."""
 
-    def say(self, lines: Sequence[str]) -> None:
+    def say(self, lines: Sequence[str], *, wrap: bool = True) -> None:  # noqa: ARG002 - long lines scroll
         """Add lines above the part that is redrawn."""
         if lines:
             self._lines += lines
@@ -87,7 +87,7 @@ class NotebookScreen:
             record=True, file=io.StringIO(), width=self.width, force_jupyter=False, force_terminal=True, highlight=False
         )
         for line in self._lines:
-            console.print(line, markup=False)
+            console.print(line, markup=False, soft_wrap=True)
         if self._content is not None:
             console.print(self._content)
         data = {

@@ -12,7 +12,7 @@ from paceline.errors import CallbackError, EnvHung
 from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
 from paceline.measure.machine import SystemSampler
 from paceline.measure.progress import Progress
-from paceline.measure.record import EvaluationRow, Goal, Iteration, RunRecord, Summary
+from paceline.measure.record import SIGNALS, EvaluationRow, Goal, Iteration, RunRecord, Summary
 from paceline.measure.speed import per_second, training_s, with_other
 from paceline.measure.tracking import Tracking
 from paceline.memory.worker_status import MEMORY
@@ -23,9 +23,6 @@ from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.evaluate import Evaluator
 from paceline.train.fault_notes import FaultNotes
 from paceline.train.training import Training
-
-SIGNALS = ("SIGINT", "SIGTERM")
-"""Stop reasons of runs that a signal ended before their budget was spent."""
 
 
 class Bookkeeping:

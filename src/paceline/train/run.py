@@ -290,6 +290,7 @@ class Run:
             device=str(self.training.device),
             folder=None if self._folder is None else str(self._folder),
             resumed_steps=self.training.tracker.steps,
+            resumable=isinstance(config.env.env, str),
         )
 
 

@@ -140,11 +140,14 @@ def test_numbers_and_durations_are_formatted() -> None:
 
 
 def test_last_lines() -> None:
-    text = "\n".join(last_lines(SUMMARY, INFO))
+    text = "\n".join(last_lines(SUMMARY, INFO, Goal(steps=4_000)))
     for part in ("finished (total_timesteps)", "4,000 steps", "2,000 steps/s", "evaluation 480.0", "best 490.0",
                  "collect 60%", "workers replaced: 1", "runs/[red]x"):  # fmt: skip
         assert part in text, part
-    assert last_lines(replace(SUMMARY, finished=False), INFO)[0].startswith("stopped")
+    again = last_lines(SUMMARY, replace(INFO, resumed_steps=4_000), Goal(steps=4_000))
+    assert again[0].startswith("nothing to do: ")
+    assert again[1].startswith("finished (")
+    assert last_lines(replace(SUMMARY, finished=False), INFO, Goal(steps=4_000))[0].startswith("stopped")
 
 
 def test_the_bar_shows_progress_time_speed_and_return() -> None:

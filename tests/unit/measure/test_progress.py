@@ -57,7 +57,7 @@ def test_live_panel_is_drawn_and_cleared(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "note: a note" in text
     assert text.index("note: a note") < text.index("finished (")
     assert not isinstance(sys.stdout, FileProxy)
-    assert text.endswith("runs/[red]x\n")
+    assert text.endswith("--logdir 'runs/[red]x'\n"), "the next commands come last"
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is shown again
 
 

@@ -55,6 +55,12 @@ def test_consoles_get_the_screen_that_they_can_show(outputs: Outputs) -> None:
     assert isinstance(screen_for(Console(file=file, force_jupyter=True), None), NotebookScreen)
 
 
+def test_a_long_command_on_a_terminal_is_one_line_that_can_be_copied() -> None:
+    file, command = io.StringIO(), f"paceline eval {'runs/' * 20}"
+    TerminalScreen(Console(file=file, force_terminal=True, width=40)).say([command], wrap=False)
+    assert file.getvalue() == f"{command}\n"
+
+
 def test_a_notebook_has_one_output_that_is_updated(outputs: Outputs) -> None:
     screen = NotebookScreen()
     screen.start()

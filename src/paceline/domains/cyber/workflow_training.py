@@ -9,8 +9,8 @@ from paceline.config.train_config import TrainConfig
 from paceline.domains.cyber.trials import Trained
 from paceline.errors import ConfigError, LearnerError
 from paceline.measure.folder import CHECKPOINTS, COMMAND
+from paceline.measure.record import SIGNALS
 from paceline.train import checkpoint
-from paceline.train.bookkeeping import SIGNALS
 from paceline.train.callbacks import Moment
 from paceline.train.run import train
 
