@@ -45,6 +45,16 @@ class Screen(gym.Env[Any, Any]):
         return picture
 
 
+class NeedsPygame(Screen):
+    """Fails to render as Gymnasium's envs do without pygame."""
+
+    def render(self) -> Any:
+        try:
+            raise ModuleNotFoundError("No module named 'pygame'", name="pygame")
+        except ImportError as error:
+            raise gym.error.DependencyNotInstalled("pygame is not installed") from error
+
+
 class Unseen(Screen):
     """An env without the argument `render_mode`."""
 

@@ -39,7 +39,9 @@ class MissingExtra(ConfigError):
     """The requested feature needs an optional package that is not installed."""
 
     def __init__(self, purpose: str, extra: str) -> None:
-        super().__init__(f"{purpose} needs an extra: pip install 'paceline[{extra}]'")
+        super().__init__(
+            f"{purpose} needs an extra: pip install 'paceline[{extra}]' (in a checkout: pip install -e '.[{extra}]')"
+        )
 
 
 class EnvError(PacelineError):

@@ -35,7 +35,9 @@ def test_every_error_is_in_the_overview() -> None:
 
 
 def test_a_missing_extra_says_how_to_install_it() -> None:
-    assert "pip install 'paceline[ray]'" in str(MissingExtra("training on a cluster", "ray"))
+    text = str(MissingExtra("training on a cluster", "ray"))
+    assert "pip install 'paceline[ray]'" in text
+    assert "in a checkout: pip install -e '.[ray]'" in text
 
 
 def test_a_lost_worker_keeps_its_text_apart_from_the_location() -> None:

@@ -27,7 +27,9 @@ def run(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--episodes", "-n", default="10", metavar="N", help="episodes to play (default: 10)")
     parser.add_argument(
-        "--video", metavar="FILE", help="write a .gif (or .mp4, with the extra video) of the first 30 seconds"
+        "--video",
+        metavar="FILE",
+        help="write a .gif or .mp4 of the first 30 seconds (.mp4 and envs that draw with pygame need the extra video)",
     )
     parser.add_argument("--seed", metavar="S", help="seed of the episodes (default: as in the run's own evaluations)")
     parser.add_argument(

@@ -1,6 +1,7 @@
 """Writes frames of an env as a GIF or MP4 file.
 
-GIF only needs Pillow, which is always installed. MP4 needs imageio with ffmpeg (extra `video`).
+GIF only needs Pillow, which is always installed. MP4 needs imageio with ffmpeg (extra `video`). An env may need more to
+draw itself: Gymnasium's classic-control and toy-text envs need pygame, which the extra installs too.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def _imageio() -> Any:
         importlib.import_module("imageio_ffmpeg")
         return importlib.import_module("imageio.v2")
     except ImportError as error:
-        raise MissingExtra("an MP4 video (a GIF needs none)", "video") from error
+        raise MissingExtra("an MP4 video", "video") from error
 
 
 def _gif_frame(picture: NDArray[np.uint8]) -> Image.Image:

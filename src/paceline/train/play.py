@@ -11,7 +11,7 @@ import gymnasium as gym
 
 from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe, describe
-from paceline.errors import ConfigError, PacelineError
+from paceline.errors import ConfigError, MissingExtra, PacelineError
 from paceline.measure.video import Video
 from paceline.train import checkpoint, model
 from paceline.train.evaluate import Evaluation, Evaluator
@@ -104,6 +104,7 @@ class _Camera:
 
         Raises:
             ConfigError: The env cannot be rendered.
+            MissingExtra: The env needs pygame to be rendered.
         """
         if self.video.full:
             return
@@ -113,6 +114,8 @@ class _Camera:
         except PacelineError:
             raise
         except Exception as error:
+            if isinstance(error.__cause__, ImportError) and (error.__cause__.name or "").startswith("pygame"):
+                raise MissingExtra(f"video: drawing env {self.recipe.name!r}", "video") from error
             raise ConfigError(
                 f"video: env {self.recipe.name!r} cannot be rendered ({describe(error)}). "
                 "Leave out --video to evaluate without one."

@@ -11,7 +11,7 @@ from PIL import Image, ImageSequence
 from tests.screens import Screen
 
 from paceline import PPO
-from paceline.errors import CheckpointError, ConfigError
+from paceline.errors import CheckpointError, ConfigError, MissingExtra
 from paceline.train.play import play
 
 SMALL: dict[str, Any] = {"num_workers": 0, "n_envs": 4, "n_steps": 16, "hidden_sizes": (8,), "seed": 5}
@@ -75,6 +75,12 @@ def test_a_video_of_an_env_that_cannot_be_rendered_raises(tmp_path: Path, settin
     assert "Leave out --video" in str(caught.value)
     assert not (tmp_path / "x.gif").exists()
     assert play(path, episodes=1).result.lengths == (10,)
+
+
+def test_a_video_of_an_env_that_draws_with_pygame_names_the_extra_that_installs_it(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model", "tests.screens:NeedsPygame")
+    with pytest.raises(MissingExtra, match=r"drawing env '.*NeedsPygame' needs an extra: .*'paceline\[video\]'"):
+        play(path, episodes=1, video=tmp_path / "x.gif")
 
 
 def test_missing_and_unloadable_models_raise(tmp_path: Path) -> None:
