@@ -150,8 +150,16 @@ class EnvRecipe:
             return False
         if self.native_vector == "always" or target.entry_point is None:
             return True
-        metadata = _vector_metadata(target)
+        metadata = self.vector_metadata
         return metadata is not None and group_size >= metadata.get("native_from", NATIVE_FROM)
+
+    @property
+    def vector_metadata(self) -> dict[str, Any] | None:
+        """The metadata of the env's own vector implementation; None if there is none that can be stepped safely."""
+        target = _find(self.source)
+        if self._wrapped or not isinstance(target, Registered) or target.vector_entry_point is None:
+            return None
+        return _vector_metadata(target)
 
     def probe(self, look: Callable[[Env], object] | None = None) -> EnvSpec:
         """Make one env, reset it, read its spaces and close it.

@@ -51,7 +51,7 @@ def make_sb3_vec(
         seed: Seed of the first env at the first reset; env i gets `seed + i`.
         monitor: Whether to wrap every env in SB3's `Monitor` (innermost), which SB3 needs to log returns.
         wrappers: Wrappers around each env, innermost first.
-        **options: Other arguments of `make_vec`, except `autoreset_mode` and `copy`.
+        **options: Other arguments of `make_vec`, except `autoreset_mode`, `native_vector` and `copy`.
 
     Raises:
         MissingExtra: stable-baselines3 is not installed.
@@ -66,6 +66,7 @@ def make_sb3_vec(
         start_method,
         wrappers=(*inner, *wrappers),
         autoreset_mode=AutoresetMode.SAME_STEP,
+        native_vector="never",  # SB3 addresses single envs
         **options,
     )
     try:

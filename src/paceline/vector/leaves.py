@@ -148,6 +148,12 @@ def write_batch(
     return loose
 
 
+def read_batch(leaves: SpaceLeaves, arrays: Mapping[Path, NDArray[Any]], obs: Any) -> None:
+    """Copy a batch of observations, one for each env, into the arrays of the fixed leaves."""
+    for leaf in leaves.fixed:
+        arrays[leaf.path][...] = _get(obs, leaf.path)
+
+
 def _fitting(leaf: FixedLeaf, value: Any, n: int) -> NDArray[Any]:
     array = np.asarray(value)
     if array.shape != (n, *leaf.shape):

@@ -46,6 +46,7 @@ class NetworkDefenceVector(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDA
         "render_fps": 4,
         "autoreset_mode": AutoresetMode.SAME_STEP,
         "native_from": 2,  # a step of ten games takes little longer than one of a single game
+        "same_as_single_envs": True,
     }
     extras = EXTRAS
 
