@@ -42,6 +42,7 @@ from paceline.runtime.replies import POLL_S, PendingReplies
 from paceline.runtime.worker import WorkerSetup
 from paceline.runtime.worker_handle import HangDetector, WorkerHandle
 from paceline.system import threads
+from paceline.system.descendants import kill_marked, new_mark
 from paceline.system.wait_affinity import wait_cores, wait_on
 
 CLOSE_TIMEOUT_S = 5.0
@@ -102,7 +103,7 @@ class ProcessRuntime(Generic[J]):
             ConfigError: The program cannot be pickled.
             WorkerError: A worker could not build its job.
         """
-        self.num_workers = num_workers
+        self.num_workers, self._driver = num_workers, os.getpid()
         self._step_timeout_s = step_timeout_s
         self._lines: NDArray[np.int64] = arena["heartbeat"]
         self._hang_detector = HangDetector(self._lines[:, BEAT], start_timeout_s, step_timeout_s)
@@ -146,11 +147,10 @@ class ProcessRuntime(Generic[J]):
     def _new(self, share: Share) -> WorkerHandle:
         """Start the process of one worker. Does not wait until it has built its job."""
         worker, requests = share.worker, self._inference_requests
-        other_ends = [end for other in self._workers if other.share != share for end in other.driver_ends]
-        other_ends += self._work_queue.driver_ends if self._work_queue else ()
         with child_environment():
             setup = WorkerSetup(
                 share=share,
+                mark=new_mark(),
                 program=self._packed,
                 arena=self._arena,
                 work_queue=self._work_queue.client if self._work_queue and share.helps else None,
@@ -159,7 +159,7 @@ class ProcessRuntime(Generic[J]):
                 core=self._cores[worker % len(self._cores)] if self._cores else None,
                 wait_on=self._wait_cores[worker],
             )
-            return WorkerHandle(self._method, setup, other_ends, self._unit)
+            return WorkerHandle(self._method, setup, self._unit)
 
     def _await_start(self, respawns: bool) -> None:
         starting = [self._expect_start(worker) for worker in range(self.num_workers)]
@@ -226,6 +226,7 @@ class ProcessRuntime(Generic[J]):
         """Replace a worker by a new process with the same groups. Blocks until it has started and executed the call."""
         old = self._workers[worker]
         old.end(perf_counter())
+        kill_marked([old.mark])
         self._pending.forget(worker)
         self._lines[worker] = 0
         if self._doorbells is not None:
@@ -333,7 +334,7 @@ class ProcessRuntime(Generic[J]):
 
     def close(self) -> None:
         """Ask the workers to end, and kill those that do not. Idempotent; blocks for seconds at most."""
-        if self._closed:
+        if self._closed or os.getpid() != self._driver:  # a forked copy must not end its parent's workers
             return
         self._closed = True
         self._affinity_scope.close()
@@ -350,6 +351,8 @@ class ProcessRuntime(Generic[J]):
             for worker in self._workers:
                 worker.end(perf_counter())
             raise
+        finally:
+            kill_marked([worker.mark for worker in self._workers])
         if self._work_queue is not None:
             self._work_queue.close()
         if self._doorbells is not None:

@@ -13,12 +13,17 @@ from paceline.runtime.forkserver import ignore_interrupts
 from paceline.system.die_with_parent import die_with_parent
 
 
-def guard() -> None:
-    """Watch the driver's pipe, whose descriptor is the second argument on the server's command line."""
+def driver_pipe() -> int | None:
+    """Descriptor of the pipe that closes when the driver ends: the second argument on the server's command line."""
     command = re.search(r"forkserver import main; main\((\d+), (\d+)", " ".join(sys.orig_argv))
-    if command is not None:
+    return None if command is None else int(command[2])
+
+
+def guard() -> None:
+    """Watch the driver's pipe."""
+    if (fd := driver_pipe()) is not None:
         ignore_interrupts()
-        die_with_parent(int(command[2]))
+        die_with_parent(fd)
 
 
 guard()

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from time import perf_counter
 from typing import Any
 
+from paceline.system.descriptors import close_in_children
 from paceline.system.wait_affinity import Waiting
 
 MOST = 127
@@ -102,13 +103,9 @@ class WorkQueue:
         self._done, client_done = context.Pipe(duplex=False)
         for end in (client_work, self._done):
             os.set_blocking(end.fileno(), False)
+        close_in_children(self._work, self._done)
         self._round = 0
         self.client = WorkQueueClient(client_work, client_done)
-
-    @property
-    def driver_ends(self) -> tuple[Connection, Connection]:
-        """The driver's ends of both pipes; no worker may keep them open."""
-        return self._work, self._done
 
     @property
     def done_fd(self) -> int:
@@ -141,5 +138,5 @@ class WorkQueue:
 
     def close(self) -> None:
         """Close all four ends."""
-        for end in (*self.driver_ends, self.client.work, self.client.done):
+        for end in (self._work, self._done, self.client.work, self.client.done):
             end.close()

@@ -8,7 +8,8 @@
            --(notification)---> worker        answered by `job.answer` while the worker serves (`doorbell`)
 
 A worker ends when its driver ends. An idle worker notices that the pipe is closed. A busy worker, even inside C code
-that holds the GIL, is killed by the kernel, because a second pipe closes whose write end only the driver has open.
+that holds the GIL, is killed by the kernel, because a second pipe closes whose write end only the driver has open. The
+kernel then also kills what its envs have started, since each worker leads a process group of its own.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from paceline.runtime.protocol import CentralInferenceJob, DoorbellJob, Gradient
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.work_queue import FIRST_SPIN_S, MOST, SPIN_S, WorkQueueClient, wait
 from paceline.system import threads
+from paceline.system.descendants import lead_group
 from paceline.system.die_with_parent import die_with_parent
 from paceline.system.malloc import keep_freed_memory
 from paceline.system.timer_slack import set_timer_slack
@@ -53,6 +55,8 @@ class WorkerSetup:
 
     share: Share
     """Groups of the worker."""
+    mark: str
+    """Identifies the processes that the worker's envs start (`system.descendants`)."""
     program: bytes
     """A `Program`, pickled by cloudpickle, which also accepts lambdas and classes of the user's script."""
     arena: Arena
@@ -81,7 +85,8 @@ def worker_main(setup: WorkerSetup, conn: Connection, guard: Connection, stacks:
     # programs that an env starts would inherit SIG_IGN.
     ignore_interrupts()
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
-    die_with_parent(guard.fileno())
+    lead_group(setup.mark)
+    die_with_parent(guard.fileno(), whole_group=True)
     if stacks is not None:
         stacks.listen()
     # Workers are daemons, so that a driver that forgets `close` does not wait for them at its exit. The worker clears

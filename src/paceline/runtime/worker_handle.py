@@ -29,6 +29,8 @@ from paceline.memory.worker_status import MEMORY, envs_of
 from paceline.runtime.messages import receive_result, unpacked_exception
 from paceline.runtime.stacks import StackFile
 from paceline.runtime.worker import WorkerSetup, worker_main
+from paceline.system.descendants import kill_group
+from paceline.system.descriptors import close_in_children
 from paceline.system.wakeups import DescriptorWatch, descriptor
 
 STARTING = ("start", "reset", "restore")
@@ -47,37 +49,31 @@ class WorkerHandle:
     Args:
         method: Start method.
         setup: What the worker is to do.
-        other_ends: Descriptors of the driver that a forked worker must close.
         unit: What error texts call groups (plural).
     """
 
-    def __init__(self, method: str, setup: WorkerSetup, other_ends: list[Any], unit: str) -> None:
+    def __init__(self, method: str, setup: WorkerSetup, unit: str) -> None:
         ctx: Any = multiprocessing.get_context(method)
-        self.share, self._unit = setup.share, unit
+        self.share, self.mark, self._unit = setup.share, setup.mark, unit
         self.conn, theirs = ctx.Pipe()
         _limit_send_time(self.conn)
         guard, self._guard_end = ctx.Pipe(duplex=False)  # the driver keeps the write end open and never writes
+        close_in_children(self.conn, self._guard_end)
         self._line: NDArray[np.int64] = setup.arena["heartbeat"][self.share.worker]
         self._stacks = StackFile.create()
         self._cause = ""  # why the driver killed it
-        args: tuple[Any, ...] = (setup, theirs, guard, self._stacks)
-        target = _forked_main if method == "fork" else worker_main
-        # A forked child inherits the driver's ends of its own pipes and of those made before. It must close them:
-        # otherwise the pipes would stay open when the driver dies.
-        args = ([*self.driver_ends, *other_ends], *args) if method == "fork" else args
-        self.process: BaseProcess = ctx.Process(target=target, args=args, name=f"paceline-worker-{self.share.worker}")
-        self.process.daemon = True
+        self.process: BaseProcess = ctx.Process(
+            target=worker_main,
+            args=(setup, theirs, guard, self._stacks),
+            name=f"paceline-worker-{self.share.worker}",
+            daemon=True,
+        )
         self.process.start()
         theirs.close()
         guard.close()
         self.handles = descriptor(self.conn), self.process.sentinel
         """File descriptors that become readable when the worker sends a message, and when it ends."""
         self.heard = DescriptorWatch([self.conn, self.process.sentinel])
-
-    @property
-    def driver_ends(self) -> tuple[Any, Any]:
-        """The driver's ends of the worker's pipes."""
-        return self.conn, self._guard_end
 
     @property
     def alive(self) -> bool:
@@ -120,6 +116,7 @@ class WorkerHandle:
     def died(self, command: str) -> WorkerDied:
         """Return the error for a worker that has ended: why, and in which env."""
         self.process.join(1.0)
+        kill_group(self.process.pid or 0)
         fate = self._cause or f"{describe_exit(self.process.exitcode)}{self._memory()}"
         where, stack = self.where, "" if self._stacks is None else self._stacks.read()
         what = f"{self.name} ended in `{command}`{where}: {fate}"
@@ -163,11 +160,12 @@ class WorkerHandle:
         return f" Its peak memory was {peak_mb:,.0f} MB; {free_mb:,.0f} MB are free now." if peak_mb else ""
 
     def end(self, deadline: float) -> None:
-        """Wait until `deadline`, then kill (workers ignore SIGTERM); close the driver's ends."""
+        """Wait until `deadline`, then kill (workers ignore SIGTERM). Kill its process group; close the driver's ends."""
         self.process.join(max(0.0, deadline - perf_counter()))
         if self.process.is_alive():
             self.process.kill()
             self.process.join(1.0)
+        kill_group(self.process.pid or 0)
         self.conn.close()
         self._guard_end.close()
         if self._stacks is not None:
@@ -252,12 +250,6 @@ def _limit_send_time(conn: Any) -> None:
             pipe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
         finally:
             pipe.close()
-
-
-def _forked_main(driver_ends: list[Any], *args: Any) -> None:
-    for end in driver_ends:
-        end.close()
-    worker_main(*args)
 
 
 def timeout_setting(*, starting: bool) -> str:

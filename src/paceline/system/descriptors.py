@@ -1,11 +1,13 @@
-"""File descriptors: passes them to new processes, and raises the soft limit, since every worker uses several."""
+"""File descriptors: passes them to new processes, closes them in forked ones, and raises the soft limit."""
 
 from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Callable
-from multiprocessing import context, reduction
+from multiprocessing import context, forkserver, reduction
+from multiprocessing.connection import Connection
 from typing import Any
 
 from paceline.errors import ConfigError
@@ -17,6 +19,30 @@ PER_WORKER = 6
 """Descriptors per worker: two pipes, its sentinel, its stack file, and two more while it starts."""
 RESERVE = 48
 """Descriptors for CSV tables, logs, a checkpoint being written, and files that an env in this process opens."""
+
+_drivers_ends: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def close_in_children(*ends: Connection) -> None:
+    """Close these ends of pipes in every process that is forked from this one, also by an env.
+
+    Workers and the fork server end when the driver's ends of their pipes close, and a forked copy would keep them open.
+    """
+    _drivers_ends.update(ends)
+
+
+def _close_copies() -> None:
+    for end in _drivers_ends:
+        end.close()
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    if server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+        # The child starts a fork server of its own if it needs one.
+        server._forkserver_alive_fd = server._forkserver_address = server._forkserver_pid = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_copies)
 
 
 class OwnedDescriptor:
