@@ -124,7 +124,7 @@ class Chaos:
             code in (1, 2) and "error: " in output
         ):
             found.append(f"exit code {code}: {output[-2000:]}")
-        if code == 1:
+        if code == 1 and not (life.disk and "could not be written" in output):
             found.append(f"the run gave up: {output[-2000:]}")
         if "Traceback" in output.replace("Its traceback:\nTraceback", ""):
             found.append(f"a traceback: {output[-2000:]}")

@@ -11,7 +11,8 @@
     │       └── WorkerHung  it missed its deadline and was killed
     ├── LearnerError        the update cannot continue (NaN, ...)          (exit 1)
     ├── CallbackError       a user's callback raised                       (exit 1)
-    └── CheckpointError     corrupt, incompatible or unsafe checkpoint     (exit 1)
+    ├── CheckpointError     corrupt, incompatible or unsafe checkpoint     (exit 1)
+    └── NotSaved            a run ended, and its files could not be written (exit 1)
 
 A message reads ``what: rule (values). What to do.``
 """
@@ -93,6 +94,10 @@ class CallbackError(PacelineError):
 
 class CheckpointError(PacelineError):
     """A checkpoint is truncated, corrupt, from an incompatible run, or unsafe to load."""
+
+
+class NotSaved(PacelineError):
+    """A run has ended, but its last checkpoint or another of its files could not be written, as on a full disk."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -37,7 +37,9 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code: 0 success, 1 failure, 2 usage error, 130 SIGINT, 141 SIGPIPE.
+    """Run one command line and return its exit code.
+
+    0 success, 1 failure, 2 usage error, 130 SIGINT, 143 SIGTERM, 141 SIGPIPE.
 
     Args:
         argv: The arguments after `paceline`. Default: those of this process.
@@ -113,6 +115,7 @@ def usage() -> str:
             *lines,
             "",
             "`paceline COMMAND --help` lists the options of a command; --version prints the version.",
+            "Exit codes: 0 success, 1 failure, 2 wrong flag or setting, 130 Ctrl-C, 143 SIGTERM.",
             "Set PACELINE_DEBUG=1 in the environment to see tracebacks of errors.",
             "",
         ]

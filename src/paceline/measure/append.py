@@ -58,6 +58,11 @@ class AppendFile:
         self._written += len(data)
         self._warned = False
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether the last flush failed, so that the end of the file is only in memory or lost."""
+        return self._warned
+
     def close(self) -> None:
         """Flush and close; may be called twice."""
         if not self._file.closed:

@@ -301,6 +301,11 @@ class RunRecord:
             file.flush()
         self._flushed = time.perf_counter()
 
+    def unwritten(self) -> list[str]:
+        """Flush, and return the names of the files that could not be written."""
+        self.flush()
+        return [file.path.name for file in self._files if file.unwritten]
+
     def close(self) -> None:
         """Flush and close; may be called twice."""
         for file in self._files:

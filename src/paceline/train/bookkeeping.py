@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from paceline.errors import CallbackError, EnvHung
-from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, SUMMARY, RunFolder
+from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, RunFolder
 from paceline.measure.machine import SystemSampler
+from paceline.measure.next_commands import resume_command
 from paceline.measure.progress import Progress
 from paceline.measure.record import SIGNALS, EvaluationRow, Goal, Iteration, RunRecord, Summary
 from paceline.measure.speed import per_second, training_s, with_other
@@ -22,6 +23,7 @@ from paceline.train.budget import RunBudget
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.evaluate import Evaluator
 from paceline.train.fault_notes import FaultNotes
+from paceline.train.saving import Saving
 from paceline.train.training import Training
 
 
@@ -63,6 +65,7 @@ class Bookkeeping:
         self._final: EvaluationRow | None = None
         self._evaluated_at = -1
         self._saved_at = -1
+        self._saving = Saving(self._note)
         self._first_step, self._moved = self._tracker.steps, training.runtime.bytes_up
         self.begin(RunBudget(training.tracker, training.clock, Goal()))
 
@@ -171,7 +174,11 @@ class Bookkeeping:
         return [f"{later.name}: renamed, because this run continues from an earlier step" for later in aside]
 
     def finish(self) -> None:
-        """Write the last checkpoint, evaluate (except after a signal: it may take long), and write the summary."""
+        """Write the last checkpoint, evaluate (except after a signal: it may take long), and write the summary.
+
+        Raises:
+            NotSaved: The last checkpoint or another file could not be written.
+        """
         run = self._training.config.run
         self._note_faults()
         if self._saved_at != self._tracker.steps:
@@ -185,7 +192,16 @@ class Bookkeeping:
                 self.save(announce=False)  # once more, with the new best score: a resumed run reads it from here
         self._stopped = True
         self._call("on_stop")
+        if self._saved_at != self._tracker.steps:
+            self.save(announce=False)  # once more: there may be space again
+        self._require_saved()
         self._sum_up()
+        self._require_saved()
+
+    def _require_saved(self) -> None:
+        resumable = self._folder is not None and self.last_checkpoint is not None
+        resume = resume_command(self._training.config.run.algo, str(self._folder)) if resumable else None
+        self._saving.require_all(self._tracker.steps, self._record, resume)
 
     def abort(self, reason: str) -> None:
         """Call `on_stop` and write the summary of a run that failed.
@@ -299,12 +315,7 @@ class Bookkeeping:
             "best_eval": None if self._best is None else [self._best.mean_reward, self._best.mean_ep_length],
             "clock": self._clock.state(),
         }
-        try:
-            checkpoint.save(path, arrays, meta)
-        except OSError as error:
-            self._note(f"{path}: not saved ({error.strerror or error}). The run continues; the previous one is kept")
-            return None
-        return path
+        return self._saving.snapshot(path, arrays, meta)
 
     def _sum_up(self, *, failed: bool = False) -> None:
         training, config = self._training, self._training.config
@@ -350,10 +361,7 @@ class Bookkeeping:
             stop_reason=reason,
         )
         if self._folder is not None:
-            try:
-                self._folder.write_json(SUMMARY, summary)
-            except OSError as error:
-                self._note(f"{self._folder / SUMMARY}: not written ({error.strerror or error})")
+            self._saving.summary(self._folder, summary)
         if self._tracking is not None:
             self._tracking.sum_up(summary)
         if self._progress is not None:

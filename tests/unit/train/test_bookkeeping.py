@@ -15,6 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.unit.measure.test_tracking import FakeRun, runs
 
 from paceline.config.train_config import TrainConfig
+from paceline.errors import NotSaved
 from paceline.insight.runs.columns import read_columns
 from paceline.insight.runs.listing import listed
 from paceline.insight.runs.results import read_run
@@ -174,7 +175,7 @@ def test_a_save_that_fails_is_a_note_and_the_run_continues(
     assert "No space left on device" in shown.replace("\n", " ")
 
 
-def test_checkpoints_above_the_file_size_limit_are_a_note_and_the_run_continues(tmp_path: Path) -> None:
+def test_checkpoints_above_the_file_size_limit_are_a_note_until_the_run_has_ended_without_one(tmp_path: Path) -> None:
     run_config = TrainConfig.from_flat(
         env="CartPole-v1", n_envs=4, n_steps=8, num_workers=0, quiet=True, save_freq=32, total_timesteps=96,
         output_dir=tmp_path / "run", n_eval_episodes=0,
@@ -183,11 +184,11 @@ def test_checkpoints_above_the_file_size_limit_are_a_note_and_the_run_continues(
     try:
         with Run(run_config, folder=open_folder(run_config)) as run:
             resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))  # less than a checkpoint, more than the logs
-            summary = run.go()
+            with pytest.raises(NotSaved, match=r"the run ended at step 96, .*the last checkpoint"):
+                run.go()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
-    assert summary.steps == 96
     assert checkpoint.steps(tmp_path / "run" / "checkpoints") == []
     assert "not saved" in (tmp_path / "run" / "train.log").read_text()
 
