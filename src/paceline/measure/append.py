@@ -7,10 +7,11 @@ cut off, the rows stay in memory, the next flush tries again, and the log has a 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,10 +30,13 @@ class AppendFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  # owned, closed by `close`
-        self._written = self._file.seek(0, os.SEEK_END)
+        self._open()
         self._waiting: list[bytes] = []
         self._warned = False
+
+    def _open(self) -> None:
+        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115  # owned, closed by `close`
+        self._written = self._file.seek(0, os.SEEK_END)
 
     def add(self, data: bytes) -> None:
         """Keep `data` for the next flush."""
@@ -71,7 +75,7 @@ class AppendFile:
 
 
 class Table(AppendFile):
-    """A CSV file with a fixed header.
+    """A CSV file.
 
     Args:
         path: The file; overwritten unless `resume_steps` is given.
@@ -81,27 +85,46 @@ class Table(AppendFile):
     """
 
     def __init__(self, path: Path, header: tuple[str, ...], *, step_column: str, resume_steps: int | None) -> None:
-        self._header = header
+        self.header = header
+        """Column names; a resumed table also keeps the columns that `add_columns` has added."""
+        self._step_column = step_column
         self._last: list[str] | None = None
         if resume_steps is None or not path.exists():
             path.write_text(",".join(header) + "\n", encoding="utf-8")
         else:
-            self._last = _cut(path, header, step_column, resume_steps)
+            self.header, self._last = _rewrite(path, header, step_column, resume_steps)
         super().__init__(path)
+
+    def add_columns(self, names: Sequence[str]) -> bool:
+        """Add columns at the end, empty in all rows so far. Rewrites the file; False if the disk cannot be written."""
+        self.flush()
+        if self._waiting:
+            return False
+        try:
+            self.header, self._last = _rewrite(self.path, (*self.header, *names), self._step_column)
+        except OSError:
+            return False
+        self._file.close()
+        self._open()
+        return True
 
     def add_row(self, cells: list[str]) -> None:
         """Keep one row for the next flush."""
         self._last = cells
         self.add(_line(cells))
 
-    def complete_last_row(self, values: Mapping[str, str]) -> None:
-        """Write further cells of the last row, by column. Does nothing without rows or on a full disk."""
+    def complete_last_row(self, values: Mapping[str, str], *, replace: bool = True) -> None:
+        """Write further cells of the last row, by column; with `replace=False` only cells that are empty.
+
+        Does nothing without rows or on a full disk.
+        """
         self.flush()
         if self._last is None or self._waiting:
             return
         self._written -= len(_line(self._last))
         os.ftruncate(self._file.fileno(), self._written)
-        self.add_row([values.get(name, cell) for name, cell in zip(self._header, self._last, strict=True)])
+        cells = zip(self.header, self._last, strict=True)
+        self.add_row([cell if cell and not replace else values.get(name, cell) for name, cell in cells])
         self.flush()
 
 
@@ -151,25 +174,33 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _line(cells: list[str]) -> bytes:
+def _line(cells: Sequence[str]) -> bytes:
     return (",".join(cells) + "\n").encode()
 
 
-def _cut(path: Path, header: tuple[str, ...], step_column: str, resume_steps: int) -> list[str] | None:
-    """Drop rows after a step, and a last line that a killed process left unfinished; returns the last row that is kept.
+def _rewrite(
+    path: Path, header: tuple[str, ...], step_column: str, last_step: float = math.inf
+) -> tuple[tuple[str, ...], list[str] | None]:
+    """Drop rows after a step, and a last line that a killed process left unfinished.
 
-    Columns that the file lacks, because an earlier version wrote it, stay empty in its rows.
+    Returns the new header and the last row that is kept.
+
+    Columns that the file lacks, because an earlier version wrote it or because they are new, stay empty in its rows.
+    Columns after those of `header`, which `add_columns` has added, are kept.
 
     Raises:
         CheckpointError: The file has other columns, or a line is not a row.
     """
     first, *lines = path.read_text(encoding="utf-8").splitlines(keepends=True) or [""]
     columns = first.rstrip("\n").split(",")
-    if step_column not in columns or not set(columns) <= set(header):
+    known = [name in header for name in columns]
+    if step_column not in columns or known != sorted(known, reverse=True):
         raise CheckpointError(
             f"{path}: its columns are not those of this version. Move the file away to resume without its rows."
         )
-    kept = [list(header)]
+    header = (*header, *columns[sum(known) :])
+    kept: list[Sequence[str]] = [header]
+    last: list[str] | None = None
     for number, line in enumerate(lines, start=2):
         if not line.endswith("\n"):
             break
@@ -180,9 +211,10 @@ def _cut(path: Path, header: tuple[str, ...], step_column: str, resume_steps: in
             raise CheckpointError(
                 f"{path}, line {number}: not a row of this table. Move the file away to resume without its rows."
             ) from None
-        if steps <= resume_steps:
-            kept.append([row.get(name, "") for name in header])
+        if steps <= last_step:
+            last = [row.get(name, "") for name in header]
+            kept.append(last)
     temporary = path.with_name(f".{path.name}.cut")
     temporary.write_bytes(b"".join(map(_line, kept)))
     os.replace(temporary, path)
-    return kept[-1] if len(kept) > 1 else None
+    return header, last

@@ -143,6 +143,8 @@ class Iteration:
     """CPU and memory usage, by tag without the prefix `system/`."""
     workers: Sequence[WorkerActivity] = ()
     """Activity of each worker; only displayed, not recorded."""
+    own: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the user's callbacks recorded, by tag."""
 
     @property
     def counted_s(self) -> float:
@@ -171,7 +173,7 @@ class Iteration:
                 found[f"{group}/{name}"] = value
         if self.evaluation is not None:
             found |= self.evaluation.scalars()
-        return found
+        return found | dict(self.own)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -217,6 +219,8 @@ class Summary:
     """Updates skipped because the gradient was not finite."""
     not_finite: int = 0
     """NaN and infinite values from envs (--on-nan warn or replace)."""
+    own: Mapping[str, float] = field(default_factory=dict)
+    """Last value of each number that the user's callbacks recorded in this session."""
     weights_sha256: str
     runtime: str = "process"
     """inline, process or ray."""
@@ -255,11 +259,9 @@ class RunRecord:
         extra_tags: tuple[str, ...] = (),
         flush_s: float = 2.0,
     ) -> None:
-        self._tags = TAGS + extra_tags
-        self._known = frozenset(self._tags)
-        self._progress = Table(
-            folder / PROGRESS, PROGRESS_HEADER + self._tags, step_column="steps", resume_steps=resume_steps
-        )
+        header = PROGRESS_HEADER + TAGS + extra_tags
+        self._known = frozenset(header)
+        self._progress = Table(folder / PROGRESS, header, step_column="steps", resume_steps=resume_steps)
         self._episodes = Table(folder / EPISODES, EPISODES_HEADER, step_column="step", resume_steps=resume_steps)
         self._events = EventFile(folder / LOGS, resume_steps=resume_steps)
         self._files = (self._progress, self._episodes, self._events)
@@ -274,11 +276,14 @@ class RunRecord:
             ValueError: The iteration has an unknown tag.
         """
         scalars = iteration.scalars()
-        if not self._known.issuperset(scalars):
-            unknown = ", ".join(sorted(set(scalars) - self._known))
+        if not self._known.issuperset(scalars.keys() - iteration.own.keys()):
+            unknown = ", ".join(sorted(scalars.keys() - iteration.own.keys() - self._known))
             raise ValueError(f"record: unknown tags {unknown}. Add them to TAGS, or to the `stats` of the plan.")
+        if new := [tag for tag in iteration.own if tag not in self._progress.header]:
+            self._progress.add_columns(new)  # on a full disk the columns come later
         cells = [str(iteration.iteration), str(iteration.steps), str(iteration.episodes)]
-        cells += [_cell(scalars[tag]) if tag in scalars else "" for tag in self._tags]
+        tags = self._progress.header[len(PROGRESS_HEADER) :]
+        cells += [_cell(scalars[tag]) if tag in scalars else "" for tag in tags]
         self._progress.add_row(cells)
         self._events.add_scalars(iteration.steps, scalars)
         if episodes is not None and len(episodes):
@@ -294,6 +299,11 @@ class RunRecord:
         scalars = evaluation.scalars()
         self._progress.complete_last_row({tag: _cell(value) for tag, value in scalars.items()})
         self._events.add_scalars(steps, scalars)
+
+    def add_own(self, steps: int, own: Mapping[str, float]) -> None:
+        """Add what callbacks recorded after the last iteration; the numbers that its row has already stay there."""
+        self._progress.complete_last_row({tag: _cell(value) for tag, value in own.items()}, replace=False)
+        self._events.add_scalars(steps, own)
 
     def flush(self) -> None:
         """Write all rows to the operating system, so that they survive if the process is killed."""

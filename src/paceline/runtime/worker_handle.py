@@ -160,7 +160,7 @@ class WorkerHandle:
         return f" Its peak memory was {peak_mb:,.0f} MB; {free_mb:,.0f} MB are free now." if peak_mb else ""
 
     def end(self, deadline: float) -> None:
-        """Wait until `deadline`, then kill (workers ignore SIGTERM). Kill its process group; close the driver's ends."""
+        """Wait until `deadline`, then kill (workers ignore SIGTERM). Kill what its envs started; close our ends."""
         self.process.join(max(0.0, deadline - perf_counter()))
         if self.process.is_alive():
             self.process.kill()

@@ -34,7 +34,7 @@ def close_in_children(*ends: Connection) -> None:
 def _close_copies() -> None:
     for end in _drivers_ends:
         end.close()
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
     if server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)
         # The child starts a fork server of its own if it needs one.

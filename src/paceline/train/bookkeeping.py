@@ -13,14 +13,23 @@ from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, RunFolder
 from paceline.measure.machine import SystemSampler
 from paceline.measure.next_commands import resume_command
 from paceline.measure.progress import Progress
-from paceline.measure.record import SIGNALS, EvaluationRow, Goal, Iteration, RunRecord, Summary
+from paceline.measure.record import (
+    PROGRESS_HEADER,
+    SIGNALS,
+    TAGS,
+    EvaluationRow,
+    Goal,
+    Iteration,
+    RunRecord,
+    Summary,
+)
 from paceline.measure.speed import per_second, training_s, with_other
 from paceline.measure.tracking import Tracking
 from paceline.memory.worker_status import MEMORY
 from paceline.train import checkpoint
 from paceline.train.activity import activity, lag_percentiles
 from paceline.train.budget import RunBudget
-from paceline.train.callbacks import Callbacks, Moment
+from paceline.train.callbacks import Callbacks, Moment, OwnNumbers
 from paceline.train.evaluate import Evaluator
 from paceline.train.fault_notes import FaultNotes
 from paceline.train.saving import Saving
@@ -78,6 +87,7 @@ class Bookkeeping:
             callbacks: The callbacks of this session.
         """
         self._budget, self._progress, self._callbacks = budget, progress, callbacks or Callbacks()
+        self._own = OwnNumbers({*PROGRESS_HEADER, *TAGS, *self._training.extra_tags()})
         self._stopped = False
         self._phases = self._clock.snapshot()
         self._steps, self._episodes = self._tracker.steps, self._tracker.episodes
@@ -239,6 +249,7 @@ class Bookkeeping:
                 checkpoint=self.last_checkpoint,
                 stop_reason=self._budget.stop_reason,
                 run_agent=self._callbacks.agent,
+                own_numbers=self._own,
             )
             stop_reason = self._callbacks(hook, moment)
         if stop_reason is not None:
@@ -289,6 +300,7 @@ class Bookkeeping:
             },
             system=usage.scalars(),
             workers=activity(training, usage) if workers else (),
+            own=self._own.take(),
         )
         self._phases, self._steps, self._episodes = now, tracker.steps, tracker.episodes
         self._moved = moved
@@ -359,7 +371,10 @@ class Bookkeeping:
             bytes_per_step=training.runtime.bytes_up / max(1, self._tracker.steps - self._first_step),
             finished=not failed and reason not in SIGNALS,
             stop_reason=reason,
+            own=dict(self._own.last),
         )
+        if self._record is not None and (rest := self._own.take()):
+            self._record.add_own(self._tracker.steps, rest)
         if self._folder is not None:
             self._saving.summary(self._folder, summary)
         if self._tracking is not None:

@@ -10,10 +10,11 @@ value is ignored. Callbacks run in the driver, in the given order, and training 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsFloat
 
 from numpy.typing import NDArray
 
@@ -26,6 +27,41 @@ if TYPE_CHECKING:
 
 HOOKS = ("on_rollout", "on_update", "on_evaluation", "on_checkpoint", "on_stop")
 """Methods that a callback may have, in the order of their calls."""
+
+
+class OwnNumbers:
+    """Numbers that callbacks record, until the next row of the log takes them.
+
+    Args:
+        known: Names that the run itself writes.
+    """
+
+    def __init__(self, known: Container[str] = ()) -> None:
+        self._known = known
+        self._waiting: dict[str, float] = {}
+        self.last: dict[str, float] = {}
+        """Last value of each."""
+
+    def add(self, name: str, value: SupportsFloat) -> None:
+        """See `Moment.record`."""
+        if not isinstance(name, str) or not re.fullmatch(r'[^\s,"][^,"\r\n]*', name):
+            raise ConfigError(
+                f"record: a name must be text without commas, quotes and line breaks (got {name!r}). Try 'mine/score'."
+            )
+        if name in self._known:
+            raise ConfigError(f"record: the run itself writes {name!r}. Choose another name, such as 'mine/{name}'.")
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"record: {name!r} must be a number (got a {type(value).__name__}). Convert it."
+            ) from None
+        self._waiting[name] = self.last[name] = number
+
+    def take(self) -> dict[str, float]:
+        """Return the numbers that were recorded since the last call."""
+        taken, self._waiting = self._waiting, {}
+        return taken
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +96,23 @@ class Moment:
     """Why the run stops; None while it continues."""
     run_agent: Agent | None = field(default=None, repr=False)
     """The same as `agent`, but None for a run without an agent."""
+    own_numbers: OwnNumbers = field(default_factory=OwnNumbers, repr=False)
+    """Where `record` puts its numbers."""
+
+    def record(self, name: str, value: SupportsFloat) -> None:
+        """Log a number of your own, in progress.csv, TensorBoard and W&B, and its last value in summary.json.
+
+        It belongs to the current iteration; in `on_checkpoint`, which is called after the row of an iteration was
+        written, to the next one. What is recorded when the run ends has no row in progress.csv.
+
+        Args:
+            name: Name of the column and the TensorBoard tag, such as `mine/score`.
+            value: A number.
+
+        Raises:
+            ConfigError: The run itself writes this name, or the value is not a number.
+        """
+        self.own_numbers.add(name, value)
 
     @property
     def agent(self) -> Agent:

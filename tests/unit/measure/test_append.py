@@ -61,11 +61,47 @@ def test_columns_that_an_older_table_lacks_stay_empty(tmp_path: Path) -> None:
     assert path.read_text() == "reward,new,steps\na,,1\n"
 
 
+def test_added_columns_are_empty_in_earlier_rows_and_stay_when_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    it = table(path)
+    it.add_row(["1", "a"])
+    assert it.add_columns(["mine", "other"])
+    assert it.header == (*HEADER, "mine", "other")
+    it.add_row(["2", "b", "x", ""])
+    it.close()
+    assert path.read_text() == "steps,reward,mine,other\n1,a,,\n2,b,x,\n"
+    resumed = table(path, resume_steps=2, header=("steps", "new", "reward"))
+    assert resumed.header == ("steps", "new", "reward", "mine", "other")
+    resumed.close()
+    assert path.read_text() == "steps,new,reward,mine,other\n1,,a,,\n2,,b,x,\n"
+
+
+@pytest.mark.parametrize("fails", ["write", "replace"])
+def test_columns_are_not_added_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    it = table(tmp_path / "t.csv")
+    it.add_row(["1", "a"])
+
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, fails, full)
+        assert not it.add_columns(["mine"])
+        it.add_row(["2", "b"])
+    assert it.header == HEADER
+    assert it.add_columns(["mine"])
+    it.add_row(["3", "c", "x"])
+    it.close()
+    assert (tmp_path / "t.csv").read_text() == "steps,reward,mine\n1,a,\n2,b,\n3,c,x\n"
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [
         ("other,reward\n", "its columns are not those of this version"),
-        ("steps,unknown\n", "its columns are not those of this version"),
+        ("unknown,steps\n", "its columns are not those of this version"),
         ("steps,reward\n1,a\nx,b\n", "line 3: not a row of this table"),
         ("steps,reward\n1,a,3\n", "line 2: not a row of this table"),
     ],
@@ -145,6 +181,7 @@ def test_the_last_row_gets_further_cells(tmp_path: Path) -> None:
     it.add_row(["1", "0.5", ""])
     it.add_row(["2", "0.7", ""])
     it.complete_last_row({"score": "8"})
+    it.complete_last_row({"reward": "0.1", "score": "5"}, replace=False)
     assert path.read_text() == "steps,reward,score\n1,0.5,\n2,0.7,8\n"
     it.add_row(["3", "0.9", ""])
     it.close()

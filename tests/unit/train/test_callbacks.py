@@ -1,15 +1,20 @@
-"""Callbacks: order of the hooks, stopping a run, errors, and the built-in callbacks."""
+"""Callbacks: order of the hooks, stopping a run, errors, numbers that they record, and the built-in callbacks."""
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from paceline import PPO
 from paceline.config.sections import RunConfig
 from paceline.errors import CallbackError, ConfigError
+from paceline.insight.runs.results import read_run
 from paceline.measure.episodes import Episodes
 from paceline.measure.record import EvaluationRow
 from paceline.train.callbacks import HOOKS, Callbacks, Moment, StopAtMeans, StopAtScore
@@ -238,3 +243,88 @@ def test_stop_at_an_unknown_measure_raises() -> None:
 def test_a_run_without_an_agent_says_how_to_get_one() -> None:
     with pytest.raises(ConfigError, match=r"train\(config\) runs without an agent. Use PPO\("):
         _ = moment().agent
+
+
+class Records:
+    """Records a number in every hook that it has."""
+
+    def on_rollout(self, moment: Moment) -> None:
+        moment.record("mine/rollouts", moment.iteration)
+
+    def on_update(self, moment: Moment) -> None:
+        if moment.iteration % 2 == 0:
+            moment.record("even", np.float32(moment.iteration / 2))
+
+    def on_evaluation(self, moment: Moment) -> None:
+        assert moment.evaluation is not None
+        moment.record("mine/score", moment.evaluation.mean_reward)
+
+    def on_checkpoint(self, moment: Moment) -> None:
+        moment.record("mine/checkpoint", moment.steps)
+
+    def on_stop(self, moment: Moment) -> None:
+        moment.record("mine/end", -1)
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "progress.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_recorded_numbers_are_in_every_log(tmp_path: Path, workers: int) -> None:
+    run = tmp_path / "run"
+    settings = {"num_workers": workers, "output_dir": run, "eval_freq": 2 * STEPS, "save_freq": 2 * STEPS}
+    with small(**settings) as agent, small(num_workers=workers) as alone:
+        agent.learn(5 * STEPS, callbacks=[Records()])
+        alone.learn(5 * STEPS)
+        assert agent.summary is not None
+        assert agent.get_weights().tobytes() == alone.get_weights().tobytes()
+        own = agent.summary.own
+    rows = rows_of(run)
+    assert [row["mine/rollouts"] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert [row["even"] for row in rows] == ["", "1", "", "2", ""]
+    assert [row["mine/score"] for row in rows] == [row["eval/mean_reward"] for row in rows]
+    assert [row["mine/checkpoint"] for row in rows] == ["", "", str(2 * STEPS), "", str(4 * STEPS)]
+    assert own == json.loads((run / "summary.json").read_text())["own"]
+    assert {name: own[name] for name in ("mine/rollouts", "even", "mine/checkpoint", "mine/end")} == {
+        "mine/rollouts": 5, "even": 2, "mine/checkpoint": 5 * STEPS, "mine/end": -1,
+    }  # fmt: skip
+    log = EventAccumulator(str(run / "logs"))
+    log.Reload()
+    assert [(each.step, each.value) for each in log.Scalars("even")] == [(2 * STEPS, 1.0), (4 * STEPS, 2.0)]
+    assert [(each.step, each.value) for each in log.Scalars("mine/end")] == [(5 * STEPS, -1.0)]
+
+
+def test_a_resumed_run_keeps_the_columns_of_recorded_numbers(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with small(output_dir=run) as agent:
+        agent.learn(2 * STEPS, callbacks=[Records()])
+    with small(output_dir=run, resume=True) as again:
+        again.learn(2 * STEPS, callbacks=[Records()])
+    rows = rows_of(run)
+    assert [row["mine/rollouts"] for row in rows] == ["1", "2", "3", "4"]
+    assert [row["even"] for row in rows] == ["", "1", "", "2"]
+    assert read_run(run).steps == 4 * STEPS
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("train/loss", 1.0, "the run itself writes 'train/loss'. Choose another name, such as 'mine/train/loss'"),
+        ("steps", 1.0, "the run itself writes 'steps'"),
+        ("a,b", 1.0, "without commas, quotes and line breaks"),
+        ("", 1.0, "without commas"),
+        (3, 1.0, "a name must be text"),
+        ("mine", "much", "'mine' must be a number"),
+        ("mine", np.zeros(2), "'mine' must be a number"),
+    ],
+)
+def test_invalid_records_end_the_run_with_an_error(name: Any, value: Any, said: str) -> None:
+    class Recorder:
+        def on_update(self, moment: Moment) -> None:
+            moment.record(name, value)
+
+    with small() as agent, pytest.raises(CallbackError) as caught:
+        agent.learn(STEPS, callbacks=[Recorder()])
+    assert said in str(caught.value)
