@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.batch import Trajectory
+from paceline.collect.times import CollectTimes
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import Episodes
 from paceline.memory.slot_copies import copy_columns
 from paceline.memory.slots import Slots
 from paceline.train.loop import CollectReport
 from paceline.train.restarts import Restarts
+from paceline.train.rollouts import add_waiting_time
 from paceline.train.slot_scheduler import FullSlot, SlotJob, SlotScheduler
 
 OnLag = Literal["stall", "drop", "mask"]
@@ -44,7 +46,7 @@ class AsyncRollouts:
         Args:
             scheduler: Requests slots from workers.
             learning: The memory of a batch.
-            clock: Receives the time of the phases `wait` and `sync`.
+            clock: Receives the time of the phases `wait` and `sync`; without workers also `env`, `inference`, `learn`.
             batch_slots: Number of slots in a batch.
             max_lag: Largest lag of a slot, in updates.
             on_lag: How the limit is kept. `stall`: wait for slots before they become too old. `drop`: leave out slots
@@ -85,9 +87,12 @@ class AsyncRollouts:
         while len(self._ready) < self._batch_slots or self._too_old_soon(version):
             self._receive()
             self._drop(version)
-        self._clock.add("wait", perf_counter() - began)
+        times = self._scheduler.times()
+        add_waiting_time(
+            self._clock, times, perf_counter() - began, workers=self._scheduler.restarts.runtime.num_workers
+        )
         with self._clock.phase("sync"):
-            return self._assemble(version)
+            return self._assemble(version, times)
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """See `Collector.extras`."""
@@ -135,7 +140,7 @@ class AsyncRollouts:
             self._drops += full.steps
             self._scheduler.request(full)
 
-    def _assemble(self, version: int) -> Trajectory:
+    def _assemble(self, version: int, times: list[CollectTimes]) -> Trajectory:
         """Copy the oldest full slots into the batch."""
         by_age = sorted(self._ready, key=lambda full: full.report.version)
         self._batch, self._ready = by_age[: self._batch_slots], by_age[self._batch_slots :]
@@ -153,7 +158,7 @@ class AsyncRollouts:
         valid[:, at:] = False
         self._learning.arrays["final_count"][at // self._learning.shape.group_size :] = 0
         self.last = CollectReport(
-            times=self._scheduler.times(),
+            times=times,
             finished=self._scheduler.finished(),
             lags=lags,
             dropped_steps=self.dropped_steps,

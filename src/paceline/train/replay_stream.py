@@ -21,6 +21,7 @@ from paceline.train.loop import CollectReport
 from paceline.train.pacing import Limiter
 from paceline.train.replay_ingest import ReplayIngest
 from paceline.train.restarts import Restarts
+from paceline.train.rollouts import add_waiting_time
 
 POLL_S = 0.5
 MAX_UPDATES = 64
@@ -53,7 +54,7 @@ class ReplayStream:
             limiter: Limits the ratio of samples to steps.
             samples: Returns the number of samples that the learner has drawn so far.
             renew: Publishes the present weights to the workers.
-            clock: Receives the time of the phases `wait` and `sync`.
+            clock: Receives the time of the phases `wait` and `sync`; without workers also `env` and `inference`.
         """
         self.restarts, self._runtime, self._ingest, self._episode = restarts, restarts.runtime, ingest, episode
         self._shares = shares(ingest.replay.shape.groups, self._runtime.num_workers)
@@ -80,7 +81,7 @@ class ReplayStream:
         while not (updates := self._limiter.updates(tracker.steps, self._samples())) or not self._enough():
             self._request_more()
             self._receive(POLL_S)
-        self._clock.add("wait", perf_counter() - began)
+        add_waiting_time(self._clock, self._times, perf_counter() - began, workers=self._runtime.num_workers)
         self.last = CollectReport(times=self._times, finished=Episodes.joined(self._ended))
         self._ended, self._times = [], [CollectTimes(0.0, 0.0, 0.0) for _ in self._shares]
         return min(updates, MAX_UPDATES)

@@ -187,8 +187,27 @@ def add_collect_times(clock: Clock, times: list[CollectTimes], wall_s: float) ->
     env_s = sum(t.env_s for t in times) / len(times)
     inference_s = sum(t.inference_s for t in times) / len(times)
     # In a pipeline, part of this time coincided with learning, which the clock has counted already.
-    visible = min(1.0, wall_s / (env_s + inference_s))
+    visible = min(1.0, wall_s / busy_s) if (busy_s := env_s + inference_s) else 0.0
     clock.add("env", visible * env_s)
     clock.add("inference", visible * inference_s)
     # The time in which the mean worker was idle: waiting at the barrier, for messages, or for a core that was busy.
     clock.add("wait", max(0.0, wall_s - env_s - inference_s))
+
+
+def add_waiting_time(clock: Clock, times: list[CollectTimes], wall_s: float, *, workers: int) -> None:
+    """Count the time that the driver waited for the next full slots or rows of asynchronous workers.
+
+    Workers do something else at the same time, so it is `wait`. Without workers the driver did what the job has timed.
+
+    Args:
+        clock: Receives the times.
+        times: What each worker, or without workers the driver, has measured in this time.
+        wall_s: Seconds that the driver waited.
+        workers: Number of workers.
+    """
+    if workers:
+        clock.add("wait", wall_s)
+        return
+    learn_s = sum(t.learn_s for t in times)
+    clock.add("learn", learn_s)
+    add_collect_times(clock, times, wall_s - learn_s)

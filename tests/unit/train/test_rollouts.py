@@ -20,7 +20,7 @@ from paceline.spec import PLAIN, EnvSpec
 from paceline.train.build import build
 from paceline.train.restarts import Restarts
 from paceline.train.rollout_job import RolloutJob
-from paceline.train.rollouts import Rollouts, add_collect_times
+from paceline.train.rollouts import Rollouts, add_collect_times, add_waiting_time
 from paceline.train.training import Training
 
 STEPS, ENVS = 6, 4
@@ -100,6 +100,17 @@ def test_the_wait_for_workers_is_divided_into_phases() -> None:
     add_collect_times(clock, [CollectTimes(3.0, 1.0, 4.0)], wall_s=2.0)  # half of it while the driver learned
     after = clock.snapshot().seconds
     assert (after["env"] - 3.0, after["inference"] - 1.0, after["wait"] - 2.0) == pytest.approx((1.5, 0.5, 0.0))
+
+
+def test_the_wait_for_asynchronous_workers_is_no_work_of_the_driver() -> None:
+    times, clock = [CollectTimes(2.0, 1.0, 3.0, learn_s=0.5)], Clock()
+    add_waiting_time(clock, times, 4.0, workers=1)
+    assert clock.snapshot().seconds == {"wait": 4.0}
+    alone = Clock()
+    add_waiting_time(alone, times, 4.0, workers=0)
+    assert alone.snapshot().seconds == {"env": 2.0, "inference": 1.0, "learn": 0.5, "wait": 0.5}
+    add_waiting_time(alone, [CollectTimes(0.0, 0.0, 0.0)], 1.0, workers=0)
+    assert alone.snapshot().seconds["wait"] == 1.5, "every slot was full"
 
 
 class Runtime:
