@@ -20,11 +20,6 @@ class CollectTimes(NamedTuple):
     waiting_s: float = 0.0
     """The part of `inference_s` spent idle, waiting for a reply of the inference server."""
 
-    @property
-    def busy_s(self) -> float:
-        """Seconds in which the worker did work, i.e. without waiting for the policy."""
-        return self.env_s + self.inference_s - self.waiting_s + self.learn_s
-
     def plus(self, other: CollectTimes) -> CollectTimes:
         """The sum of both, field by field."""
         return CollectTimes(*map(add, self, other))

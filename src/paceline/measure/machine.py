@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from paceline.measure.cpu import CpuMeter, CpuSupply, waited_s
 from paceline.system.limits import affinity, cpu_quota, memory_limit_mb
 
 VERSIONS_OF = ("paceline", "torch", "numpy", "gymnasium", "tensorboard")
@@ -40,10 +42,13 @@ class Usage:
     """Proportional set size (PSS), in which shared pages count once; resident size on systems without it."""
     each: Mapping[int, ProcessUsage] = field(default_factory=dict)
     """Usage by process id."""
+    supply: CpuSupply | None = None
+    """CPU time that the processes got since the previous sample; None in the first one."""
 
     def scalars(self) -> dict[str, float]:
         """Return the numbers by tag, without the prefix `system/`."""
-        return {"cpu_percent": self.cpu_percent, "rss_mb": self.memory_mb}
+        supply = {} if self.supply is None else self.supply.scalars()
+        return {"cpu_percent": self.cpu_percent, "rss_mb": self.memory_mb, **supply}
 
 
 class SystemSampler:
@@ -65,7 +70,9 @@ class SystemSampler:
         self._root = psutil.Process()
         self._memory_mb: dict[psutil.Process, float] = {}
         self._cpu_s: dict[psutil.Process, float] = {}
-        self._at = 0.0
+        self._waited_s: dict[psutil.Process, float] = {}
+        self._at = time.perf_counter()
+        self._meter = CpuMeter(self._at)
         self._next_memory = self._next_cpu = 0.0
         self._usage = Usage(0.0, 0.0)
         self.sample()
@@ -87,16 +94,26 @@ class SystemSampler:
     def _next_time(self, began: float) -> float:
         return began + max(self._every_s, (time.perf_counter() - began) / self.SHARE)
 
+    def supply(self) -> CpuSupply | None:
+        """Return the CPU time that the processes got since the sampler was made; None if no time has passed."""
+        self.sample(force=True)
+        return self._meter.total.supply(len(self._meter.cores))
+
     def _sample_cpu(self, now: float) -> None:
         cpu_s: dict[psutil.Process, float] = {}
         for process in self._memory_mb:
             with suppress(psutil.Error, OSError):  # the process has ended
                 times = process.cpu_times()
                 cpu_s[process] = times.user + times.system
-        elapsed_s, before = now - self._at, self._cpu_s
+        waited = {process: s for process in cpu_s if not math.isnan(s := waited_s(process.pid))}
+        elapsed_s, before, first = now - self._at, self._cpu_s, not self._cpu_s
+        if first:
+            self._meter = CpuMeter(now)
         # A process that is new since the last sample counts in full, one that has ended not at all.
-        busy_s = sum(max(0.0, s - before.get(process, 0.0)) for process, s in cpu_s.items())
-        percent = 100.0 * busy_s / elapsed_s if before and elapsed_s > 0 else 0.0
+        own_s = sum(max(0.0, s - before.get(process, 0.0)) for process, s in cpu_s.items())
+        waiting_s = sum(s - self._waited_s.get(process, 0.0) for process, s in waited.items()) if waited else math.nan
+        supply = None if first else self._meter(now, own_s, waiting_s)
+        percent = 0.0 if supply is None else 100.0 * supply.own
         each = {
             process.pid: ProcessUsage(
                 100.0 * max(0.0, s - before[process]) / elapsed_s if process in before and elapsed_s > 0 else None,
@@ -104,8 +121,8 @@ class SystemSampler:
             )
             for process, s in cpu_s.items()
         }
-        self._usage = Usage(percent, sum(one.memory_mb for one in each.values()), each)
-        self._cpu_s, self._at = cpu_s, now
+        self._usage = Usage(percent, sum(one.memory_mb for one in each.values()), each, supply)
+        self._cpu_s, self._waited_s, self._at = cpu_s, waited, now
 
 
 def system_info() -> dict[str, Any]:

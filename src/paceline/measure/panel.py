@@ -9,9 +9,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from paceline.measure import worker_rows
+from paceline.measure.limit import limited_by
 from paceline.measure.next_commands import nothing_to_do
 from paceline.measure.record import Goal, RunInfo, Summary
-from paceline.measure.view import COLOURS, View, phase_shares
+from paceline.measure.view import COLOURS, View, activity_shares, phase_shares
 
 SPARKS = "▁▂▃▄▅▆▇█"
 LABEL = 9
@@ -56,6 +57,12 @@ def last_lines(summary: Summary, info: RunInfo, goal: Goal) -> list[str]:
     lines = [*nothing_to_do(summary, info, goal), ", ".join(parts)]
     if shares:
         lines.append("time: " + shares_text(shares))
+    if workers := activity_shares([summary.worker_s]):
+        lines.append("workers: " + shares_text(workers))
+    if summary.supply is not None and (shortage := summary.supply.shortage()):
+        lines.append(f"too little CPU to tell what limits this run: {shortage}")
+    elif limit := limited_by(shares, workers):
+        lines.append(f"limited by {limit}")
     if summary.worker_peak_mb:
         least, most = min(summary.worker_peak_mb), max(summary.worker_peak_mb)
         lines.append(f"peak memory of a worker: {least:,.0f} to {most:,.0f} MB")
@@ -88,6 +95,8 @@ def plain_line(view: View) -> str:
         parts.append(f"eval {number(view.last_eval.mean_reward)}")
     if shares := view.shares:
         parts.append(shares_text(shares))
+    if workers := view.worker_shares:
+        parts.append(f"workers: {shares_text(workers)}")
     if view.left_s is not None:
         parts.append(f"{duration(view.left_s)} left")
     return f"[{duration(view.wall_s)}] " + " | ".join(parts)
@@ -248,8 +257,8 @@ def _workers(view: View) -> Text:
     if view.info.num_workers:
         alive = int(parallel.get("workers_alive", view.info.num_workers))
         text.append(f"{alive} of {view.info.num_workers}", style="red" if alive < view.info.num_workers else "default")
-        if (idle := parallel.get("worker_idle_frac")) is not None:
-            text.append(f"   idle {idle:.0%}")
+        if shares := view.worker_shares:
+            text.append(f"   idle {shares.get('idle', 0.0):.0%}")
         if restarts := int(parallel.get("worker_restarts", 0)):
             text.append(f"   {plural(restarts, 'restart')}", style="yellow")
     else:

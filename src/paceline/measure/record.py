@@ -10,12 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paceline.measure.append import EventFile, Table
+from paceline.measure.cpu import CpuSupply
 from paceline.measure.episodes import Episodes
 from paceline.measure.folder import EPISODES, LOGS, PROGRESS, RunFolder
 from paceline.measure.speed import per_second, training_s
 
-PHASES = ("collect", "learn", "sync", "wait", "eval", "checkpoint", "other")
+PHASES = ("collect", "learn", "sync", "wait", "eval", "checkpoint", "record", "other")
 """Phases with a TensorBoard tag; `other` has the phases without one. Together they are the seconds of an iteration."""
+
+ACTIVITIES = ("env", "inference", "learn", "idle")
+"""What a worker does: it steps envs, runs the policy, computes gradients or waits. Together this is its whole time."""
 
 TAGS = (
     *(f"rollout/{name}" for name in ("ep_rew_mean", "ep_len_mean", "n_completed_episodes")),
@@ -32,11 +36,16 @@ TAGS = (
     *(
         f"parallel/{name}"
         for name in (
-            "policy_lag_mean", "policy_lag_max", "worker_idle_frac", "learner_idle_frac", "workers_alive",
-            "worker_restarts", "dropped_steps", "bytes_per_step",
+            "policy_lag_mean", "policy_lag_max", *(f"worker_{activity}_frac" for activity in ACTIVITIES),
+            "learner_idle_frac", "workers_alive", "worker_restarts", "dropped_steps", "bytes_per_step",
         )
     ),
-    *(f"system/{name}" for name in ("cpu_percent", "rss_mb")),
+    *(
+        f"system/{name}"
+        for name in (
+            "cpu_percent", "cpu_others_percent", "cpu_waiting_percent", "cpu_throttled_percent", "rss_mb",
+        )
+    ),
 )  # fmt: skip
 """The TensorBoard tags of every run, in the order of progress.csv. Algorithms add tags of their own (`Plan.stats`)."""
 
@@ -93,6 +102,22 @@ class WorkerActivity:
     """Seconds of computing gradients for the learner."""
 
 
+def mean_worker_s(workers: Sequence[WorkerActivity], wall_s: float) -> dict[str, float]:
+    """Return the seconds of the average worker by activity; they add up to `wall_s`. Empty without workers.
+
+    A slot of an asynchronous mode counts as a whole when the driver receives it. So in a single iteration `idle` may
+    be negative; over several iterations it is not.
+    """
+    if not workers:
+        return {}
+    busy = {
+        "env": sum(one.env_s for one in workers) / len(workers),
+        "inference": sum(one.inference_s for one in workers) / len(workers),
+        "learn": sum(one.learn_s for one in workers) / len(workers),
+    }
+    return {**busy, "idle": wall_s - sum(busy.values())}
+
+
 @dataclass(frozen=True, slots=True)
 class EvaluationRow:
     """Result of an evaluation."""
@@ -142,7 +167,7 @@ class Iteration:
     system: Mapping[str, float] = field(default_factory=dict)
     """CPU and memory usage, by tag without the prefix `system/`."""
     workers: Sequence[WorkerActivity] = ()
-    """Activity of each worker; only displayed, not recorded."""
+    """Activity of each worker; recorded as the average over workers."""
     own: Mapping[str, float] = field(default_factory=dict)
     """Numbers that the user's callbacks recorded, by tag."""
 
@@ -150,6 +175,11 @@ class Iteration:
     def counted_s(self) -> float:
         """The training time within this iteration: the seconds that steps/s counts."""
         return training_s(self.iteration_s, self.phases)
+
+    @property
+    def worker_s(self) -> dict[str, float]:
+        """Seconds of the average worker by activity (`mean_worker_s`)."""
+        return mean_worker_s(self.workers, self.iteration_s)
 
     def scalars(self) -> dict[str, float]:
         """Return the numbers of this iteration by tag."""
@@ -168,6 +198,7 @@ class Iteration:
         spent["collect"] += self.phases.get("env", 0.0) + self.phases.get("inference", 0.0)
         spent["other"] += sum(self.phases.values()) - sum(spent.values())
         found |= {f"time/{name}_s": seconds for name, seconds in spent.items()}
+        found |= {f"parallel/worker_{name}_frac": max(0.0, s) / self.iteration_s for name, s in self.worker_s.items()}
         for group, values in (("train", self.train), ("parallel", self.parallel), ("system", self.system)):
             for name, value in values.items():
                 found[f"{group}/{name}"] = value
@@ -201,6 +232,10 @@ class Summary:
     best_eval: EvaluationRow | None
     phases: Mapping[str, float]
     """Seconds by phase; they add up to `wall_s`."""
+    worker_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of the average worker by activity; they add up to the time of all iterations. Empty without workers."""
+    supply: CpuSupply | None = None
+    """CPU time that this session got, and that others took from the same cores; None if it was not measured."""
     peak_memory_mb: float | None
     """Peak memory of the process tree; None if it was not measured."""
     worker_peak_mb: Sequence[float] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ COLOURS = {
     "learn": "magenta",
     "sync": "yellow",
     "eval": "green",
+    "checkpoint": "green",
+    "record": "grey50",
     "other": "grey50",
     "idle": "grey37",
 }
@@ -99,6 +102,20 @@ class View:
     def shares(self) -> dict[str, float]:
         """Fraction of the recent time by phase, with the remainder as `other`; they add up to one."""
         return phase_shares([it.phases for it in self.recent], sum(it.iteration_s for it in self.recent))
+
+    @property
+    def worker_shares(self) -> dict[str, float]:
+        """Fraction of the recent time of the average worker by activity; they add up to one. Empty without workers."""
+        return activity_shares([it.worker_s for it in self.recent])
+
+
+def activity_shares(seconds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the fraction of a worker's time by activity, from its seconds by activity. Empty without any."""
+    totals = Counter[str]()
+    for one in seconds:
+        totals.update(one)
+    known = {name: max(0.0, value) for name, value in totals.items()}
+    return phase_shares([known], sum(known.values()))
 
 
 def phase_shares(phases: Sequence[Mapping[str, float]], total_s: float) -> dict[str, float]:

@@ -34,6 +34,21 @@ def cpu_quota() -> float | None:
     return min(quotas, default=None)
 
 
+def throttling() -> tuple[int, int]:
+    """Return in how many time slices the CPU quota of the control group has stopped it, and the number of slices.
+
+    Both are of the group, here or above, that was stopped most often; 0 without a quota.
+    """
+    found = [(0, 0)]
+    for folder in _cgroups("cpu"):
+        try:
+            counts = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
+            found.append((int(counts["nr_throttled"]), int(counts["nr_periods"])))
+        except (OSError, ValueError, KeyError):
+            continue
+    return max(found)
+
+
 def allowed_cores() -> list[int]:
     """Return the cores to use: those of this process's CPU affinity, at most as many as the control group's quota."""
     cores, quota = affinity(), cpu_quota()

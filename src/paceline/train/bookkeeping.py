@@ -60,6 +60,7 @@ class Bookkeeping:
         self._stats: dict[str, float] = {}
         self._lags: Sequence[int] = ()
         self._lag_counts: Counter[int] = Counter()
+        self._worker_s: Counter[str] = Counter(training.resumed_meta.get("worker_s", {}))
         self._last_return: float | None = None
         self._last_length: int | None = None
         self.summary: Summary
@@ -262,8 +263,6 @@ class Bookkeeping:
         wall_s, iteration_s = now.elapsed_s, since.elapsed_s
         spent = with_other(since.seconds, iteration_s)
         report = training.rollouts.last
-        times = report.times
-        busy_s = sum(one.busy_s for one in times) / max(1, len(times))
         workers, moved = training.layout.num_workers, training.runtime.bytes_up
         usage = self._system.sample()
         for note in self._faults.memory_growth(usage):
@@ -291,7 +290,6 @@ class Bookkeeping:
             parallel={
                 "policy_lag_mean": sum(self._lags) / len(self._lags),
                 "policy_lag_max": float(max(self._lags)),
-                "worker_idle_frac": max(0.0, 1.0 - busy_s / iteration_s) if workers else 0.0,
                 "learner_idle_frac": 1.0 - spent.get("learn", 0.0) / iteration_s,
                 "workers_alive": float(workers),
                 "worker_restarts": float(training.rollouts.restarts.count),
@@ -302,6 +300,7 @@ class Bookkeeping:
             workers=activity(training, usage) if workers else (),
             own=self._own.take(),
         )
+        self._worker_s.update(iteration.worker_s)
         self._phases, self._steps, self._episodes = now, tracker.steps, tracker.episodes
         self._moved = moved
         if self._record is not None:
@@ -326,13 +325,14 @@ class Bookkeeping:
             "steps": self._tracker.steps,
             "best_eval": None if self._best is None else [self._best.mean_reward, self._best.mean_ep_length],
             "clock": self._clock.state(),
+            "worker_s": dict(self._worker_s),
         }
         return self._saving.snapshot(path, arrays, meta)
 
     def _sum_up(self, *, failed: bool = False) -> None:
         training, config = self._training, self._training.config
         reason = self._budget.stop_reason or ""
-        self._system.sample(force=True)
+        supply = self._system.supply()
         now = self._clock.snapshot()
         phases, wall_s = now.seconds, now.elapsed_s
         startup_s = phases.pop("startup", 0.0)
@@ -354,6 +354,8 @@ class Bookkeeping:
             final_eval=self._final,
             best_eval=self._best,
             phases=with_other(phases, wall_s),
+            worker_s=dict(self._worker_s),
+            supply=supply,
             peak_memory_mb=self._system.peak_memory_mb,
             worker_peak_mb=[
                 round(kb / 1024, 1) for kb in training.arena["heartbeat"][: training.layout.num_workers, MEMORY]

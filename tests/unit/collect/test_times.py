@@ -1,14 +1,8 @@
-"""`CollectTimes`: busy time and sums."""
+"""`CollectTimes`: sums."""
 
 from __future__ import annotations
 
 from paceline.collect.times import CollectTimes
-
-
-def test_waiting_is_not_busy() -> None:
-    times = CollectTimes(env_s=1.0, inference_s=2.0, total_s=3.0, learn_s=0.5, waiting_s=1.5)
-    assert times.busy_s == 2.0
-    assert times.plus(times).busy_s == 4.0
 
 
 def test_sums_are_field_by_field() -> None:

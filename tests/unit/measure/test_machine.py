@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from paceline.measure import machine
-from paceline.measure.machine import SystemSampler, system_info
+from paceline.measure.machine import SystemSampler, Usage, system_info
 from paceline.system.limits import affinity
 
 
@@ -75,7 +75,20 @@ def test_sampler_sees_a_busy_child_and_keeps_the_peak() -> None:
     after = sampler.sample(force=True)
     assert after.memory_mb < peak - 60
     assert sampler.peak_memory_mb == peak
-    assert usage.scalars() == {"cpu_percent": usage.cpu_percent, "rss_mb": usage.memory_mb}
+    assert usage.supply is not None
+    assert usage.cpu_percent == 100 * usage.supply.own
+    assert {"cpu_percent", "cpu_others_percent", "rss_mb"} <= set(usage.scalars())
+    assert set(Usage(1.0, 2.0).scalars()) == {"cpu_percent", "rss_mb"}
+
+
+def test_the_supply_counts_every_sample_from_the_first_on() -> None:
+    sampler = SystemSampler(every_s=0.0)
+    assert sampler.sample(force=True).supply is not None
+    sum(range(3_000_000))
+    whole = sampler.supply()
+    assert whole is not None
+    assert whole.own > 0
+    assert whole.cores == len(affinity())
 
 
 def test_cpu_is_sampled_more_often_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:

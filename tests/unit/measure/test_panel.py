@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.measure.iterations import INFO, SUMMARY, drawn, iteration, view
 
+from paceline.measure.cpu import CpuSupply
 from paceline.measure.panel import (
     bar,
     bar_line,
@@ -81,14 +82,14 @@ def test_plain_line_says_everything_in_one_line() -> None:
 def test_panel_shows_progress_speed_return_and_time() -> None:
     text = drawn(
         view(
-            iteration(4),
+            iteration(4, workers=[WorkerActivity(0.25, 0.125), WorkerActivity(0.375, 0.0)]),
             returns=[1.0, 5.0, 9.0],
             last_eval=EvaluationRow(480.0, 1.0),
             best_eval=EvaluationRow(490.0, 1.0),
         )
     )
     for part in ("40%", "0:03 left", "2,000 steps/s", "20 episodes/s", "12.5", "▁▅█", "480.0 last", "490.0 best",
-                 "collect 60%", "learn 30%", "other 10%", "2 of 2", "idle 25%", "1,234 MB"):  # fmt: skip
+                 "collect 60%", "learn 30%", "other 10%", "2 of 2   idle 25%", "1,234 MB"):  # fmt: skip
         assert part in text, part
 
 
@@ -163,3 +164,21 @@ def test_the_bar_counts_in_the_unit_of_the_budget() -> None:
 def test_the_bar_fits_its_width() -> None:
     assert len(bar_line(view(iteration(5)), 60).plain) == 60
     assert bar_line(view(), 60).plain == "starting, 0:00"
+
+
+def test_the_log_and_the_last_lines_say_what_workers_do() -> None:
+    workers = [WorkerActivity(0.1, 0.05, learn_s=0.25), WorkerActivity(0.2, 0.05, learn_s=0.25)]
+    line = plain_line(view(iteration(1, workers=workers, phases={"wait": 0.5})))
+    assert "wait 100% | workers: env 30% inference 10% learn 50% idle 10%" in line
+    assert "workers:" not in plain_line(view(iteration(1)))
+    done = replace(SUMMARY, worker_s={"env": 1.0, "inference": 0.5, "learn": 0.0, "idle": 0.5})
+    assert "workers: env 50% inference 25% idle 25%" in last_lines(done, INFO)
+    assert not any(each.startswith("workers:") for each in last_lines(SUMMARY, INFO))
+
+
+def test_the_last_lines_name_the_limit_unless_others_had_the_cores() -> None:
+    assert "limited by collecting (60% of its time; learning 30%, other work 10%)" in last_lines(SUMMARY, INFO)
+    starved = replace(SUMMARY, supply=CpuSupply(cores=2, own=0.5, others=1.5, waiting=1.0))
+    text = "\n".join(last_lines(starved, INFO))
+    assert "too little CPU to tell what limits this run: it got 0.5 of the 1.5 cores that it asked for" in text
+    assert "limited by" not in text

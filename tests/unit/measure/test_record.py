@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from paceline.errors import CheckpointError
 from paceline.measure.episodes import Episodes
 from paceline.measure.folder import RunFolder
-from paceline.measure.record import TAGS, EvaluationRow, Iteration, RunRecord
+from paceline.measure.record import TAGS, EvaluationRow, Iteration, RunRecord, WorkerActivity
 
 DESIGN = {
     "rollout": ["ep_rew_mean", "ep_len_mean", "n_completed_episodes"],
@@ -34,6 +34,7 @@ DESIGN = {
         "wait_s",
         "eval_s",
         "checkpoint_s",
+        "record_s",
         "other_s",
     ],
     "train": [
@@ -53,6 +54,9 @@ DESIGN = {
     "parallel": [
         "policy_lag_mean",
         "policy_lag_max",
+        "worker_env_frac",
+        "worker_inference_frac",
+        "worker_learn_frac",
         "worker_idle_frac",
         "learner_idle_frac",
         "workers_alive",
@@ -60,7 +64,7 @@ DESIGN = {
         "dropped_steps",
         "bytes_per_step",
     ],
-    "system": ["cpu_percent", "rss_mb"],
+    "system": ["cpu_percent", "cpu_others_percent", "cpu_waiting_percent", "cpu_throttled_percent", "rss_mb"],
 }
 DESIGN_TAGS = [f"{group}/{name}" for group, names in DESIGN.items() for name in names]
 
@@ -89,7 +93,7 @@ def iteration(number: int, **changes: Any) -> Iteration:
         train={name: float(i) for i, name in enumerate(DESIGN["train"])},
         evaluation=EvaluationRow(490.5, 480.25),
         parallel={name: float(i) for i, name in enumerate(DESIGN["parallel"])},
-        system={"cpu_percent": 180.0, "rss_mb": 512.0},
+        system={name: 10.0 * i for i, name in enumerate(DESIGN["system"])},
     )
     return replace(full, **changes)
 
@@ -307,3 +311,17 @@ def test_full_disk_costs_no_row_and_does_not_stop_the_run(
 def test_reading_a_record_needs_no_torch() -> None:
     code = "import sys, paceline.measure.record, paceline.insight.runs.compare; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+def test_workers_are_recorded_as_their_average() -> None:
+    workers = [WorkerActivity(0.1, 0.05, learn_s=0.2), WorkerActivity(0.3, 0.05)]
+    found = iteration(1, workers=workers, parallel={}).scalars()
+    shares = {name: found[f"parallel/worker_{name}_frac"] for name in ("env", "inference", "learn", "idle")}
+    assert shares == pytest.approx({"env": 0.4, "inference": 0.1, "learn": 0.2, "idle": 0.3})
+    assert not any("worker" in name for name in iteration(1, parallel={}).scalars())
+
+
+def test_a_slot_that_took_longer_than_the_iteration_leaves_no_negative_share() -> None:
+    one = iteration(1, workers=[WorkerActivity(0.5, 0.25)], parallel={})
+    assert one.worker_s["idle"] == pytest.approx(-0.25), "so that the sum over iterations is right"
+    assert one.scalars()["parallel/worker_idle_frac"] == 0.0

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from paceline.system import limits
-from paceline.system.limits import allowed_cores, cpu_quota, memory_limit_mb
+from paceline.system.limits import allowed_cores, cpu_quota, memory_limit_mb, throttling
 
 
 @pytest.fixture
@@ -31,6 +31,15 @@ def test_quota_is_the_tightest_above_us(cgroup: Path, tmp_path: Path) -> None:
     put(cgroup / "pod" / "box" / "memory.max", "max\n")
     assert cpu_quota() == 1.5
     assert memory_limit_mb() == 512
+
+
+def test_throttling_is_of_the_group_that_was_stopped_most_often(cgroup: Path, tmp_path: Path) -> None:
+    assert throttling() == (0, 0)
+    put(tmp_path / "proc" / "self" / "cgroup", "0::/pod/box\n")
+    put(cgroup / "pod" / "box" / "cpu.stat", "usage_usec 5\nnr_periods 90\nnr_throttled 7\nthrottled_usec 3\n")
+    put(cgroup / "pod" / "cpu.stat", "usage_usec 5\nnr_periods 100\nnr_throttled 8\n")
+    put(cgroup / "cpu.stat", "usage_usec 5\n")  # the top has no quota
+    assert throttling() == (8, 100)
 
 
 def test_quota_in_a_container_that_sees_only_the_top(cgroup: Path, tmp_path: Path) -> None:

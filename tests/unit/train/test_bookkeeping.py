@@ -19,7 +19,7 @@ from paceline.errors import NotSaved
 from paceline.insight.runs.columns import read_columns
 from paceline.insight.runs.listing import listed
 from paceline.insight.runs.results import read_run
-from paceline.measure.record import PHASES, PROGRESS_HEADER
+from paceline.measure.record import ACTIVITIES, PHASES, PROGRESS_HEADER
 from paceline.train import checkpoint
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.evaluate import Evaluation, Evaluator
@@ -79,6 +79,12 @@ MODES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+BARRIER = {"ppo", "pipeline", "dqn"}
+"""Modes whose driver waits until all workers have collected, and counts what they did meanwhile."""
+SHARED_GRADIENTS = {"ppo", "pipeline"}
+"""Modes whose workers compute shards of the gradient."""
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("mode", MODES)
 def test_all_seconds_are_accounted_for_and_steps_per_second_are_steps_by_seconds(
@@ -112,6 +118,18 @@ def test_all_seconds_are_accounted_for_and_steps_per_second_are_steps_by_seconds
         assert listed(tmp_path / "run").fps == pytest.approx(unfinished)
         assert unfinished * columns["time/training_s"][-1] == pytest.approx(columns["steps"][-1])
         (tmp_path / "kept.json").rename(tmp_path / "run" / "summary.json")
+
+        # Who steps envs and acts, in every mode: the workers, or without them the driver.
+        doing = summary.worker_s if workers else phases
+        assert min(doing["env"], doing["inference"]) > 0.0
+        if not (workers and mode in SHARED_GRADIENTS):  # any free process computes a shard, also the driver
+            assert (doing["learn"] > 0.0) == (not workers or mode == "a3c")
+        assert set(summary.worker_s) == (set(ACTIVITIES) if workers else set())
+        assert ("env" in phases) == (not workers or mode in BARRIER)
+        if workers:
+            assert sum(summary.worker_s.values()) == pytest.approx(sum(took), rel=0.01)
+            read = read_run(tmp_path / "run").worker_s
+            assert read == pytest.approx(summary.worker_s, rel=0.01, abs=0.01 * sum(took))
 
 
 def test_a_run_without_skipped_updates_shows_no_note_about_them(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from paceline.insight.runs.results import RunResult
 from paceline.insight.runs.sides import PHASES, Side
 from paceline.insight.runs.verdict import verdict
 from paceline.measure.panel import duration, number
+from paceline.measure.record import ACTIVITIES
 
 MISSING = "-"
 SHORT_S = 120.0
@@ -140,6 +141,7 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
     rows += [
         of("peak memory", lambda run: run.peak_memory_mb, lambda mb: f"{mb:,.0f} MB"),
         of("CPU use (100% = a core)", lambda run: run.cpu_percent, lambda percent: f"{percent:,.0f}%"),
+        of("CPU use of others", lambda run: None if run.supply is None else 100 * run.supply.others, "{:,.0f}%".format),
         of("policy lag, mean", lambda run: run.lag_mean, "{:,.2g}".format),
         of("policy lag, largest", lambda run: run.lag_max, "{:,.0f}".format),
         of("dropped steps", lambda run: run.dropped_steps, "{:,.0f}".format),
@@ -149,6 +151,11 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
     for name in PHASES:
         if any(share.get(name, 0.0) >= 0.0005 for share in shares):
             rows.append(ComparisonRow(f"time in {name}", tuple(_percent(_share(share, name)) for share in shares)))
+    in_workers = [side.worker_shares for side in sides]
+    for name in ACTIVITIES:
+        if any(share.get(name, 0.0) >= 0.0005 for share in in_workers):
+            cells = (_percent(share.get(name, 0.0) if share else None) for share in in_workers)
+            rows.append(ComparisonRow(f"workers: {name}", tuple(cells)))
     kept = tuple(row for row in rows if set(row.cells) != {MISSING})
     return Comparison(tuple(sides), kept, verdict(sides), remarks(sides, found), found, score)
 
@@ -244,11 +251,14 @@ def _workers(count: int) -> str:
 
 
 def _share(shares: Mapping[str, float], name: str) -> float | None:
-    """Share of a phase; None if the run did not record it separately (`collect` is `env` and `inference` together)."""
+    """Share of a phase; None if the run did not record it separately (`collect` is `env` and `inference` together).
+
+    In asynchronous modes, workers step the envs while the driver does something else: it has neither of them.
+    """
     parts = ("env", "inference")
-    if name == "collect" and name not in shares and shares:
+    if name == "collect" and name not in shares and any(part in shares for part in parts):
         return sum(shares.get(part, 0.0) for part in parts)
-    if not shares or (name in parts and name not in shares and "collect" in shares):
+    if not shares or (name in (*parts, "collect") and name not in shares):
         return None
     return shares.get(name, 0.0)
 

@@ -94,6 +94,8 @@ def remarks(sides: Sequence[Side], found: Sequence[Difference]) -> tuple[str, ..
                 said.append(f"{name} has no readable config.yaml: its settings are not compared.")
             if not len(run.progress.get("steps", ())):
                 said.append(f"{name} has no progress.csv: it has no curves.")
+            if run.supply is not None and (shortage := run.supply.shortage()):
+                said.append(f"{name} got less CPU than it asked for, so its times and steps/s are too low: {shortage}.")
         seeds = [run.seed for run in side.runs]
         if many and len(set(seeds)) < len(seeds):
             shown = ", ".join(map(str, seeds))

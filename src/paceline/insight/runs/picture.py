@@ -39,9 +39,11 @@ PHASE_COLOURS = {
     "learn": "#CCBB44",
     "sync": "#AA3377",
     "eval": "#228833",
+    "checkpoint": "#EE8866",
+    "record": "#AAAA00",
     "other": "#BBBBBB",
 }
-DARK_INK = frozenset({"env", "wait", "learn", "other"})
+DARK_INK = frozenset({"env", "wait", "learn", "checkpoint", "record", "other"})
 """Phases with a light colour, which have black text."""
 WIDTHS = (3.2, 1.6)
 """Line width of the first side and of all others, so that both are visible where curves coincide."""
@@ -204,7 +206,7 @@ def _bars(sides: Sequence[Side]) -> Bars:
                 begin += share * total
         bars.append(Bar(i, tuple(pieces), f"{total:,.3g} µs"))
     longest = max((bar.pieces[-1].begin + bar.pieces[-1].length for bar in bars if bar.pieces), default=1.0)
-    note = "wall time per step by phase; shorter is faster"
+    note = "wall time of the driver per step by phase; shorter is faster"
     return Bars("phases", "Where the time went", note, axis("microseconds per step", 0.0, longest), tuple(bars))
 
 

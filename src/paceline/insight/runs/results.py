@@ -22,8 +22,9 @@ from paceline.insight.runs.columns import (
     training_seconds,
     typed,
 )
+from paceline.measure.cpu import CpuSupply
 from paceline.measure.folder import COMMAND, CONFIG, LAYOUT, PROGRESS, SUMMARY, SYSTEM_INFO
-from paceline.measure.record import PHASES, PROGRESS_HEADER
+from paceline.measure.record import ACTIVITIES, PHASES, PROGRESS_HEADER
 from paceline.measure.speed import fps_of, per_second
 
 
@@ -52,12 +53,16 @@ class RunResult:
     peak_memory_mb: float | None
     phases: Mapping[str, float]
     """Seconds by phase."""
+    worker_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of the average worker by activity; empty without workers."""
     restarts: int | None
     """Number of workers that were replaced."""
     group_size: int | None = None
     startup_s: float | None = None
     cpu_percent: float | None = None
     """Mean over the run; 100 is one core."""
+    supply: CpuSupply | None = None
+    """CPU time that the run got, and that others took; None if it was not recorded."""
     lag_mean: float | None = None
     lag_max: float | None = None
     """Largest policy lag: updates between collecting and learning."""
@@ -95,13 +100,16 @@ def read_run(folder: str | Path) -> RunResult:
             f"run {str(path)!r}: has neither {SUMMARY} nor {PROGRESS}. Give a run folder, such as one under runs/."
         )
     progress = read_columns(path / PROGRESS, PROGRESS_HEADER) if (path / PROGRESS).exists() else {}
+    machine = read_mapping(path / SYSTEM_INFO)
     shared: dict[str, Any] = {
         "path": path,
-        "cpu_percent": _cpu_percent(progress),
+        "cpu_percent": _mean_cpu(progress, "cpu_percent"),
+        "supply": _supply(progress, machine),
+        "worker_s": _worker_s(progress),
         "mean_return": _last(progress, "rollout/ep_rew_mean"),
         "config": read_mapping(path / CONFIG),
         "command": _line(path / COMMAND),
-        "machine": read_mapping(path / SYSTEM_INFO),
+        "machine": machine,
         "progress": progress,
     }
     if not (path / SUMMARY).exists():
@@ -137,6 +145,16 @@ def _from_summary(file: Path, shared: Mapping[str, Any]) -> RunResult:
 
     recorded = get("phases", dict) or {}
     phases = {name: get(name, float, within=recorded) or 0.0 for name in recorded}
+    supply = get("supply", dict)
+    if supply and shared["supply"] is None:  # the run was too short for samples in progress.csv
+        cores, own, others, throttled = (
+            get(name, kind, within=supply)
+            for name, kind in (("cores", int), ("own", float), ("others", float), ("throttled", float))
+        )
+        waiting = get("waiting", float, within=supply)
+        if None not in (cores, own, others):
+            supplied = CpuSupply(cores=cores, own=own, others=others, waiting=waiting, throttled=throttled or 0.0)
+            shared = {**shared, "supply": supplied, "cpu_percent": 100 * own}
     steps, wall_s, _ = need("steps", int), need("wall_s", float), need("fps", float)
     return RunResult(
         finished=get("finished", bool) is True,
@@ -201,13 +219,40 @@ def _from_progress(path: Path, progress: Columns, shared: Mapping[str, Any], *, 
     )
 
 
-def _cpu_percent(progress: Columns) -> float | None:
-    """Mean CPU use over time. Zeros are left out: the sampler reports 0 until its second sample."""
-    percent, seconds = progress.get("system/cpu_percent"), progress.get("time/iteration_s")
-    if percent is None or seconds is None:
+def _worker_s(progress: Columns) -> dict[str, float]:
+    """Seconds of the average worker by activity. A run of an earlier version has recorded only when workers idled."""
+    tags = {name: f"parallel/worker_{name}_frac" for name in ACTIVITIES if name != "idle"}
+    if not {"time/iteration_s", *tags.values()} <= set(progress):
+        return {}
+    seconds = np.where(np.isfinite(progress[tags["env"]]), progress["time/iteration_s"], 0.0)
+    busy = {name: float(np.nan_to_num(progress[tag]) @ seconds) for name, tag in tags.items()}
+    return {**busy, "idle": max(0.0, float(seconds.sum()) - sum(busy.values()))} if seconds.any() else {}
+
+
+def _mean_cpu(progress: Columns, name: str) -> float | None:
+    """Mean of a column of CPU use over time. Zeros are left out: the sampler reports 0 until its second sample."""
+    column, seconds = progress.get(f"system/{name}"), progress.get("time/iteration_s")
+    used = progress.get("system/cpu_percent")
+    if column is None or seconds is None or used is None:
         return None
-    seen = np.isfinite(percent) & (percent > 0) & (seconds > 0)
-    return float(np.average(percent[seen], weights=seconds[seen])) if seen.any() else None
+    seen = np.isfinite(column) & (used > 0) & (seconds > 0)
+    return float(np.average(column[seen], weights=seconds[seen])) if seen.any() else None
+
+
+def _supply(progress: Columns, machine: Mapping[str, Any]) -> CpuSupply | None:
+    """The CPU time that the run got; None if it was not recorded."""
+    own, others = _mean_cpu(progress, "cpu_percent"), _mean_cpu(progress, "cpu_others_percent")
+    cores = section_of(machine, "cores").get("affinity")
+    if own is None or others is None or not isinstance(cores, list) or not cores:
+        return None
+    waiting, throttled = _mean_cpu(progress, "cpu_waiting_percent"), _mean_cpu(progress, "cpu_throttled_percent")
+    return CpuSupply(
+        cores=len(cores),
+        own=own / 100,
+        others=others / 100,
+        waiting=None if waiting is None else waiting / 100,
+        throttled=(throttled or 0.0) / 100,
+    )
 
 
 def _last(columns: Columns, name: str) -> float | None:

@@ -11,9 +11,10 @@ from paceline.errors import ConfigError
 from paceline.insight.runs.curves import ReturnCurve, read_scores
 from paceline.insight.runs.intervals import Interval, mean_interval, ratio_interval
 from paceline.insight.runs.results import RunResult
-from paceline.measure.view import phase_shares
+from paceline.measure.cpu import CpuSupply, mean_supply
+from paceline.measure.view import activity_shares, phase_shares
 
-PHASES = ("env", "inference", "collect", "wait", "learn", "sync", "eval", "other")
+PHASES = ("env", "inference", "collect", "wait", "learn", "sync", "eval", "checkpoint", "record", "other")
 """Phases in the order of tables and plots. `collect` is env and inference together, for runs that do not split them."""
 
 
@@ -43,6 +44,16 @@ class Side:
         shares = phase_shares([run.phases for run in known], sum(run.wall_s for run in known))
         named = {name: shares.pop(name) for name in PHASES[:-1] if name in shares}
         return {**named, "other": sum(shares.values())} if shares or named else {}
+
+    @property
+    def worker_shares(self) -> dict[str, float]:
+        """Share of the time of the average worker by activity; empty if no run has workers."""
+        return activity_shares([run.worker_s for run in self.runs])
+
+    @property
+    def supply(self) -> CpuSupply | None:
+        """CPU time that the runs got, on average; None if no run has recorded it."""
+        return mean_supply(run.supply for run in self.runs if run.supply is not None)
 
     @property
     def step_us(self) -> float | None:

@@ -10,6 +10,7 @@ from paceline.insight.runs.curves import returns_over_steps, same_course, side_b
 from paceline.insight.runs.intervals import METHOD, Interval, mean_interval
 from paceline.insight.runs.likeness import Difference, DifferenceKind, differences, same_task
 from paceline.insight.runs.sides import Side
+from paceline.measure.limit import limited_by
 from paceline.measure.panel import number, plural
 
 TIE = 0.05
@@ -17,17 +18,6 @@ TIE = 0.05
 OVERLAP = 0.9
 """Learning is called the same if the intervals overlap on at least this fraction of the common steps."""
 SHOWN_DIFFERENCES = 3
-
-_WORK = {
-    "env": "stepping envs",
-    "inference": "choosing actions",
-    "collect": "collecting",
-    "wait": "waiting for workers",
-    "learn": "learning",
-    "sync": "synchronising",
-    "eval": "evaluating",
-    "other": "other work",
-}
 
 
 def subject(sides: Sequence[Side]) -> Side | None:
@@ -126,12 +116,10 @@ def _identical(other: Side, base: Side) -> str | None:
 
 
 def _limit(side: Side) -> str:
-    shares = sorted(side.shares.items(), key=lambda item: -item[1])
-    if not shares:
-        return ""
-    (first, share), *rest = shares
-    others = ", ".join(f"{_WORK[name]} {part:.0%}" for name, part in rest[:2] if part >= 0.05)
-    return f", and is now limited by {_WORK[first]} ({share:.0%} of its time{'; ' + others if others else ''})"
+    if side.supply is not None and (shortage := side.supply.shortage()):
+        return f", and got too little CPU to tell what limits it: {shortage}"
+    limit = limited_by(side.shares, side.worker_shares)
+    return f", and is now limited by {limit}" if limit else ""
 
 
 def _list(found: Sequence[Difference]) -> str:

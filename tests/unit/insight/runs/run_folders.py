@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -76,17 +76,24 @@ def summarised(path: Path, **changes: Any) -> Path:
     return path
 
 
-def recorded(path: Path, *, iterations: int = 3, returns: Callable[[int], float] = lambda i: 20.0 * i) -> Path:
+def recorded(
+    path: Path,
+    *,
+    iterations: int = 3,
+    returns: Callable[[int], float] = lambda i: 20.0 * i,
+    others: Sequence[float] = (),
+) -> Path:
     """A run that was killed: 1,000 steps, 10 episodes and half a second for each iteration.
 
-    All episodes of iteration i return `returns(i)`.
+    All episodes of iteration i return `returns(i)`. Others used `others[i - 1]` percent of a core, if that is known.
     """
     folder = RunFolder.create(path, env="E", algo="ppo", seed=0)
     with closing(RunRecord(folder)) as record:
         seen: list[float] = []
         for i in range(1, iterations + 1):
             seen += [returns(i)] * 10
-            record(_iteration(i, float(np.mean(seen[-100:]))), _episodes(i, returns(i)))
+            known = {"cpu_others_percent": others[i - 1]} if others else {}
+            record(_iteration(i, float(np.mean(seen[-100:])), known), _episodes(i, returns(i)))
     return path
 
 
@@ -121,7 +128,7 @@ def rewrite_config(path: Path, **changes: Any) -> Path:
     return path
 
 
-def _iteration(i: int, mean: float) -> Iteration:
+def _iteration(i: int, mean: float, system: Mapping[str, float]) -> Iteration:
     return Iteration(
         iteration=i,
         steps=1000 * i,
@@ -137,7 +144,7 @@ def _iteration(i: int, mean: float) -> Iteration:
         train={"loss": mean / 3},
         evaluation=EvaluationRow(100.0 if i == 2 else 90.0, 1.0) if i > 1 else None,
         parallel={"worker_restarts": 1},
-        system={"cpu_percent": 0.0 if i == 1 else 100.0 + i, "rss_mb": 100.0 * i},
+        system={"cpu_percent": 0.0 if i == 1 else 100.0 + i, "rss_mb": 100.0 * i, **system},
     )
 
 

@@ -40,7 +40,8 @@ def test_speed_and_efficiency_are_against_the_first(pair: list[RunResult]) -> No
     assert cells(result, "final evaluation") == ("480.0", "500.0")
     assert cells(result, "peak memory") == ("300 MB", "600 MB")
     assert cells(result, "time in env") == ("40%", "40%")
-    assert cells(result, "time in other") == ("5%", "5%")  # what no phase claims, and writing
+    assert cells(result, "time in record") == ("1%", "1%")
+    assert cells(result, "time in other") == ("4%", "4%")  # what no phase claims
     assert interval_note(result) is None
 
 
@@ -165,3 +166,15 @@ def test_text_and_table_say_the_same(pair: list[RunResult]) -> None:
         assert line.split()[-1] == row.cells[-1].split()[-1]
         assert all(cell in drawn for cell in row.cells)
     assert len({len(line) for line in text.splitlines()}) == 1  # columns are aligned
+
+
+def test_workers_of_any_mode_have_rows_and_asynchronous_drivers_step_no_envs(pair: list[RunResult]) -> None:
+    seq, par = pair
+    free = replace(par, phases={"wait": 9.2, "learn": 0.8}, worker_s={"env": 6.0, "inference": 2.0, "idle": 2.0})
+    result = compare(sides(seq, free))
+    assert cells(result, "time in env") == ("40%", "-")
+    assert cells(result, "time in wait") == ("5%", "92%")
+    assert cells(result, "workers: env") == ("-", "60%")
+    assert cells(result, "workers: inference") == ("-", "20%")
+    assert cells(result, "workers: idle") == ("-", "20%")
+    assert not any(row.label.startswith("workers:") for row in compare(sides(*pair)).rows)

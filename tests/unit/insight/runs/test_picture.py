@@ -51,7 +51,7 @@ def test_bars_are_time_per_step_and_pieces_add_up(picture: Picture) -> None:
         ends = [piece.begin + piece.length for piece in bar.pieces]
         assert [piece.begin for piece in bar.pieces[1:]] == pytest.approx(ends[:-1])
         assert bar.total == "500 µs"
-    assert picture.bars.phases == ("env", "inference", "wait", "learn", "other")
+    assert picture.bars.phases == ("env", "inference", "wait", "learn", "record", "other")
 
 
 def test_long_runs_are_shown_in_hours(runs: list[RunResult]) -> None:

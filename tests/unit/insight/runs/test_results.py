@@ -9,6 +9,7 @@ from tests.unit.insight.runs.run_folders import complete, read_progress, recorde
 from paceline.errors import ConfigError
 from paceline.insight.runs.listing import listed
 from paceline.insight.runs.results import read_run
+from paceline.measure.cpu import CpuSupply
 
 STORED = Path(__file__).parents[3] / "golden" / "stored" / "checkpoints"
 """Run folders of an earlier version."""
@@ -71,6 +72,20 @@ def test_rows_of_earlier_versions_count_all_but_evaluations(tmp_path: Path) -> N
 def test_cpu_use_is_the_mean_from_the_first_sample_on(tmp_path: Path) -> None:
     assert read_run(recorded(tmp_path / "a")).cpu_percent == pytest.approx((102 + 103) / 2)
     assert read_run(recorded(tmp_path / "b", iterations=1)).cpu_percent is None
+
+
+def test_the_cpu_that_the_run_got_is_read_from_samples_or_from_the_summary_of_a_short_run(tmp_path: Path) -> None:
+    path = summarised(tmp_path / "a", supply=CpuSupply(cores=2, own=0.5, others=1.25, waiting=1.0))
+    assert read_run(path).supply == CpuSupply(cores=2, own=0.5, others=1.25, waiting=1.0)
+    assert read_run(path).cpu_percent == 50.0
+    assert read_run(summarised(tmp_path / "earlier")).supply is None
+    # CPU use of 102 % and 103 % was recorded, and that of others since the second sample.
+    long = recorded(tmp_path / "b", others=(30.0, 40.0, 60.0))
+    summarised(long, steps=3000, supply=CpuSupply(cores=2, own=9.0, others=9.0))
+    read = read_run(long).supply
+    assert read is not None
+    assert (read.own, read.others) == pytest.approx((1.025, 0.5))
+    assert read.waiting is None
 
 
 @pytest.mark.parametrize("config", [None, "", "[1, 2]", "env: 3\nrun: [", "!!python/object:os.system {}"])

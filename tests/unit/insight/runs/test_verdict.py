@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from tests.unit.insight.runs.run_folders import complete, config, read_all, sides
 
+from paceline.insight.runs.likeness import remarks
 from paceline.insight.runs.results import RunResult
 from paceline.insight.runs.sides import Side
 from paceline.insight.runs.verdict import verdict
+from paceline.measure.cpu import CpuSupply
 
 
 @pytest.fixture
@@ -123,3 +125,24 @@ def test_a_single_side_is_summed_up_without_a_ranking(tmp_path: Path) -> None:
         "3 seeds of one config (ppo on CartPole-v1): final evaluation 480.0 ± 0.0, mean return of the last 100 "
         "episodes 101.0 ± 2.48, 1,200 ± 497 steps/s (mean ± half of its 95% t-interval)."
     )
+
+
+def test_waiting_for_workers_is_limited_by_what_they_do(pair: list[RunResult]) -> None:
+    seq, par = pair
+    waiting = replace(par, phases={"wait": 13.8, "sync": 0.6}, worker_s={"env": 6.0, "inference": 2.0, "idle": 2.0})
+    assert "limited by stepping envs (60% of its workers' time; choosing actions 20%)" in verdict(sides(seq, waiting))
+    uneven = replace(waiting, worker_s={"env": 4.0, "inference": 1.0, "idle": 5.0})
+    assert "limited by waiting for workers (92% of its time" in verdict(sides(seq, uneven))
+
+
+def test_no_bottleneck_is_named_when_others_had_the_cores(pair: list[RunResult]) -> None:
+    seq, par = pair
+    starved = replace(par, supply=CpuSupply(cores=2, own=0.44, others=1.5, waiting=1.1))
+    text = verdict(sides(seq, starved))
+    assert "limited by" not in text
+    assert (
+        "got too little CPU to tell what limits it: it got 0.4 of the 1.5 cores that it asked for, while other "
+        "programs or virtual machines used 75% of the 2 cores" in text
+    )
+    assert [said for said in remarks(sides(seq, starved), []) if said.startswith("par got less CPU than it asked for")]
+    assert "limited by learning" in verdict(sides(seq, replace(par, supply=CpuSupply(cores=2, own=1.9, others=0.1))))
