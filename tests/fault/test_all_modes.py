@@ -120,6 +120,57 @@ def test_a_signal_ends_at_a_safe_point_with_a_checkpoint_that_goes_on(mode: str,
         assert run.go(steps=500).steps > summary.steps
 
 
+class SecondSignal:
+    """Sends Ctrl-C twice when workers have finished the fourth rollout, but the driver has not counted it.
+
+    That is the latest moment at which a rollout is cut off, when most of what workers share has changed.
+    """
+
+    def __init__(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._iteration, restarts = 0, run.training.rollouts.restarts
+        wait = restarts.runtime.wait
+
+        def wait_and_interrupt(*args: Any, **kwargs: Any) -> Any:
+            done = wait(*args, **kwargs)
+            if self._iteration == 3:
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
+            return done
+
+        monkeypatch.setattr(restarts.runtime, "wait", wait_and_interrupt)
+
+    def on_update(self, moment: Any) -> None:
+        self._iteration = moment.iteration
+
+
+@pytest.mark.parametrize("mode", PLAIN)
+def test_a_second_signal_during_a_rollout_leaves_a_checkpoint_of_the_last_update_that_goes_on(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(mode, "CartPole-v1", output_dir=tmp_path / "run")
+    with Run(settings) as run:
+        expected = run.go()
+    with Run(settings, folder=open_folder(settings)) as run:
+        second = SecondSignal(run, monkeypatch)
+        summary = run.go(callbacks=Callbacks([second]))
+        assert run.cut_off
+        assert second._iteration == 3
+    assert (summary.stop_reason, summary.finished) == ("SIGINT", False)
+    snapshot = checkpoint.load(checkpoint.find(tmp_path / "run"))
+    assert snapshot.meta["steps"] == summary.steps
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "Ctrl-C: stopping after this rollout" in log
+    assert "Ctrl-C: stopping now" in log
+    again = settings.merge(resume=True)
+    with Run(again, folder=open_folder(again)) as run:
+        assert run.training.tracker.steps == summary.steps
+        assert any("started a new episode" in note for note in run.notes) == (mode in ASYNC)
+        finished = run.go()
+    assert finished.finished
+    if mode in ("sequential", "own pace", *EXACT) and mode != "pipeline":  # it loses the rollout of an older version
+        assert finished.weights_sha256 == expected.weights_sha256
+
+
 @pytest.mark.parametrize("mode", PLAIN)
 def test_learner_that_raises_ends_the_run_and_all_workers(mode: str) -> None:
     with Run(config(mode, env_kwargs={})) as run:

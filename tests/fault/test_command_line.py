@@ -129,6 +129,9 @@ def test_a_second_ctrl_c_stops_now(tmp_path: Path) -> None:
         assert perf_counter() - began < 20.0, "it waited for the rollout"
     assert process.returncode == 130
     assert "Traceback" not in out + err
+    assert err.index("Ctrl-C: stopping after this rollout. Ctrl-C again") < err.index("Ctrl-C: stopping now")
+    assert checkpoint.find(folder).name == checkpoint.step_name(0), "nothing was lost but the first rollout"
+    assert summary(folder)["stop_reason"] == "SIGINT"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class EpisodeHistory:
         """
         self._spec, self._episode, self._shown, self._tags = spec, episode, shown, tags or {}
         self._parts: list[list[NDArray[Any]]] = [[] for _ in range(len(episode))]
-        self._marked = self._now()
+        self._marked, self._under_way = self._now(), False
 
     def extend(
         self, action: NDArray[Any], ended: NDArray[np.bool_], valid: NDArray[np.bool_], *, first_env: int = 0
@@ -53,6 +53,7 @@ class EpisodeHistory:
             valid: [T, n] False where the env only reset in this step; such an action was not executed.
             first_env: The env of column 0.
         """
+        self._under_way = False
         steps, envs = ended.shape
         any_end: NDArray[np.bool_] = np.logical_or.reduce(ended, 0)
         last_end = steps - 1 - ended[::-1].argmax(0)
@@ -67,7 +68,7 @@ class EpisodeHistory:
 
     def mark(self) -> None:
         """Copy the state that workers overwrite during the rollout that begins now."""
-        self._marked = self._now()
+        self._marked, self._under_way = self._now(), True
 
     def marked(self) -> list[History]:
         """The history of each env as of the start of the current rollout."""
@@ -101,13 +102,15 @@ class EpisodeHistory:
         ]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The history of each env up to now, with its latest observation, as arrays for a checkpoint."""
+        """The history of each env up to now, or up to the start of a rollout that is under way, for a checkpoint."""
         actions = self._actions()
         lengths = np.array([len(each) for each in actions])
-        return {**self._now(), "length": lengths, "actions": np.concatenate(actions)}
+        arrays = self._marked if self._under_way else self._now()
+        return {**arrays, "length": lengths, "actions": np.concatenate(actions)}
 
     def load(self, state: dict[str, NDArray[Any]]) -> list[History]:
         """Load a checkpoint's histories; returns them, so that workers can restore their envs."""
+        self._under_way = False
         self._parts = [[actions] for actions in np.split(state["actions"], np.cumsum(state["length"])[:-1])]
         return self._histories(state)
 

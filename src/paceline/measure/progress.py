@@ -16,6 +16,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Literal, TypeAlias
 
@@ -70,12 +72,12 @@ class Progress:
         self._display = display
         self._console = console or Console(stderr=True, highlight=False)
         self._screen = None if display == "none" else screen_for(self._console, live)
+        self._notes: SimpleQueue[str] = SimpleQueue()  # its `put` may interrupt itself, in a signal handler
         self._lock = threading.Lock()  # protects the fields below; only held briefly
         self._recent: deque[Iteration] = deque()
         self._returns: deque[float] = deque(maxlen=4096)
         self._last_eval: EvaluationRow | None = None
         self._best_eval: EvaluationRow | None = None
-        self._notes: deque[str] = deque()
         self._updated = time.perf_counter()
         self._summary: Summary | None = None
         self._ready = threading.Event()
@@ -133,6 +135,13 @@ class Progress:
         self._to_log([f"{text}\n{detail}" if detail else text])
         self._show_note(text)
 
+    def answer(self, text: str) -> None:
+        """Show a note about a signal at once, also if nothing else is displayed. May be called in a signal handler."""
+        self.note(text)
+        if self._display == "none":
+            with suppress(OSError, ValueError, AttributeError):  # stderr may be missing, or closed
+                os.write(sys.stderr.fileno(), f"{text}\n".encode())
+
     def close(self, summary: Summary | None = None) -> None:
         """Stop the thread and print the last lines. Idempotent; waits for a blocked terminal a second at most."""
         if summary is not None and self._summary is None:
@@ -142,6 +151,7 @@ class Progress:
         if self._thread is None:
             return
         self._stopping.set()
+        self._notes.put("")
         self._thread.join(PATIENCE_S)
         self._thread = None
 
@@ -175,9 +185,9 @@ class Progress:
                 screen.start()
             self._ready.set()
             try:
-                while not self._stopping.wait(REFRESH_S):
-                    self._draw()
-                self._draw(last=True)
+                while not self._stopping.is_set():
+                    self._draw(self._wait_for_notes())
+                self._draw(self._wait_for_notes(0.0), last=True)
             finally:
                 if screen is not None:
                     screen.stop(keep=self._display == "bar")
@@ -194,8 +204,16 @@ class Progress:
 
     def _show_note(self, text: str) -> None:
         if self._display != "none":
-            with self._lock:
-                self._notes.append(text)
+            self._notes.put(text)
+
+    def _wait_for_notes(self, timeout_s: float | None = None) -> list[str]:
+        """Return the notes so far. Waits for the first one until the timeout, which is the time between drawings."""
+        notes = []
+        with suppress(Empty):
+            notes.append(self._notes.get(timeout=REFRESH_S if timeout_s is None else timeout_s))
+            while True:
+                notes.append(self._notes.get_nowait())
+        return [note for note in notes if note]
 
     def _say(self, lines: Sequence[str], *, wrap: bool = True) -> None:
         if self._screen is not None:
@@ -204,11 +222,8 @@ class Progress:
         for line in lines:
             self._console.print(line, markup=False, soft_wrap=True)
 
-    def _draw(self, *, last: bool = False) -> None:
-        with self._lock:
-            notes = [f"note: {note}" for note in self._notes]
-            self._notes.clear()
-        self._say(notes)
+    def _draw(self, notes: Sequence[str], *, last: bool = False) -> None:
+        self._say([f"note: {note}" for note in notes])
         view = self.view()
         if self._screen is not None:
             draw = bar_line if self._display == "bar" else panel

@@ -124,9 +124,12 @@ class Agent(metaclass=DocumentedSettings):
             self.close()
             raise
         self._learning = False
-        self._refresh()
+        if run.cut_off:
+            self.close()
+        else:
+            self._refresh()
         if self.summary.stop_reason == "SIGINT":
-            raise KeyboardInterrupt  # training has stopped after an iteration; the agent keeps its weights
+            raise KeyboardInterrupt  # the agent keeps the weights of the last update
         if self.summary.stop_reason == "SIGTERM":
             raise SystemExit(143)
         return self

@@ -33,6 +33,7 @@ from paceline.train.callbacks import Callbacks, Moment, OwnNumbers
 from paceline.train.evaluate import Evaluator
 from paceline.train.fault_notes import FaultNotes
 from paceline.train.saving import Saving
+from paceline.train.stopping import StopNow
 from paceline.train.training import Training
 
 
@@ -122,14 +123,17 @@ class Bookkeeping:
         self._call("on_rollout")
 
     def evaluate(self) -> EvaluationRow | None:
-        """Evaluate the newest weights, and save the model if it is the best so far. None if the env hangs."""
+        """Evaluate the newest weights, and save the model if it is the best so far. None if it hangs or is cut off."""
         run = self._training.config.run
         with self._clock.phase("eval"):
             if self._evaluator is None:
                 self._evaluator = self._training.evaluator()
             self._evaluated_at = self._tracker.steps
             try:
-                result = self._evaluator.evaluate(run.n_eval_episodes)
+                with self._training.interruptible.during("evaluation"):
+                    result = self._evaluator.evaluate(run.n_eval_episodes)
+            except StopNow:
+                return None
             except EnvHung as hang:
                 self._note(f"{hang} This evaluation is skipped; the run continues.")
                 return None

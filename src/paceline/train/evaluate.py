@@ -168,7 +168,7 @@ class Predictor:
 
 
 class Evaluator:
-    """Plays evaluation episodes on one env, made by the first. If an evaluation hangs, the next makes a new env."""
+    """Plays evaluation episodes on one env. After an evaluation that hangs or is cut off, the next makes a new env."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class Evaluator:
         try:
             with self._watched("evaluate"):
                 return self._play(episodes, deterministic, watch)
-        except EnvHung:
+        except (EnvHung, KeyboardInterrupt):
             with suppress(Exception):
                 self.close()  # the next evaluation makes a new env
             raise

@@ -78,7 +78,11 @@ class Collector(Protocol[BatchOut]):
         """Return the extras of the last batch by name, [T+1, B, ...] each: `info` values read with each observation."""
 
     def state(self) -> State:
-        """Return everything that `load` needs, for a checkpoint. Call it only between `release` and `next`."""
+        """Return everything that `load` needs, for a checkpoint. Call it between `release` and `next`.
+
+        It may also be called after StopNow has left `next` or `release`. It then returns the state of the last update,
+        as far as possible, and only `close` may follow.
+        """
 
     def load(self, state: State) -> list[int]:
         """Continue from `state()`; returns the envs that could not be restored and have started a new episode."""

@@ -52,6 +52,7 @@ class ReplayBatches:
         self._budget, self._pace = budget, pace
         self.last = CollectReport(finished=Episodes.none())
         self._external = 0  # calls of `add_trajectory`
+        self._under_way = False
 
     def next(self, version: int) -> int:  # noqa: ARG002 - workers read the newest weights in place
         """Collect a batch, and return the number of updates that are due."""
@@ -59,7 +60,9 @@ class ReplayBatches:
         self._align_groups()
         self._history.mark()
         submitted = self.restarts.start(TransitionCollector.collect, self._ingest.replay.head.tolist(), self._budget)
-        written = self.restarts.finish(submitted, self)
+        self._under_way = True
+        written = self.restarts.finish_rollout(submitted, self)
+        self._under_way = False
         times = [reply.times for reply in written]
         add_collect_times(self._clock, times, perf_counter() - began)
         with self._clock.phase("sync"):
@@ -118,7 +121,9 @@ class ReplayBatches:
         return {}
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """See `Collector.state`."""
+        """See `Collector.state`. During a batch, without the oldest rows, which workers may be overwriting."""
+        if self._under_way:
+            self._ingest.exclude_overwritten(range(self._ingest.replay.shape.n_envs), self._budget.rows)
         state = under("history/", self._history.state())
         state["owed"], state["guests"] = np.array(self._pace.remainder), np.array(self._external)
         return state | under("replay/", self._ingest.state())

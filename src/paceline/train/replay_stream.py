@@ -139,7 +139,7 @@ class ReplayStream:
 
     def _receive(self, timeout_s: float) -> None:
         try:
-            done = self._runtime.wait(self._pending, all=False, timeout_s=timeout_s)
+            done = self.restarts.wait_any(self._pending, timeout_s)
         except WorkerLost as loss:
             self._replace(loss)
             return

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Concatenate, Generic, Literal, Protocol, TypeAlias
 
 from paceline.errors import WorkerLost
 from paceline.runtime.protocol import J_co, P, R, Reply, Runtime
+from paceline.train.stopping import Interruptible
 
 Recovery: TypeAlias = Literal["exact", "restart", "fail"]
 
@@ -69,6 +70,8 @@ class Restarts(Generic[J_co]):
         self._notes: list[tuple[str, str]] = []
         self.restarted = 0
         """Number of episodes that were cut short by replacements."""
+        self.interruptible = Interruptible()
+        """Marks the waits for workers that Ctrl-C may cut off."""
 
     @property
     def count(self) -> int:
@@ -147,6 +150,20 @@ class Restarts(Generic[J_co]):
                     self.succeeded(reply.worker)
                 return [reply.result() for reply in submitted.replies]
 
+    def finish_rollout(self, submitted: BroadcastCall[R], envs: EnvRecovery) -> list[R]:
+        """Do the same for a call that collects, which Ctrl-C may cut off."""
+        with self.interruptible.during("rollout"):
+            return self.finish(submitted, envs)
+
+    def wait_any(self, replies: Sequence[Reply[R]], timeout_s: float) -> list[Reply[R]]:
+        """Wait for one of these calls that collect, until the timeout; Ctrl-C may cut that off. Returns those done.
+
+        Raises:
+            WorkerLost: A worker was lost; the caller replaces it.
+        """
+        with self.interruptible.during("rollout"):
+            return self.runtime.wait(replies, all=False, timeout_s=timeout_s)
+
     def succeeded(self, worker: int) -> None:
         """Record that a worker has completed a call: its replacements in a row count from zero again."""
         self._causes.pop(worker, None)
@@ -191,10 +208,11 @@ class Restarts(Generic[J_co]):
             self._causes[worker].append(loss.cause)
             self._count_by_worker[worker] += 1
             self._notes.append((f"{loss.text} It is replaced; training continues.", loss.detail))
-            if attempt > 1:
-                time.sleep(min(MAX_BACK_OFF_S, BACK_OFF_S * 2 ** (attempt - 2)))
             try:
-                return respawn(attempt)
+                with self.interruptible.during("rollout"):
+                    if attempt > 1:
+                        time.sleep(min(MAX_BACK_OFF_S, BACK_OFF_S * 2 ** (attempt - 2)))
+                    return respawn(attempt)
             except WorkerLost as again:
                 loss = again
 

@@ -60,7 +60,7 @@ class Rollouts:
         self._tracker, self._history = tracker, history
         self._learning, self._freeze = learning, freeze
         self._version = 0
-        self._pending = False
+        self._pending = self._under_way = False
         self.step = 0
         """Rows collected so far, which is the number of steps of each env."""
         self.last = CollectReport(finished=Episodes.none())
@@ -74,7 +74,7 @@ class Rollouts:
         """
         if not self._pending:
             began, started = perf_counter(), self._begin(version)
-            self._count(self.restarts.finish(started, self), perf_counter() - began)
+            self._count(self.restarts.finish_rollout(started, self), perf_counter() - began)
         batch = (self._learning or self._slots).trajectory(self._version)
         if self._learning is not None:
             with self._clock.phase("sync"):
@@ -85,11 +85,11 @@ class Rollouts:
         """In a pipeline, wait for the rollout that `next` started: it becomes the pending batch."""
         if self._started is not None:
             started, self._started, began = self._started, None, perf_counter()
-            self._count(self.restarts.finish(started, self), perf_counter() - began)
+            self._count(self.restarts.finish_rollout(started, self), perf_counter() - began)
 
     def _begin(self, version: int) -> BroadcastCall[CollectTimes]:
         """Submit the collection of a rollout with the weights of `version`. Does not wait."""
-        self._version, self._pending = version, False
+        self._version, self._pending, self._under_way = version, False, True
         if self._freeze is not None:
             self._freeze()
         self._history.mark()
@@ -98,6 +98,7 @@ class Rollouts:
     def _count(self, times: list[CollectTimes], waited_s: float) -> None:
         """Count the steps and episodes of a complete rollout, record its actions, and in a pipeline copy it."""
         add_collect_times(self._clock, times, waited_s)
+        self._under_way = False
         with self._clock.phase("sync"):
             self.step += self._slots.shape.n_steps
             self.last = CollectReport(times=times, finished=count_episodes(self._tracker, self._slots))
@@ -114,7 +115,7 @@ class Rollouts:
     def state(self) -> dict[str, NDArray[Any]]:
         """See `Collector.state`."""
         state = {"step": np.array(self.step), **under("history/", self._history.state())}
-        if self._trust_env_state:
+        if self._trust_env_state and not self._under_way:  # envs that are being stepped cannot be pickled
             dumping = self.restarts.start(RolloutJob.dump)
             self._history.mark()
             pickled = [entry for part in self.restarts.finish(dumping, self) for entry in part]

@@ -6,10 +6,9 @@ build -> (resume | warm start | reset) -> loop -> last evaluation and checkpoint
 from __future__ import annotations
 
 import logging
-import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,13 +28,14 @@ from paceline.measure.progress import Display, Progress
 from paceline.measure.record import Goal, RunInfo, RunRecord, Summary
 from paceline.measure.tracking import Tracking, require_wandb
 from paceline.measure.train_log import TrainLog
-from paceline.system.signals import STOPPING, handled_by
+from paceline.system.signals import handled_by
 from paceline.train import checkpoint
 from paceline.train.bookkeeping import Bookkeeping
 from paceline.train.budget import RunBudget
 from paceline.train.build import build
 from paceline.train.callbacks import Callbacks, StopAtMeans, StopAtScore
 from paceline.train.out_of_memory import out_of_memory
+from paceline.train.stopping import StopNow, Stopper
 from paceline.train.training import Training
 
 if TYPE_CHECKING:
@@ -147,6 +147,8 @@ class Run:
             init: Initial weights, if the config does not resume a run.
         """
         self.config, self._folder = config, folder
+        self.cut_off = False
+        """Whether a second Ctrl-C has ended a session during a rollout: only `close` may follow."""
         self._log: TrainLog | None = None
         if config.run.track:
             require_wandb()  # before workers are started
@@ -229,14 +231,17 @@ class Run:
         budget = RunBudget(training.tracker, training.clock, self._goal(steps, episodes, seconds))
         with (
             Progress(self._info(), budget.goal, display=display, log=log) as progress,
-            _stop_on_signals(budget.stop),
+            handled_by(Stopper(budget.stop, progress.answer, training.interruptible)),
         ):
             for note in self.notes:
                 progress.note(note)
             self.notes = []
             bookkeeping.begin(budget, progress, callbacks)
             try:
-                yield budget, bookkeeping
+                try:
+                    yield budget, bookkeeping
+                except StopNow:
+                    self.cut_off = True
                 bookkeeping.finish()
             except BaseException as error:
                 if log is not None:
@@ -345,14 +350,3 @@ def _load_or_reset(training: Training, resume_from: Path | None, init: checkpoin
         training.load_model(init)
     training.rollouts.reset()
     return notes
-
-
-def _stop_on_signals(stop: Callable[[str], None]) -> AbstractContextManager[None]:
-    """The first SIGINT (Ctrl-C) or SIGTERM stops the run after the current iteration, the second at once."""
-
-    def handle(number: int) -> None:
-        stop(signal.Signals(number).name)
-        for caught in STOPPING:
-            signal.signal(caught, signal.default_int_handler)
-
-    return handled_by(handle)

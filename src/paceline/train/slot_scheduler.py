@@ -133,7 +133,7 @@ class SlotScheduler:
     def receive(self) -> list[FullSlot]:
         """Return new full slots. Blocks until there is one, `POLL_S` have passed, or a worker was replaced."""
         try:
-            done = self._runtime.wait([*self._requested.values()], all=False, timeout_s=POLL_S)
+            done = self.restarts.wait_any([*self._requested.values()], POLL_S)
         except WorkerLost as loss:
             self._replace(loss)
             return []

@@ -25,6 +25,7 @@ from paceline.train.loop import Collector, Learner
 from paceline.train.model import model_state
 from paceline.train.plan import AnyDriver, Plan
 from paceline.train.recipes import identity
+from paceline.train.stopping import Interruptible
 from paceline.train.worker_recipe import ENV_THREADS
 
 
@@ -63,6 +64,11 @@ class Training:
     def started_layout(self) -> Layout:
         """The layout with the env threads that the workers have chosen. Call it after the envs have been reset."""
         return replace(self.layout, env_threads=max(1, int(self.arena[ENV_THREADS].max())))
+
+    @property
+    def interruptible(self) -> Interruptible:
+        """Marks when Ctrl-C may cut off a rollout or an evaluation."""
+        return self.rollouts.restarts.interruptible
 
     def identity(self) -> dict[str, Any]:
         """Properties that a snapshot must share for its weights to fit this training."""

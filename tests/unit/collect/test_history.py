@@ -78,6 +78,16 @@ def test_marked_is_the_state_at_the_start_of_the_rollout_even_if_workers_overwri
     assert (before.tags["opponent"], after.tags["opponent"]) == (2, 3)
 
 
+def test_a_checkpoint_during_a_rollout_has_the_state_at_its_start() -> None:
+    envs = Envs()
+    history = envs.history()
+    history.mark()
+    envs.episode += 1
+    assert history.state()["episode"][1] == 5
+    extend(history, [[1], [2], [0]])
+    assert history.state()["episode"][1] == 6
+
+
 def test_a_checkpoint_restores_all_histories() -> None:
     envs = Envs()
     history = envs.history()

@@ -172,13 +172,15 @@ def test_the_log_and_the_last_lines_say_what_workers_do() -> None:
     assert "wait 100% | workers: env 30% inference 10% learn 50% idle 10%" in line
     assert "workers:" not in plain_line(view(iteration(1)))
     done = replace(SUMMARY, worker_s={"env": 1.0, "inference": 0.5, "learn": 0.0, "idle": 0.5})
-    assert "workers: env 50% inference 25% idle 25%" in last_lines(done, INFO)
-    assert not any(each.startswith("workers:") for each in last_lines(SUMMARY, INFO))
+    assert "workers: env 50% inference 25% idle 25%" in last_lines(done, INFO, Goal(steps=4_000))
+    assert not any(each.startswith("workers:") for each in last_lines(SUMMARY, INFO, Goal(steps=4_000)))
 
 
 def test_the_last_lines_name_the_limit_unless_others_had_the_cores() -> None:
-    assert "limited by collecting (60% of its time; learning 30%, other work 10%)" in last_lines(SUMMARY, INFO)
+    assert "limited by collecting (60% of its time; learning 30%, other work 10%)" in last_lines(
+        SUMMARY, INFO, Goal(steps=4_000)
+    )
     starved = replace(SUMMARY, supply=CpuSupply(cores=2, own=0.5, others=1.5, waiting=1.0))
-    text = "\n".join(last_lines(starved, INFO))
+    text = "\n".join(last_lines(starved, INFO, Goal(steps=4_000)))
     assert "too little CPU to tell what limits this run: it got 0.5 of the 1.5 cores that it asked for" in text
     assert "limited by" not in text

@@ -120,6 +120,31 @@ def test_quiet_prints_nothing_and_starts_no_thread() -> None:
     assert file.getvalue() == ""
 
 
+def test_an_answer_is_shown_at_once_and_also_by_a_quiet_run(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    console, file = captured(terminal=True)
+    with Progress(INFO, Goal(), console=console, display="none") as progress:
+        progress.answer("Ctrl-C: stopping")
+    assert (file.getvalue(), capfd.readouterr().err) == ("", "Ctrl-C: stopping\n")
+    monkeypatch.setattr(progress_module, "REFRESH_S", 600.0)
+    with Progress(INFO, Goal(), console=console, live=True) as progress:
+        progress.answer("Ctrl-C: stopping")
+        while "note: Ctrl-C: stopping" not in file.getvalue():
+            time.sleep(0.01)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_signal_that_interrupts_a_note_can_note_something_itself() -> None:
+    """A lock that the interrupted code holds would never be free."""
+    console, file = captured(terminal=False)
+    with Progress(INFO, Goal(), console=console) as progress:
+        with progress._lock:
+            progress.answer("Ctrl-C: stopping")
+        progress.close(SUMMARY)
+    assert "note: Ctrl-C: stopping" in file.getvalue()
+
+
 def test_close_twice_and_no_thread_left() -> None:
     console, _ = captured(terminal=False)
     before = threading.active_count()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,31 @@ def test_a_closed_agent_predicts_and_may_learn_again() -> None:
     assert weights(agent) != trained
     assert agent.summary is not None
     assert agent.summary.steps == 64, "a new run from the weights it had"
+
+
+class Impatient(Counter):
+    """Presses Ctrl-C twice in its twentieth step."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        Impatient.steps += 1
+        if Impatient.steps == 20:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return super().step(action)
+
+
+def test_a_second_ctrl_c_leaves_an_agent_with_the_weights_of_the_last_update_that_can_learn_on() -> None:
+    with PPO(Impatient, n_envs=2, n_steps=8, batch_size=16, num_workers=0, n_eval_episodes=0) as agent:
+        before = agent.get_weights()
+        with pytest.raises(KeyboardInterrupt):
+            agent.learn(1_000)
+        assert agent.summary is not None
+        assert (agent.summary.stop_reason, agent.summary.steps) == ("SIGINT", 16)
+        assert not np.array_equal(agent.get_weights(), before)
+        agent.learn(32)
+        assert agent.summary.finished
 
 
 def test_close_makes_no_env_and_so_ends_workers_of_a_failing_env() -> None:

@@ -160,6 +160,26 @@ def test_the_best_model_is_the_best_of_those_that_could_be_written(
     assert checkpoint.load(tmp_path / "run" / "best_model").meta["best_eval"] == [480.0, 1.0]
 
 
+def test_a_signal_during_an_evaluation_cuts_it_off_and_the_run_ends_with_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Evaluator._play
+
+    def interrupted(self: Evaluator, *args: Any) -> Evaluation:
+        play(self, *args)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the evaluation goes on")
+
+    monkeypatch.setattr(Evaluator, "_play", interrupted)
+    config = TrainConfig.from_flat(**{**SMALL, "eval_freq": 64, "n_eval_episodes": 1, "output_dir": tmp_path / "run"})
+    with Run(config, folder=open_folder(config)) as run:
+        summary = run.go()
+    assert (summary.stop_reason, summary.steps, summary.iterations) == ("SIGINT", 64, 1)
+    assert summary.final_eval is None
+    assert checkpoint.find(tmp_path / "run").name == checkpoint.step_name(64)
+    assert len((tmp_path / "run" / "progress.csv").read_text().splitlines()) == 2, "the update is recorded"
+
+
 def test_a_save_that_fails_is_a_note_and_the_run_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,12 +6,14 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.inside import inside
 
 from paceline import DQN
 from paceline.config.train_config import TrainConfig
 from paceline.train.build import build
 from paceline.train.replay_batches import ReplayBatches
+from paceline.train.stopping import StopNow
 from paceline.train.training import Training
 
 SMALL: dict[str, Any] = {"n_envs": 8, "group_size": 4, "learning_starts": 100, "n_eval_episodes": 0, "batch_size": 16}
@@ -56,6 +58,28 @@ def test_nothing_is_due_before_learning_starts() -> None:
         collector.reset()
         assert collector.next(0) == 0
         assert collector.next(1) > 0
+
+
+def test_a_checkpoint_during_a_batch_leaves_out_the_rows_that_workers_may_overwrite(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with closing(rollouts(buffer_size=512)) as training:
+        collector = training.rollouts
+        assert isinstance(collector, ReplayBatches)
+        collector.reset()
+        for version in range(6):
+            collector.next(version)
+        replay, before = collector._ingest.replay, collector.stored
+        monkeypatch.setattr(collector.restarts, "finish_rollout", interrupted)
+        with pytest.raises(StopNow):
+            collector.next(6)
+        state = collector.state()
+        assert collector.stored < before
+        assert (state["replay/floor"] == replay.head + 16 + 1 - replay.shape.rows).all()
+
+
+def interrupted(*_: object) -> None:
+    raise StopNow
 
 
 def test_a_loaded_collector_continues_with_the_same_rows() -> None:
