@@ -94,7 +94,8 @@ class Given(Generic[Options]):
             return TrainConfig.from_run(folder, **settings)
         if "env" not in settings and (missing := _resume_path(self.flags)) is not None:
             raise ConfigError(
-                f"resume {str(missing)!r}: no run there ({CONFIG} is missing). Give a run or a checkpoint."
+                f"resume {str(missing)!r}: no run there ({CONFIG} is missing). Give a run folder; its config "
+                "says where its checkpoints are."
             )
         return TrainConfig.from_flat(**settings)
 

@@ -247,7 +247,7 @@ class RunConfig:
     output_dir: Path | None = None
     """Run folder. Default: a new folder under runs/."""
     checkpoint_dir: Path | None = None
-    """Checkpoint folder. Default: inside the run folder."""
+    """Checkpoint folder, stored with its absolute path. Default: inside the run folder."""
     resume: bool | Path = False
     """Resume from the newest checkpoint in output_dir, or from the run or checkpoint at PATH."""
     trust_env_state: bool = False
@@ -296,6 +296,8 @@ class RunConfig:
             raise ConfigError(
                 "stop_at_score: with eval_freq it compares evaluations, and n_eval_episodes=0 disables them. Try 10."
             )
+        if self.checkpoint_dir is not None:  # absolute, so that the run can be resumed from another working directory
+            object.__setattr__(self, "checkpoint_dir", self.checkpoint_dir.absolute())
         for name, goal in self.stop_at.items():
             if isinstance(goal, bool) or not isinstance(goal, int | float) or not math.isfinite(goal):
                 raise ConfigError(f"stop_at: {name}={goal!r} must be a finite number. Write compliance=.95.")

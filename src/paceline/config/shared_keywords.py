@@ -127,7 +127,7 @@ class RunKeywords(TypedDict, total=False):
     output_dir: str | Path | None
     """Run folder. Default: no files are written."""
     checkpoint_dir: str | Path | None
-    """Checkpoint folder. Default: inside the run folder."""
+    """Checkpoint folder, stored with its absolute path. Default: inside the run folder."""
     resume: bool | str | Path
     """Resume from the newest checkpoint in output_dir, or from the run or checkpoint at PATH. Default: False."""
     trust_env_state: bool

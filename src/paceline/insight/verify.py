@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import CheckpointError
-from paceline.measure.folder import BEST_MODEL, CHECKPOINTS
+from paceline.measure.folder import BEST_MODEL
 from paceline.train import checkpoint
 from paceline.train.checkpoint import Snapshot
 
@@ -56,7 +56,7 @@ def _snapshots(path: Path) -> Iterator[Path]:
     if (path / checkpoint.MANIFEST).is_file() or (path / checkpoint.STATE).is_file():
         yield path
         return
-    for folder in (path / CHECKPOINTS, path):
+    for folder in checkpoint.folders(path):
         if steps := checkpoint.steps(folder):
             yield from reversed(steps)
             break

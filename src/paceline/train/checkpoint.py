@@ -24,7 +24,9 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from paceline.config.plain_yaml import load_file
 from paceline.errors import CheckpointError, nearest
+from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, CONFIG
 from paceline.memory.parts import part
 from paceline.moved import current_path
 
@@ -175,8 +177,18 @@ def steps(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step_*") if path.is_dir())
 
 
+def folders(path: Path) -> list[Path]:
+    """Where the checkpoints may be if `path` is a run folder or a folder of checkpoints, in the order of search."""
+    run = load_file(path / CONFIG) if (path / CONFIG).is_file() else None
+    section = run.get("run") if isinstance(run, dict) else None
+    named = section.get("checkpoint_dir") if isinstance(section, dict) else None
+    return [*([Path(named)] if isinstance(named, str) else []), path / CHECKPOINTS, path]
+
+
 def find(path: Path, *, resumable: bool = False) -> Path:
     """Find the newest snapshot of a run folder or of a folder of checkpoints; a snapshot's own path is returned as is.
+
+    The checkpoints of a run are where its `checkpoint_dir` says.
 
     Args:
         path: The folder.
@@ -188,22 +200,26 @@ def find(path: Path, *, resumable: bool = False) -> Path:
     _restore_backup(path)
     if (path / MANIFEST).is_file():
         return path
-    for folder in (path / "checkpoints", path):
+    searched = folders(path)
+    for folder in searched:
         if found := steps(folder):
             return _newest_good(found)
-    _restore_backup(path / "best_model")
-    if not resumable and (path / "best_model" / MANIFEST).is_file():
-        return path / "best_model"
+    _restore_backup(path / BEST_MODEL)
+    if not resumable and (path / BEST_MODEL / MANIFEST).is_file():
+        return path / BEST_MODEL
     if not path.exists():
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = f" {nearest(path.name, siblings)}" if siblings else ""
         raise CheckpointError(f"{path}: no such folder.{hint}")
-    raise CheckpointError(f"{path}: contains no checkpoint. Was the run stopped before its first --save-freq?")
+    elsewhere = f", and neither does its checkpoint_dir {searched[0]}" if len(searched) > 2 else ""
+    raise CheckpointError(
+        f"{path}: contains no checkpoint{elsewhere}. Was the run stopped before its first --save-freq?"
+    )
 
 
 def run_folder(snapshot: Path) -> Path | None:
     """The run folder that contains a snapshot; None if it is not in one."""
-    return next((folder for folder in list(snapshot.parents)[:2] if (folder / "config.yaml").is_file()), None)
+    return next((folder for folder in list(snapshot.parents)[:2] if (folder / CONFIG).is_file()), None)
 
 
 def _newest_good(found: list[Path]) -> Path:

@@ -23,6 +23,13 @@ def test_the_newest_comes_first_and_the_best_model_last(tmp_path: Path) -> None:
     assert [verdict.path for verdict in verify(steps[0])] == [steps[0]]
 
 
+def test_checkpoints_in_the_checkpoint_dir_of_a_run_are_listed(tmp_path: Path) -> None:
+    found = snapshot(tmp_path / "elsewhere" / checkpoint.step_name(100))
+    best = snapshot(tmp_path / "run" / "best_model")
+    (tmp_path / "run" / "config.yaml").write_text(f"run:\n  checkpoint_dir: {tmp_path / 'elsewhere'}\n")
+    assert [verdict.path for verdict in verify(tmp_path / "run")] == [found, best]
+
+
 def test_good_and_damaged_are_told_apart(tmp_path: Path) -> None:
     first, second, third = run_of_three(tmp_path)
     damage(second)

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pickle
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,20 @@ def test_find_takes_a_snapshot_a_folder_of_them_or_a_run(tmp_path: Path) -> None
     (run / "config.yaml").write_text("")
     assert checkpoint.run_folder(steps[0]) == checkpoint.run_folder(best) == run
     assert checkpoint.run_folder(saved(tmp_path / "alone")) is None
+
+
+def test_checkpoints_are_where_the_config_of_the_run_says(tmp_path: Path) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    saved(run / "checkpoints" / checkpoint.step_name(1))  # of an earlier run without checkpoint_dir
+    (run / "config.yaml").write_text(f"run:\n  checkpoint_dir: {elsewhere}\n")
+    newest = saved(elsewhere / checkpoint.step_name(2))
+    assert checkpoint.find(run) == newest
+    (run / "config.yaml").write_text("run:\n  checkpoint_dir: null\n")
+    assert checkpoint.find(run).name == checkpoint.step_name(1)
+    shutil.rmtree(run / "checkpoints")
+    (run / "config.yaml").write_text(f"run:\n  checkpoint_dir: {tmp_path / 'gone'}\n")
+    with pytest.raises(CheckpointError, match=r"contains no checkpoint, and neither does its checkpoint_dir .*gone"):
+        checkpoint.find(run)
 
 
 def test_find_names_a_missing_folder_and_a_folder_without_checkpoints(tmp_path: Path) -> None:

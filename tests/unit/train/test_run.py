@@ -21,6 +21,7 @@ from paceline.measure.clock import Clock
 from paceline.measure.folder import OWN_NAMES, TRACKING_ID
 from paceline.measure.record import TAGS
 from paceline.train import checkpoint
+from paceline.train.play import play
 from paceline.train.run import Run, open_folder, train
 
 __all__ = ["runs"]  # a fixture
@@ -159,6 +160,20 @@ def test_a_checkpoint_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     assert (first.steps, resumed.steps) == (64, 96), "checkpoints are found where the config says they are"
     train(saving(output_dir=tmp_path / "b", overwrite=True, **settings))
     assert [path.name for path in checkpoint.steps(tmp_path / "saved")][-1] == checkpoint.step_name(64)
+
+
+def test_a_relative_checkpoint_dir_is_found_from_another_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    monkeypatch.chdir(tmp_path)
+    train(saving(output_dir=run, checkpoint_dir=Path("saved"), total_timesteps=64))
+    monkeypatch.chdir("/")
+    newest = tmp_path / "saved" / checkpoint.step_name(64)
+    assert checkpoint.find(run) == newest
+    assert play(run, episodes=1).snapshot == newest
+    assert train(TrainConfig.from_run(run, resume=True, total_timesteps=96)).steps == 96
+    assert checkpoint.find(run).parent == newest.parent
 
 
 def test_a_model_cannot_be_resumed(tmp_path: Path) -> None:
