@@ -243,7 +243,8 @@ class RunConfig:
     total_episodes: int | None = None
     """Budget in finished episodes."""
     duration: float | str | None = None
-    """Budget in wall-clock time: 90s, 15m or 2h; a number without a unit is in hours."""
+    """Budget in wall-clock time: 90s, 15m or 2h; a number without a unit is in hours. The final
+    evaluation comes after it."""
     output_dir: Path | None = None
     """Run folder. Default: a new folder under runs/."""
     checkpoint_dir: Path | None = None

@@ -123,7 +123,8 @@ class RunKeywords(TypedDict, total=False):
     total_episodes: int | None
     """Budget in finished episodes."""
     duration: float | str | None
-    """Budget in wall-clock time: 90s, 15m or 2h; a number without a unit is in hours."""
+    """Budget in wall-clock time: 90s, 15m or 2h; a number without a unit is in hours. The final evaluation comes after
+    it."""
     output_dir: str | Path | None
     """Run folder. Default: no files are written."""
     checkpoint_dir: str | Path | None

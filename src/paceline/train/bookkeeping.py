@@ -31,6 +31,7 @@ from paceline.train.activity import activity, lag_percentiles
 from paceline.train.budget import RunBudget
 from paceline.train.callbacks import Callbacks, Moment, OwnNumbers
 from paceline.train.evaluate import Evaluator
+from paceline.train.evaluation_notes import EvaluationNotes
 from paceline.train.fault_notes import FaultNotes
 from paceline.train.saving import Saving
 from paceline.train.stopping import StopNow
@@ -122,7 +123,7 @@ class Bookkeeping:
         """Call the `on_rollout` callbacks."""
         self._call("on_rollout")
 
-    def evaluate(self) -> EvaluationRow | None:
+    def evaluate(self, watch: EvaluationNotes | None = None) -> EvaluationRow | None:
         """Evaluate the newest weights, and save the model if it is the best so far. None if it hangs or is cut off."""
         run = self._training.config.run
         with self._clock.phase("eval"):
@@ -131,7 +132,7 @@ class Bookkeeping:
             self._evaluated_at = self._tracker.steps
             try:
                 with self._training.interruptible.during("evaluation"):
-                    result = self._evaluator.evaluate(run.n_eval_episodes)
+                    result = self._evaluator.evaluate(run.n_eval_episodes, watch=watch)
             except StopNow:
                 return None
             except EnvHung as hang:
@@ -201,7 +202,7 @@ class Bookkeeping:
         signalled = self._budget.stop_reason in SIGNALS
         if run.n_eval_episodes and self._evaluated_at != self._tracker.steps and not signalled:
             best = self._best
-            if (final := self.evaluate()) is not None:
+            if (final := self.evaluate(EvaluationNotes(run.n_eval_episodes, self._note))) is not None:
                 self._record_final(final)
             if self._best != best:
                 self.save(announce=False)  # once more, with the new best score: a resumed run reads it from here

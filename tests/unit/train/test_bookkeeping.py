@@ -20,7 +20,7 @@ from paceline.insight.runs.columns import read_columns
 from paceline.insight.runs.listing import listed
 from paceline.insight.runs.results import read_run
 from paceline.measure.record import ACTIVITIES, PHASES, PROGRESS_HEADER
-from paceline.train import checkpoint
+from paceline.train import checkpoint, evaluation_notes
 from paceline.train.callbacks import Callbacks, Moment
 from paceline.train.evaluate import Evaluation, Evaluator
 from paceline.train.run import Run, open_folder
@@ -147,7 +147,7 @@ def test_the_best_model_is_the_best_of_those_that_could_be_written(
         n_eval_episodes=1, output_dir=tmp_path / "run", quiet=True,
     )  # fmt: skip
     scores, real, full = iter([math.nan, 200.0, 500.0, 480.0, 470.0, 460.0]), checkpoint.save, [False, True, False]
-    monkeypatch.setattr(Evaluator, "evaluate", lambda *_: Evaluation((next(scores),), (1,)))
+    monkeypatch.setattr(Evaluator, "evaluate", lambda *_, **_watch: Evaluation((next(scores),), (1,)))
 
     def save(path: Path, *args: Any) -> None:
         if path.name == "best_model" and full.pop(0):
@@ -252,3 +252,11 @@ def test_the_final_evaluation_is_recorded_wherever_the_others_are(
     assert sorted({event.step for event in events}) == evaluated
     assert events[-1].value == pytest.approx(final.mean_reward)
     assert runs[-1].logged[-1] == (final.scalars(), steps)
+
+
+def test_a_long_final_evaluation_says_so_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation_notes, "FIRST_S", 0.0)
+    config = TrainConfig.from_flat(**{**SMALL, "n_eval_episodes": 3, "total_timesteps": 64, "output_dir": tmp_path})
+    with Run(config, folder=open_folder(config)) as run:
+        run.go()
+    assert "final evaluation: 0 of 3 episodes in" in (tmp_path / "train.log").read_text()
