@@ -262,6 +262,10 @@ class RunConfig:
     """Steps between evaluations. 0: evaluate once, at the end."""
     n_eval_episodes: int = 10
     """Episodes per evaluation. 0: never evaluate."""
+    eval_env: str | Callable[..., Any] | None = None
+    """Env of the evaluations, as for env, with the same wrappers and spaces. Default: the training env."""
+    eval_env_kwargs: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of eval_env; without eval_env, those that replace env_kwargs in evaluations."""
     save_freq: int = 100_000
     """Steps between checkpoints. 0: save once, at the end."""
     keep_checkpoints: int = 3

@@ -142,6 +142,10 @@ class RunKeywords(TypedDict, total=False):
     """Steps between evaluations. 0: evaluate once, at the end. Default: 0."""
     n_eval_episodes: int
     """Episodes per evaluation. 0: never evaluate. Default: 10."""
+    eval_env: str | Callable[..., Any] | None
+    """Env of the evaluations, as for env, with the same wrappers and spaces. Default: the training env."""
+    eval_env_kwargs: Mapping[str, Any]
+    """Keyword arguments of eval_env; without eval_env, those that replace env_kwargs in evaluations."""
     save_freq: int
     """Steps between checkpoints. 0: save once, at the end. Default: 100000."""
     keep_checkpoints: int

@@ -22,7 +22,7 @@ from paceline.train.checkpoint import Snapshot
 from paceline.train.documented import DocumentedSettings
 from paceline.train.evaluate import Evaluation, Evaluator
 from paceline.train.first_argument import env_argument
-from paceline.train.recipes import env_recipe
+from paceline.train.recipes import env_recipe, evaluation_recipe
 from paceline.train.run import Run, all_callbacks, open_folder
 
 if TYPE_CHECKING:
@@ -163,11 +163,20 @@ class Agent(metaclass=DocumentedSettings):
         """
         return self._current().predictor(obs, mask=mask, deterministic=deterministic), state
 
-    def evaluate(self, n_episodes: int = 10, *, deterministic: bool = True) -> Evaluation:
-        """Play episodes on a separate env, with the same seeds in every call."""
+    def evaluate(
+        self, n_episodes: int = 10, *, env: EnvArgument | None = None, deterministic: bool = True
+    ) -> Evaluation:
+        """Play episodes on a new env, with the same seeds in every call.
+
+        Args:
+            n_episodes: Number of episodes.
+            env: An env with the spaces of the training env, as for the class. Default: `eval_env`, or the training env.
+            deterministic: Whether to take the most probable actions, not samples.
+        """
         current, config = self._current(), self.config
+        recipe = evaluation_recipe(config, current.spec, env)
         with closing(
-            Evaluator(current.recipe, current.predictor, seed=config.run.seed, timeouts_s=config.env.timeouts_s)
+            Evaluator(recipe, current.predictor, seed=config.run.seed, timeouts_s=config.env.timeouts_s)
         ) as evaluator:
             return evaluator.evaluate(n_episodes, deterministic=deterministic)
 
@@ -191,8 +200,7 @@ class Agent(metaclass=DocumentedSettings):
         snapshot = checkpoint.load(checkpoint.find(Path(path)))
         saved = model.saved_settings(snapshot)
         saved_env = saved.pop("env")
-        if env is None and model.is_python_object(saved_env):
-            raise ConfigError(f"{path}: the env was a Python object, which is not saved. Pass it: load(path, env=...).")
+        model.require_text(snapshot, {"env": saved_env if env is None else "", **saved, **settings})
         if saved.pop("algo", cls.algo) != cls.algo:
             checkpoint.require_match(snapshot, {"algo": cls.algo})
         agent = cls(saved_env if env is None else env, verbose=verbose, **{**saved, **settings})

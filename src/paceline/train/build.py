@@ -31,7 +31,7 @@ from paceline.train.algorithms import algorithm
 from paceline.train.evaluate import Predictor
 from paceline.train.league import League, bare_game, league_recipe
 from paceline.train.plan import DriverParts, Plan
-from paceline.train.recipes import env_recipe, policy_recipe, shaper_recipe
+from paceline.train.recipes import env_recipe, evaluation_recipe, policy_recipe, shaper_recipe
 from paceline.train.training import Training
 from paceline.train.worker_recipe import WorkerRecipe
 from paceline.train.workers import central_for, layout_for, learner_device, reserve_cluster, start_workers
@@ -54,6 +54,7 @@ def build(config: TrainConfig) -> Training:
     env = env_recipe(config)
     shaper = shaper_recipe(config)
     spec, game = _probe(config, env, shaper)
+    evaluation = evaluation_recipe(config, spec)
     config.check_groups(image=spec.has_image)
     keep_freed_memory()
     threads.limit(1)  # as in workers, so that acting rounds in the same way; the learner raises it while it learns
@@ -130,6 +131,7 @@ def build(config: TrainConfig) -> Training:
             reward_norm=parts.reward_norm,
             obs_norm=parts.obs_norm,
             device=device,
+            evaluation_env=evaluation,
         )
         undo.pop_all()
     return made

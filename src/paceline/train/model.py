@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import nn
 from paceline.config.names import REMOVED
 from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
-from paceline.errors import CheckpointError
+from paceline.errors import CheckpointError, ConfigError
 from paceline.memory.parts import part, under
 from paceline.nets.flat import move_parameters, size_of
 from paceline.nets.normalise import ObsNormaliser
@@ -79,9 +80,14 @@ def saved_settings(snapshot: Snapshot) -> dict[str, Any]:
     return {key: value for key, value in saved.items() if key not in RUN_SETTINGS and key not in REMOVED}
 
 
-def is_python_object(setting: Any) -> bool:
-    """Whether a saved setting was a Python object, of which only the name is saved."""
-    return isinstance(setting, str) and setting.startswith("<Python object")
+def require_text(snapshot: Snapshot, saved: Mapping[str, Any]) -> None:
+    """Raise ConfigError if an env of the saved settings was a Python object, of which only the name is saved."""
+    for name in ("env", "eval_env"):
+        if str(saved.get(name)).startswith("<Python object"):
+            raise ConfigError(
+                f"{snapshot.path}: the {name} was a Python object, which is not saved. Pass it in Python: "
+                f"PPO.load(path, {name}=...)."
+            )
 
 
 def load(config: TrainConfig, snapshot: Snapshot | None = None) -> Model:

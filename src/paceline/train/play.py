@@ -15,6 +15,7 @@ from paceline.errors import ConfigError, MissingExtra, PacelineError
 from paceline.measure.video import Video
 from paceline.train import checkpoint, model
 from paceline.train.evaluate import Evaluation, Evaluator
+from paceline.train.recipes import evaluation_recipe
 
 DEFAULT_FPS = 30.0
 
@@ -52,15 +53,12 @@ def play(
     """
     snapshot = checkpoint.load(checkpoint.find(path))
     saved = model.saved_settings(snapshot)
-    if model.is_python_object(saved["env"]):
-        raise ConfigError(
-            f"{snapshot.path}: the env was a Python object, which is not saved. "
-            "Use PPO.load(path, env=...).evaluate() in Python."
-        )
+    model.require_text(snapshot, saved)
     config = TrainConfig.from_flat(**saved)
     loaded = model.load(config, snapshot)
-    camera = None if video is None else _Camera(loaded.recipe, video)
-    recipe = loaded.recipe if camera is None else camera.recipe
+    recipe = evaluation_recipe(config, loaded.spec)
+    camera = None if video is None else _Camera(recipe, video)
+    recipe = recipe if camera is None else camera.recipe
     seed = config.run.seed if seed is None else seed
     with closing(Evaluator(recipe, loaded.predictor, seed=seed, timeouts_s=config.env.timeouts_s)) as evaluator:
         result = evaluator.evaluate(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from paceline.config.train_config import TrainConfig
-from paceline.envs.make import EnvRecipe
+from paceline.envs.make import EnvRecipe, EnvSource
 from paceline.envs.shaping import ShaperRecipe
+from paceline.errors import ConfigError
 from paceline.nets.policy import PolicyRecipe
 from paceline.runtime.protocol import J, Runtime
+from paceline.runtime.watchdog import watched
 from paceline.spec import EnvSpec
 from paceline.train.restarts import Restarts
 
@@ -23,6 +26,41 @@ def env_recipe(config: TrainConfig) -> EnvRecipe:
         frame_stack=env.frame_stack,
         native_vector=env.native_vector,
     )
+
+
+def evaluation_recipe(config: TrainConfig, spec: EnvSpec, env: EnvSource | None = None) -> EnvRecipe:
+    """The recipe of the env for evaluations: that of the training env, unless `eval_env` or its arguments are set.
+
+    Args:
+        config: All settings.
+        spec: Observations and actions of the training env.
+        env: An env to use instead of that of the settings.
+
+    Raises:
+        ConfigError: The evaluation env has other spaces than the training env.
+    """
+    run, trained = config.run, env_recipe(config)
+    if env is not None:
+        recipe = replace(trained, source=env, kwargs={})
+    elif run.eval_env is not None:
+        recipe = replace(trained, source=run.eval_env, kwargs=run.eval_env_kwargs)
+    elif run.eval_env_kwargs:
+        recipe = replace(trained, kwargs={**trained.kwargs, **run.eval_env_kwargs})
+    else:
+        return trained
+    with watched("start", config.env.timeouts_s, who=f"eval_env {recipe.name!r}"):
+        found = recipe.probe()
+    if (found.obs, found.action_space, found.masked) != (spec.obs, spec.action_space, spec.masked):
+        raise ConfigError(
+            f"eval_env={recipe.name!r}: its spaces must be those of env={trained.name!r} ({_spaces(found)}; "
+            f"{_spaces(spec)}). Use an env with the same observations and actions."
+        )
+    return recipe
+
+
+def _spaces(spec: EnvSpec) -> str:
+    masks = " with masks" if spec.masked else ""
+    return f"{spec.observation_space}, {spec.action_space}{masks}"
 
 
 def shaper_recipe(config: TrainConfig) -> ShaperRecipe | None:

@@ -10,6 +10,7 @@ import torch
 
 from paceline.batch import Trajectory
 from paceline.config.train_config import TrainConfig
+from paceline.envs.make import EnvRecipe
 from paceline.measure.clock import Clock
 from paceline.measure.episodes import EpisodeTracker
 from paceline.memory.parts import under
@@ -48,6 +49,7 @@ class Training:
     reward_norm: RewardNormaliser | None
     obs_norm: ObsNormaliser | None
     device: torch.device
+    evaluation_env: EnvRecipe
     resumed_meta: dict[str, Any] = field(default_factory=dict)
     """Metadata of the checkpoint that this training was resumed from; empty for a new run."""
 
@@ -132,8 +134,8 @@ class Training:
 
     def evaluator(self) -> Evaluator:
         """Create an evaluator of the newest weights, on an env of its own."""
-        config, env = self.config, self.plan.base.env
-        return Evaluator(env, self.predictor, seed=config.run.seed, timeouts_s=config.env.timeouts_s)
+        config = self.config
+        return Evaluator(self.evaluation_env, self.predictor, seed=config.run.seed, timeouts_s=config.env.timeouts_s)
 
     def close(self) -> None:
         """End the workers and free the shared memory. Idempotent."""

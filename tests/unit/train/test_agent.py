@@ -354,3 +354,40 @@ def test_make_env_makes_the_env_of_the_workers() -> None:
 def test_a_single_callback_instead_of_a_list_raises(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"callbacks: must be a list \(got a Uses\)\. Write callbacks=\[\.\.\.\]"):
         PPO("CartPole-v1", **SMALL).learn(64, callbacks=Uses(tmp_path))  # type: ignore[arg-type]
+
+
+class Easy(Counter):
+    """Episodes of three steps, with the spaces of `Counter`."""
+
+    def __init__(self) -> None:
+        super().__init__(length=3)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_evaluations_use_an_env_of_their_own(workers: int, tmp_path: Path) -> None:
+    settings = {**SMALL, "num_workers": workers, "n_eval_episodes": 2, "eval_freq": 64}
+    with (
+        PPO(Counter, **settings, eval_env=Easy, output_dir=tmp_path / "run") as agent,
+        PPO(Counter, **settings) as alone,
+    ):
+        agent.learn(128)
+        alone.learn(128)
+        assert agent.summary is not None
+        assert agent.summary.final_eval is not None
+        assert agent.summary.final_eval.mean_ep_length == 3
+        assert agent.evaluate(2).lengths == (3, 3)
+        assert agent.evaluate(2, env="tests.games:Counter").lengths == (5, 5)
+        assert alone.evaluate(2).lengths == (5, 5)
+        assert alone.evaluate(2, env=Easy).lengths == (3, 3)
+        assert agent.get_weights().tobytes() == alone.get_weights().tobytes()
+        agent.save(tmp_path / "m")
+    with pytest.raises(ConfigError, match="the eval_env was a Python object"):
+        PPO.load(tmp_path / "m", env=Counter)
+    assert PPO.load(tmp_path / "m", env=Counter, eval_env=None).evaluate(1).lengths == (5,)
+
+
+def test_an_evaluation_env_that_does_not_fit_raises_before_workers_start() -> None:
+    agent = PPO("CartPole-v1", **SMALL, eval_env="Acrobot-v1")
+    with pytest.raises(ConfigError, match="eval_env='Acrobot-v1': its spaces must be those of env='CartPole-v1'"):
+        agent.learn(64)
+    assert agent._run is None

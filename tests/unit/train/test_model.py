@@ -12,7 +12,7 @@ from tests.games import Drift
 from paceline import PPO
 from paceline.config.names import REMOVED
 from paceline.config.train_config import TrainConfig
-from paceline.errors import CheckpointError
+from paceline.errors import CheckpointError, ConfigError
 from paceline.train import model
 from paceline.train.checkpoint import Snapshot, load
 
@@ -88,8 +88,11 @@ def test_a_snapshot_without_settings_is_an_error_that_names_it(meta: dict[str, A
         model.saved_settings(snapshot(**meta))
 
 
-def test_python_objects_are_told_from_names_in_saved_settings() -> None:
-    saved = TrainConfig.from_flat(env=Drift, **SMALL).to_dict()
-    assert model.is_python_object(saved["env"]["env"])
-    assert not model.is_python_object("CartPole-v1")
-    assert not model.is_python_object(None)
+@pytest.mark.parametrize("name", ["env", "eval_env"])
+def test_an_env_that_was_a_python_object_must_be_passed_again(name: str) -> None:
+    config = TrainConfig.from_flat(**{"env": "CartPole-v1", **SMALL, name: Drift})
+    saved = model.saved_settings(snapshot(config=config.to_dict()))
+    with pytest.raises(ConfigError, match=rf"the {name} was a Python object.*load\(path, {name}=\.\.\.\)"):
+        model.require_text(snapshot(), saved)
+    model.require_text(snapshot(), {**saved, name: "CartPole-v1"})
+    model.require_text(snapshot(), {**saved, name: None})

@@ -32,6 +32,11 @@ def test_plays_the_episodes_of_the_runs_own_evaluations(tmp_path: Path) -> None:
     assert (other.snapshot, other.env, other.video_s) == (path, "CartPole-v1", None)
 
 
+def test_plays_on_the_evaluation_env(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model", "tests.games:Counter", eval_env_kwargs={"length": 3})
+    assert play(path, episodes=2).result.lengths == (3, 3)
+
+
 def test_stochastic_samples_actions(tmp_path: Path) -> None:
     path = saved(tmp_path / "model")
     result = play(path, episodes=20, deterministic=False).result

@@ -6,11 +6,12 @@ import pickle
 from typing import Any
 
 import pytest
-from tests.games import Drift
+from tests.games import Counter, Drift
 
 from paceline.config.train_config import TrainConfig
+from paceline.errors import ConfigError
 from paceline.runtime.protocol import Job
-from paceline.train.recipes import env_recipe, identity, policy_recipe, restarts_for, shaper_recipe
+from paceline.train.recipes import env_recipe, evaluation_recipe, identity, policy_recipe, restarts_for, shaper_recipe
 from paceline.train.restarts import Restarts
 
 
@@ -27,6 +28,29 @@ def test_the_env_recipe_has_all_settings_of_the_env() -> None:
     env = pickle.loads(pickle.dumps(recipe)).make()
     assert env.unwrapped._length == 7
     env.close()
+
+
+def test_evaluations_use_the_training_env_unless_another_is_set() -> None:
+    settings = config(
+        env="tests.games:Counter", env_kwargs={"length": 7}, wrappers=["gymnasium.wrappers:FlattenObservation"]
+    )
+    spec = env_recipe(settings).probe()
+    assert evaluation_recipe(settings, spec) == env_recipe(settings)
+    longer = evaluation_recipe(settings.merge(eval_env_kwargs={"terminates": True}), spec)
+    assert longer.kwargs == {"length": 7, "terminates": True}
+    other = evaluation_recipe(settings.merge(eval_env="tests.games:Counter", eval_env_kwargs={"length": 3}), spec)
+    assert (other.kwargs, other.wrappers) == ({"length": 3}, env_recipe(settings).wrappers)
+    given = evaluation_recipe(settings.merge(eval_env_kwargs={"terminates": True}), spec, lambda: Counter(4))
+    assert given.kwargs == {}
+    with pytest.raises(ConfigError, match=r"must be an id, .*\(got a Counter object\). Pass `lambda: MyEnv\(\)`"):
+        evaluation_recipe(settings, spec, Counter())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("env", ["Acrobot-v1", "tests.games:Cards", "tests.games:Drift"])
+def test_an_evaluation_env_with_other_spaces_raises(env: str) -> None:
+    settings = config(eval_env=env)
+    with pytest.raises(ConfigError, match=rf"eval_env='{env}': its spaces must be those of env='CartPole-v1'"):
+        evaluation_recipe(settings, env_recipe(settings).probe())
 
 
 def test_the_policy_recipe_has_all_settings_of_the_network() -> None:

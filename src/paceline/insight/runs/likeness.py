@@ -47,6 +47,8 @@ _RUN = {
     "duration": DifferenceKind.BUDGET,
     "eval_freq": DifferenceKind.DETAIL,
     "n_eval_episodes": DifferenceKind.DETAIL,
+    "eval_env": DifferenceKind.SETTINGS,
+    "eval_env_kwargs": DifferenceKind.SETTINGS,
 }
 _NO_SETTING = {DifferenceKind.MACHINE, DifferenceKind.DETAIL}
 _PACKAGES = ("paceline", "torch", "numpy", "gymnasium")
