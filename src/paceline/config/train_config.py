@@ -20,6 +20,7 @@ import yaml
 from paceline.config.algorithm_settings import AlgorithmSettings
 from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
 from paceline.config.coerce import coerce
+from paceline.config.groups import default_group_size, divisors, enough_envs
 from paceline.config.names import ALIASES, FAMILIAR, REMOVED, canonical, removed
 from paceline.config.plain_yaml import load_file
 from paceline.config.ppo_settings import PPOConfig
@@ -27,7 +28,6 @@ from paceline.config.sections import DEFAULT_N_ENVS, EnvConfig, ParallelConfig, 
 from paceline.errors import ConfigError, nearest
 
 DEFAULT_ALGO = "ppo"
-LARGEST_GROUP = 8
 LARGEST_DEFAULT_BATCH = 1024
 SHARD_ROWS, WIDE_SHARD_ROWS, WIDE = 128, 64, 128
 """Fewest rows per default shard: SHARD_ROWS, or WIDE_SHARD_ROWS for images and for layers of at least WIDE units."""
@@ -52,9 +52,9 @@ class TrainConfig:
         n_envs = _n_envs(self.env, self.parallel)
         object.__setattr__(self, "env", replace(self.env, n_envs=n_envs))
         object.__setattr__(self, "parallel", replace(self.parallel, num_envs_per_worker=None))
+        self.check_groups(image=False)
         if self.training.splits_batches:
             object.__setattr__(self, "training", replace(self.training, batch_size=self._batch_size()))
-        self.check_groups(image=False)
         self.training.check(self.env, self.parallel, self.run)
 
     @property
@@ -91,11 +91,7 @@ class TrainConfig:
         """
         if self.parallel.group_size is not None:
             return self.parallel.group_size
-        fewest = 2 if image else 8
-        return max(
-            (size for size in _divisors(self.n_envs) if size <= LARGEST_GROUP and self.n_envs // size >= fewest),
-            default=1,
-        )
+        return default_group_size(self.n_envs, image=image)
 
     def grad_shards(self, *, image: bool) -> int:
         """Shards of a minibatch: as given, else by network and minibatch, so that it is the same on every machine.
@@ -121,23 +117,29 @@ class TrainConfig:
         """
         size, workers = self.group_size(image=image), self.parallel.known_workers
         if self.n_envs % size:
-            closest = min(_divisors(self.n_envs), key=lambda divisor: abs(divisor - size))
-            raise ConfigError(f"group_size={size}: must divide n_envs={self.n_envs}. Try {closest}.")
+            nearby = min(divisors(self.n_envs), key=lambda divisor: abs(divisor - size))
+            raise ConfigError(f"group_size={size}: must divide n_envs={self.n_envs}. Try {nearby}.")
         groups = self.n_envs // size
         if workers is None or workers <= groups:
             return
-        fitting = [divisor for divisor in _divisors(self.n_envs) if self.n_envs // divisor >= workers]
-        remedy = f"Use --group-size {max(fitting)}" if fitting else f"Use --n-envs {workers} or more"
+        what, fewer = f"num_workers={workers}", f"num_workers={groups}"
         if self.parallel.runtime == "ray":
-            raise ConfigError(
-                f"nodes*workers_per_node = {self.parallel.nodes}*{self.parallel.workers_per_node} = {workers}: a "
-                f"worker owns whole groups, and n_envs={self.n_envs} in groups of {size} makes {groups}. {remedy}, or "
-                "fewer workers."
-            )
+            what = f"nodes*workers_per_node = {self.parallel.nodes}*{self.parallel.workers_per_node} = {workers}"
+            fewer = f"{groups} workers or fewer"
+        if (of_images := self.n_envs // self.group_size(image=True)) < groups:
+            fewer += f" ({of_images} for images)"
+        fitting = [divisor for divisor in divisors(self.n_envs) if self.n_envs // divisor >= workers]
+        more = enough_envs(workers, self.n_envs, self.parallel.group_size, self._splits_into_minibatches)
+        other = f"group_size={max(fitting)}" if fitting else more and f"n_envs={more}"
         raise ConfigError(
-            f"num_workers={workers}: a worker owns whole groups, and n_envs={self.n_envs} in groups of {size} makes "
-            f"{groups}. {remedy}, or --num-workers {groups}."
+            f"{what}: a worker owns whole groups, and n_envs={self.n_envs} in groups of {size} makes {groups}. "
+            f"Use {fewer}{f', or {other}, which changes the weights' if other else ''}."
         )
+
+    def _splits_into_minibatches(self, n_envs: int) -> bool:
+        """Whether the given minibatch size would suit this number of envs."""
+        size, total = self.training.batch_size, self.rollout_steps * n_envs
+        return not self.training.splits_batches or size is None or size >= total or total % size == 0
 
     def _batch_size(self) -> int:
         size, n_steps, total = self.training.batch_size, self.rollout_steps, self.batch_steps
@@ -147,13 +149,13 @@ class TrainConfig:
                 "Use more steps or envs."
             )
         if size is None:
-            return max(divisor for divisor in _divisors(total) if divisor <= LARGEST_DEFAULT_BATCH)
-        if size >= total or total % size == 0:
+            return max(divisor for divisor in divisors(total) if divisor <= LARGEST_DEFAULT_BATCH)
+        if self._splits_into_minibatches(self.n_envs):
             return size
-        closest = min((d for d in _divisors(total) if d > 1), key=lambda divisor: abs(divisor - size))
+        nearby = min((d for d in divisors(total) if d > 1), key=lambda divisor: abs(divisor - size))
         raise ConfigError(
             f"batch_size={size}: must divide n_steps*n_envs = {n_steps}*{self.n_envs} = {total} "
-            f"(or be at least that, for one full batch). Try {closest}."
+            f"(or be at least that, for one full batch). Try {nearby}."
         )
 
     @classmethod
@@ -241,11 +243,6 @@ def _n_envs(env: EnvConfig, parallel: ParallelConfig) -> int:
             f"{total}. Give one of the two."
         )
     return total
-
-
-def _divisors(number: int) -> list[int]:
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
 
 
 Sections = dict[str, dict[str, Any]]

@@ -117,7 +117,7 @@ CLUSTER: dict[str, Any] = {**RAY, "ray_address": "auto"}
         (
             {**CLUSTER, "nodes": 4, "workers_per_node": 4, "n_envs": 32},
             "nodes*workers_per_node = 4*4 = 16: a worker owns whole groups, and n_envs=32 in groups of 4 makes 8. "
-            "Use --group-size 2",
+            "Use 8 workers or fewer (4 for images), or group_size=2, which changes the weights.",
         ),
         ({**CLUSTER, "num_envs_per_worker": 4}, "Use --nodes N --workers-per-node W, or --n-envs for the total"),
         ({**CLUSTER, "on_node_loss": "stop"}, "on_node_loss"),

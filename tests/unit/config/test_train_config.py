@@ -108,17 +108,18 @@ def test_a_given_group_size_holds_for_every_policy_and_must_divide() -> None:
 def test_more_workers_than_groups_names_the_group_size_to_use() -> None:
     message = refused(num_workers=12)
     assert message.startswith("num_workers=12: a worker owns whole groups, and n_envs=32 in groups of 4 makes 8. ")
-    assert "--group-size 2" in message
+    assert message.endswith("Use num_workers=8 (4 for images), or group_size=2, which changes the weights.")
     assert flat(num_workers=12, group_size=2).group_size(image=False) == 2
 
 
 def test_more_workers_than_envs_names_the_envs_to_use() -> None:
-    assert "Use --n-envs 5 or more, or --num-workers 4." in refused(num_workers=5, n_envs=4)
+    message = refused(num_workers=5, n_envs=4)
+    assert message.endswith("Use num_workers=4 (2 for images), or n_envs=5, which changes the weights.")
 
 
 def test_workers_are_checked_again_once_images_are_known() -> None:
     config = flat(num_workers=8)
-    with pytest.raises(ConfigError, match=r"groups of 8 makes 4\. Use --group-size 4"):
+    with pytest.raises(ConfigError, match=r"groups of 8 makes 4\. Use num_workers=4, or group_size=4"):
         config.check_groups(image=True)
 
 
