@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 HOOKS = ("on_rollout", "on_update", "on_evaluation", "on_checkpoint", "on_stop")
 """Methods that a callback may have, in the order of their calls."""
 
+SB3_HOOKS = {
+    "on_step": "on_rollout is called after each rollout. Steps happen in worker processes: to see each one, use a "
+    "reward shaper or a wrapper.",
+    "on_rollout_start": "on_update is called between two rollouts.",
+    "on_rollout_end": "Write on_rollout.",
+    "on_training_start": "Do it before learn().",
+    "on_training_end": "Write on_stop.",
+}
+"""What to write instead of the methods of stable-baselines3's callbacks."""
+
 
 class OwnNumbers:
     """Numbers that callbacks record, until the next row of the log takes them.
@@ -261,6 +271,9 @@ def _hooks_of(callback: object, name: str) -> list[str]:
     if isinstance(callback, type):
         raise ConfigError(f"callback {name}: is a class. Give an instance: {name}().")
     found = [attribute for attribute in dir(callback) if attribute.startswith("on_")]
+    for theirs, instead in SB3_HOOKS.items():
+        if theirs in found or (not found and f"_{theirs}" in dir(callback)):
+            raise ConfigError(f"callback {name}: a run never calls {theirs}. {instead}")
     for attribute in found:
         if attribute not in HOOKS:
             raise ConfigError(f"callback {name}: a run never calls {attribute}. {nearest(attribute, HOOKS)}")

@@ -164,11 +164,26 @@ class NoMethod:
     on_update = 3
 
 
+class StepOfSB3:
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        pass
+
+
+class EndOfSB3:
+    def on_training_end(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize(
     ("callback", "said"),
     [
         (Misspelt(), "a run never calls on_roll_out. Did you mean 'on_rollout'?"),
         (NoMethod(), "on_update must be a method"),
+        (StepOfSB3(), "a run never calls on_step. on_rollout is called after each rollout."),
+        (EndOfSB3(), "a run never calls on_training_end. Write on_stop."),
         (Diary, "is a class. Give an instance: Diary()."),
         (object(), "has none of the methods on_rollout, on_update"),
         (lambda moment: None, "has none of the methods"),
