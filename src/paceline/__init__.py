@@ -49,7 +49,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Load public names when they are first asked for, so that `paceline --help` need not wait for torch."""
     if name not in _HOMES:
-        raise AttributeError(f"module 'paceline' has no attribute {name!r}")
+        raise AttributeError(f"module 'paceline' has no attribute {name!r}. It has {', '.join(__all__)}.")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

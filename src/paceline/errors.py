@@ -100,11 +100,26 @@ class NotSaved(PacelineError):
     """A run has ended, but its last checkpoint or another of its files could not be written, as on a full disk."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the last sentence of an error about an unknown name: the closest known name, or the list of all."""
+LISTED = 20
+"""Most names that an error text lists."""
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant: nearly the same, or the only one that begins so; else None."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
+    longer = [each for each in names if len(name) > 3 and each.startswith(name)]
+    close = longer if len(longer) == 1 else difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    return close[0] if close else None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The last sentence of an error about an unknown name: the name that was probably meant, or all names."""
+    names = sorted(known)
+    if close := closest(name, names):
+        return f"Did you mean {close!r}?"
+    return (
+        f"Known: {', '.join(names)}." if len(names) <= LISTED else f"None of the {len(names)} known names is similar."
+    )
 
 
 def check_range(

@@ -16,6 +16,7 @@ from paceline.errors import (
     WorkerLost,
     check_optional,
     check_range,
+    closest,
     nearest,
 )
 
@@ -51,6 +52,20 @@ def test_a_lost_worker_keeps_its_text_apart_from_the_location() -> None:
 def test_an_unknown_name_gets_the_nearest_or_all() -> None:
     assert nearest("imapla", ["ppo", "impala", "dqn"]) == "Did you mean 'impala'?"
     assert nearest("zzzzzz", ["ppo", "dqn"]) == "Known: dqn, ppo."
+
+
+def test_a_name_like_none_of_many_gets_no_suggestion_and_no_list() -> None:
+    assert nearest("zzzzzz", map(str, range(50))) == "None of the 50 known names is similar."
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("imapla", "impala"), ("hidden", "hidden_sizes"), ("batchsize", "batch_size"),
+     ("sac", None), ("verbose", None), ("lr", None), ("clip", None), ("", None)],
+)  # fmt: skip
+def test_only_names_that_are_near_are_suggested(typed: str, meant: str | None) -> None:
+    known = ["impala", "a3c", "hidden_sizes", "batch_size", "track", "save_freq", "clip_range", "clip_range_vf"]
+    assert closest(typed, known) == meant
 
 
 @pytest.mark.parametrize("value", [1, 4, 2.5])

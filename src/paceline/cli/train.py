@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
+from paceline.config.algorithms import ALGORITHMS
 from paceline.config.flags import NoOptions, parse
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, nearest
 from paceline.train.start_up import exit_code, load_torch_for_workers
 
 
@@ -26,7 +26,7 @@ def run(argv: Sequence[str]) -> int:
         )
     algo, rest = argv[0], argv[1:]
     if algo not in ALGORITHMS:
-        raise ConfigError(f"{algo}: no such algorithm. {nearest_algorithm(algo)}")
+        raise ConfigError(f"{algo}: no such algorithm. {nearest(algo, ALGORITHMS)}")
     config, _ = parse(
         rest,
         prog=f"paceline train {algo}",

@@ -13,11 +13,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
+from paceline.config.algorithms import ALGORITHMS
 from paceline.config.coerce import coerce
 from paceline.config.flags import NoOptions, parse
 from paceline.config.train_config import TrainConfig
-from paceline.errors import ConfigError, check_range
+from paceline.errors import ConfigError, check_range, nearest
 from paceline.insight.many import (
     NUMBERS,
     SUMMARY_CSV,
@@ -61,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
         )
     algo = argv[0]
     if algo not in ALGORITHMS:
-        raise ConfigError(f"{algo}: no such algorithm. {nearest_algorithm(algo)}")
+        raise ConfigError(f"{algo}: no such algorithm. {nearest(algo, ALGORITHMS)}")
     given, flags = parser.parse_known_args(list(argv[1:]))
     folder, seeds = _checked(given)
     jobs = [_job(algo, flags, folder, seed, resume=bool(given.resume)) for seed in seeds]

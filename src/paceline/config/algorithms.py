@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 from paceline.config.a3c_settings import A3CConfig
@@ -31,10 +30,3 @@ ALGORITHMS: dict[str, Entry] = {
     "dqn": Entry(DQNConfig, "paceline.train.algorithms.dqn:DQN"),
 }
 """By name on the command line."""
-
-
-def nearest_algorithm(name: str) -> str:
-    """The end of an error text about an unknown algorithm: the intended one if it is obvious, else all of them."""
-    # A cutoff above that of `errors.nearest`: names are so short that sac would suggest a3c.
-    close = difflib.get_close_matches(name, ALGORITHMS, n=1, cutoff=0.7)
-    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(ALGORITHMS)}."

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
+from paceline.config.algorithms import ALGORITHMS
 from paceline.config.coerce import core_list, duration_s
 from paceline.errors import ConfigError, check_optional, check_range, nearest
 
@@ -282,7 +282,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         """Check the ranges, and settings that contradict each other."""
         if self.algo not in ALGORITHMS:
-            raise ConfigError(f"algo={self.algo!r}: no such algorithm. {nearest_algorithm(self.algo)}")
+            raise ConfigError(f"algo={self.algo!r}: no such algorithm. {nearest(self.algo, ALGORITHMS)}")
         check_range("seed", self.seed, "Try 0.", at_least=0, at_most=2**63 - 1)
         if not re.fullmatch(r"cpu|mps|auto|cuda(:\d+)?", self.device):
             hint = nearest(self.device, ["cpu", "cuda", "cuda:0", "mps", "auto"])

@@ -10,7 +10,7 @@ sections here. Does not import torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -18,14 +18,14 @@ from typing import Any, Literal, get_type_hints
 import yaml
 
 from paceline.config.algorithm_settings import AlgorithmSettings
-from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
+from paceline.config.algorithms import ALGORITHMS
 from paceline.config.coerce import coerce
 from paceline.config.groups import default_group_size, divisors, enough_envs
-from paceline.config.names import ALIASES, FAMILIAR, REMOVED, canonical, removed
+from paceline.config.names import ALIASES, ANSWERS, FAMILIAR, REMOVED, canonical, removed
 from paceline.config.plain_yaml import load_file
 from paceline.config.ppo_settings import PPOConfig
 from paceline.config.sections import DEFAULT_N_ENVS, EnvConfig, ParallelConfig, PolicyConfig, RunConfig
-from paceline.errors import ConfigError, nearest
+from paceline.errors import ConfigError, closest, nearest
 
 DEFAULT_ALGO = "ppo"
 LARGEST_DEFAULT_BATCH = 1024
@@ -213,7 +213,7 @@ def section_types(algo: str) -> dict[str, type[Any]]:
         ConfigError: There is no such algorithm.
     """
     if not isinstance(algo, str) or algo not in ALGORITHMS:  # from a file it may be anything
-        raise ConfigError(f"algo={algo!r}: no such algorithm. {nearest_algorithm(str(algo))}")
+        raise ConfigError(f"algo={algo!r}: no such algorithm. {nearest(str(algo), ALGORITHMS)}")
     return dict(
         zip(SECTIONS, (EnvConfig, ParallelConfig, ALGORITHMS[algo].settings, PolicyConfig, RunConfig), strict=True)
     )
@@ -259,20 +259,30 @@ def _sections(flat: Mapping[str, Any], algo: str) -> Sections:
                 continue
             raise ConfigError(removed(given))
         if name not in known:
-            raise ConfigError(f"{given}: no such setting. {_hint(name, algo, [*known, *ALIASES])}")
+            raise ConfigError(f"{given}: no such setting. {hint_about(name, algo, [*known, *ALIASES])}")
         if name in result[known[name]]:
             raise ConfigError(f"{given}: given twice (it means {name}). Give it once.")
         result[known[name]][name] = value
     return result
 
 
-def _hint(name: str, algo: str, known: Iterable[str]) -> str:
-    """The hint of an error about an unknown setting: the algorithms that have it, or a similar name."""
-    others = [other for other in ALGORITHMS if other != algo and name in section_of(other)]
-    if others:
-        return f"It is a setting of {', '.join(others)}, not of {algo}."
-    names = list(known)
-    return f"Did you mean {FAMILIAR[name]!r}?" if FAMILIAR.get(name) in names else nearest(name, names)
+def hint_about(name: str, algo: str, known: Collection[str], spell: Callable[[str], str] = str) -> str:
+    """The end of an error text about an unknown setting: what to write instead, or where it exists.
+
+    Args:
+        name: The setting, with underscores.
+        algo: The algorithm that does not have it.
+        known: Names that would be accepted.
+        spell: How the user writes a setting.
+    """
+    if name in ANSWERS:
+        return ANSWERS[name]
+    meant = FAMILIAR.get(name, name)
+    if meant not in known and (others := [other for other in ALGORITHMS if meant in section_of(other)]):
+        it = "It" if meant == name else repr(spell(meant))
+        return f"{it} is a setting of {' and '.join(others)}, not of {algo}."
+    close = meant if meant in known else closest(name, known)
+    return f"Did you mean {spell(close)!r}?" if close else f"`paceline train {algo} --help-all` lists all settings."
 
 
 def _sections_of_file(path: Path, algo: str | None) -> Sections:
@@ -298,7 +308,7 @@ def _sections_of_file(path: Path, algo: str | None) -> Sections:
             name = canonical(str(given))
             if known.get(name) != section and name not in REMOVED:
                 here = [item.name for item in fields(types[section])]
-                hint = f"It belongs in section {known[name]!r}." if name in known else _hint(name, algo, here)
+                hint = f"It belongs in section {known[name]!r}." if name in known else hint_about(name, algo, here)
                 raise ConfigError(f"{where}: section {section!r} has no setting {given!r}. {hint}")
             if name in flat:
                 raise ConfigError(f"{where}: {given!r} given twice (it means {name}). Give it once.")

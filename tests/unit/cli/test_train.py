@@ -46,7 +46,7 @@ def test_a_run_ended_by_a_signal_says_so(reason: str | None, code: int, calls: d
     [
         ([], "error: train: an algorithm comes first (ppo, impala, appo, a3c, dqn). Use paceline train ppo"),
         (["--env", "X-v0"], "error: train: an algorithm comes first (ppo, impala, appo, a3c, dqn)."),
-        (["sac"], "error: sac: no such algorithm. Known: ppo, impala, appo, a3c, dqn."),
+        (["sac"], "error: sac: no such algorithm. Known: a3c, appo, dqn, impala, ppo."),
         (["pppo"], "error: pppo: no such algorithm. Did you mean 'ppo'?"),
         (["ppo"], "error: env: required"),
         (["ppo", "--env", "X-v0", "--n-evs", "3"], "error: --n-evs: no such flag. Did you mean '--n-envs'?"),

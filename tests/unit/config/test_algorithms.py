@@ -5,16 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
-from paceline.config.algorithms import ALGORITHMS, nearest_algorithm
-
-
-@pytest.mark.parametrize(
-    ("typed", "hint"), [("imapla", "Did you mean 'impala'?"), ("sac", "Known: ppo, impala, appo, a3c, dqn.")]
-)
-def test_the_hint_about_an_unknown_name(typed: str, hint: str) -> None:
-    assert nearest_algorithm(typed) == hint
+from paceline.config.algorithms import ALGORITHMS
 
 
 def test_the_table_loads_without_torch() -> None:

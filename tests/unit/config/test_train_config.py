@@ -166,6 +166,23 @@ def test_dashes_underscores_and_aliases_are_one_name() -> None:
 
 def test_a_typo_gets_the_nearest_name() -> None:
     assert refused(n_step=5) == "n_step: no such setting. Did you mean 'n_steps'?"
+    assert refused(sync_every=5) == "sync_every: no such setting. It is a setting of impala and appo, not of ppo."
+    assert refused(nothing_like_it=5) == (
+        "nothing_like_it: no such setting. `paceline train ppo --help-all` lists all settings."
+    )
+
+
+def test_names_of_other_libraries_are_translated_or_explained() -> None:
+    assert "Did you mean 'hidden_sizes'?" in refused(net_arch=[64])
+    assert "'gae_lambda' is a setting of ppo and a3c, not of dqn." in refused(algo="dqn", lam=0.9)
+    assert "The progress display is on unless quiet is set." in refused(verbose=1)
+    assert "TensorBoard events are always written" in refused(tensorboard_log="logs")
+
+
+def test_common_aliases_are_accepted() -> None:
+    config = flat(lr=1e-3, total_steps=5, workers=2, envs=8)
+    assert (config.training.learning_rate, config.run.total_timesteps) == (1e-3, 5)
+    assert (config.parallel.num_workers, config.n_envs) == (2, 8)
 
 
 def test_a_setting_and_its_alias_together_are_refused() -> None:
