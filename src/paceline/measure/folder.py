@@ -22,7 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, closest
 from paceline.measure.train_log import being_written
 
 CONFIG = "config.yaml"
@@ -46,6 +46,20 @@ OWN_NAMES = (
 
 MARKS = (COMMAND, SYSTEM_INFO, LAYOUT, PROGRESS, SUMMARY)
 """Names that identify the folder of a run. A folder with only `logs/` or `config.yaml` may belong to other software."""
+
+NAMED_RUNS = 3
+"""Most runs that an error text names."""
+
+
+def folders_beside(path: Path) -> str:
+    """The end of an error text about a missing folder: a similar one beside it, or the newest runs there."""
+    beside = {each.name: each for each in path.parent.iterdir() if each.is_dir()} if path.parent.is_dir() else {}
+    if close := closest(path.name, beside):
+        return f"Did you mean {str(beside[close])!r}?"
+    runs = sorted((each for each in beside.values() if (each / CONFIG).is_file()), key=lambda run: -run.stat().st_mtime)
+    if not runs:
+        return "Give the folder of a run."
+    return f"The newest runs in {path.parent}: {', '.join(run.name for run in runs[:NAMED_RUNS])}."
 
 
 class RunFolder:

@@ -25,8 +25,8 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from paceline.config.plain_yaml import load_file
-from paceline.errors import CheckpointError, nearest
-from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, CONFIG
+from paceline.errors import CheckpointError
+from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, CONFIG, folders_beside
 from paceline.memory.parts import part
 from paceline.moved import current_path
 
@@ -208,9 +208,7 @@ def find(path: Path, *, resumable: bool = False) -> Path:
     if not resumable and (path / BEST_MODEL / MANIFEST).is_file():
         return path / BEST_MODEL
     if not path.exists():
-        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        hint = f" {nearest(path.name, siblings)}" if siblings else ""
-        raise CheckpointError(f"{path}: no such folder.{hint}")
+        raise CheckpointError(f"{path}: no such folder. {folders_beside(path)}")
     elsewhere = f", and neither does its checkpoint_dir {searched[0]}" if len(searched) > 2 else ""
     raise CheckpointError(
         f"{path}: contains no checkpoint{elsewhere}. Was the run stopped before its first --save-freq?"

@@ -91,9 +91,11 @@ def open_folder(config: TrainConfig) -> RunFolder:
 
     Raises:
         ConfigError: The folder holds a run and neither --resume nor --overwrite is given, or it is not writable.
-        CheckpointError: There is no checkpoint to resume from.
+        CheckpointError: There is no checkpoint to resume from, or to take the weights from.
     """
     run = config.run
+    if run.init_from is not None:
+        checkpoint.find(run.init_from)  # raises now, before there is a folder
     source = resume_source(config)
     resumed = None if source is None else checkpoint.run_folder(source) or run.resume_from
     if run.checkpoint_dir is not None:

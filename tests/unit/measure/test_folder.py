@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paceline.errors import ConfigError
-from paceline.measure.folder import OWN_NAMES, RunFolder, write_atomic, write_output
+from paceline.measure.folder import OWN_NAMES, RunFolder, folders_beside, write_atomic, write_output
 from paceline.measure.record import EvaluationRow
 
 
@@ -161,3 +161,14 @@ def test_command_can_be_pasted_back(tmp_path: Path) -> None:
     run = create(tmp_path / "run")
     run.write_command(argv)
     assert shlex.split((run / "command.txt").read_text()) == argv
+
+
+def test_a_missing_folder_gets_a_similar_one_or_the_newest_runs(tmp_path: Path) -> None:
+    assert folders_beside(tmp_path / "runs" / "a") == "Give the folder of a run."
+    for age, name in enumerate(["newest", "newer", "new", "old", "cartpole_1"]):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").touch()
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+    (tmp_path / "no_run").mkdir()
+    assert folders_beside(tmp_path / "cartpole_2") == f"Did you mean '{tmp_path}/cartpole_1'?"
+    assert folders_beside(tmp_path / "else") == f"The newest runs in {tmp_path}: newest, newer, new."

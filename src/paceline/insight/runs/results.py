@@ -23,7 +23,7 @@ from paceline.insight.runs.columns import (
     typed,
 )
 from paceline.measure.cpu import CpuSupply
-from paceline.measure.folder import COMMAND, CONFIG, LAYOUT, PROGRESS, SUMMARY, SYSTEM_INFO
+from paceline.measure.folder import COMMAND, CONFIG, LAYOUT, PROGRESS, SUMMARY, SYSTEM_INFO, folders_beside
 from paceline.measure.record import ACTIVITIES, PHASES, PROGRESS_HEADER
 from paceline.measure.speed import fps_of, per_second
 
@@ -94,7 +94,7 @@ def read_run(folder: str | Path) -> RunResult:
     """
     path = Path(folder)
     if not path.is_dir():
-        raise ConfigError(f"run {str(path)!r}: no such folder. Give a run folder, such as one under runs/.")
+        raise ConfigError(f"run {str(path)!r}: no such folder. {folders_beside(path)}")
     if not (path / SUMMARY).exists() and not (path / PROGRESS).exists():
         raise ConfigError(
             f"run {str(path)!r}: has neither {SUMMARY} nor {PROGRESS}. Give a run folder, such as one under runs/."
