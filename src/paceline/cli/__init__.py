@@ -107,14 +107,14 @@ def usage() -> str:
     lines = [f"  {name:<{width}}{summary}" for name, (_, summary) in COMMANDS.items()]
     return "\n".join(
         [
-            "usage: paceline COMMAND [OPTIONS]",
+            "usage: paceline COMMAND [FLAGS]",
             "",
             "Reinforcement learning on every core.",
             "",
             "commands:",
             *lines,
             "",
-            "`paceline COMMAND --help` lists the options of a command; --version prints the version.",
+            "`paceline COMMAND --help` describes the flags of a command; --version prints the version.",
             "Exit codes: 0 success, 1 failure, 2 wrong flag or setting, 130 Ctrl-C, 143 SIGTERM.",
             "Set PACELINE_DEBUG=1 in the environment to see tracebacks of errors.",
             "",

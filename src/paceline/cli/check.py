@@ -22,9 +22,7 @@ def run(argv: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--env", default="CartPole-v1", help="env to test with (default: CartPole-v1)")
-    parser.add_argument(
-        "--env-kwargs", "--env_kwargs", nargs="*", default=[], metavar="KEY=VALUE", help="keyword arguments of the env"
-    )
+    parser.add_argument("--env-kwargs", nargs="*", default=[], metavar="KEY=VALUE", help="keyword arguments of the env")
     given = parse_arguments(parser, argv)
     kwargs = coerce(given.env_kwargs, dict[str, object], "env_kwargs")
     # Imported only now, because it loads torch, which takes longer than parsing the command line.

@@ -84,9 +84,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "--parallel", metavar="RUN", nargs="+", action="append",
         help="run to compare, or several with different seeds; repeat the flag for more sides",
     )  # fmt: skip
-    parser.add_argument(
-        "--output-dir", "--output_dir", metavar="DIR", default=".", help="output folder (default: the current one)"
-    )
+    parser.add_argument("--output-dir", metavar="DIR", default=".", help="output folder (default: the current one)")
     parser.add_argument(
         "--score", metavar="X",
         help="report the time until the mean return of the last 100 episodes reaches X (default: the highest that "

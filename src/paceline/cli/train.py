@@ -14,10 +14,12 @@ from paceline.train.start_up import exit_code, load_torch_for_workers
 def run(argv: Sequence[str]) -> int:
     """Parse the flags of `train ALGO`, train, and return the exit code."""
     names = ", ".join(ALGORITHMS)
-    if argv and argv[0] in ("-h", "--help"):
+    if argv and argv[0] in ("-h", "--help", "--help-all"):
+        about = {name: str(entry.settings.__doc__).partition(": ")[2] for name, entry in ALGORITHMS.items()}
+        lines = "".join(f"  {name:<8}{text}\n" for name, text in about.items())
         sys.stdout.write(
-            f"usage: paceline train ALGO [OPTIONS]\n\nalgorithms: {names}\n\n"
-            f"`paceline train {next(iter(ALGORITHMS))} --help` lists the options.\n"
+            f"usage: paceline train ALGO [FLAGS]\n\nalgorithms:\n{lines}\n"
+            "`paceline train ALGO --help` describes the common flags of an algorithm and names the others.\n"
         )
         return 0
     if not argv or argv[0].startswith("-"):
@@ -30,7 +32,8 @@ def run(argv: Sequence[str]) -> int:
     config, _ = parse(
         rest,
         prog=f"paceline train {algo}",
-        description=f"{ALGORITHMS[algo].settings.__doc__} A flag is also a key of the config file; - and _ both work.",
+        description=f"{ALGORITHMS[algo].settings.__doc__} Flags are also keys of the config file and keywords in "
+        "Python, with underscores.",
         algo=algo,
         extra=NoOptions,
     )

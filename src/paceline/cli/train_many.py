@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.config.algorithms import ALGORITHMS
+from paceline.config.arguments import hyphenated
 from paceline.config.coerce import coerce
 from paceline.config.flags import NoOptions, parse
 from paceline.config.train_config import TrainConfig
@@ -62,7 +63,7 @@ def run(argv: Sequence[str]) -> int:
     algo = argv[0]
     if algo not in ALGORITHMS:
         raise ConfigError(f"{algo}: no such algorithm. {nearest(algo, ALGORITHMS)}")
-    given, flags = parser.parse_known_args(list(argv[1:]))
+    given, flags = parser.parse_known_args(hyphenated(argv[1:], parser))
     folder, seeds = _checked(given)
     jobs = [_job(algo, flags, folder, seed, resume=bool(given.resume)) for seed in seeds]
     config = _config(algo, jobs[0])
@@ -92,14 +93,15 @@ def run(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="paceline train-many",
-        usage="paceline train-many ALGO --seeds SEEDS --output-dir DIR [OPTIONS OF train]",
+        usage="paceline train-many ALGO --seeds SEEDS --output-dir DIR [FLAGS OF train]",
         description="Train one agent per seed, several in parallel, each in its own process and folder. The CPU cores "
-        "are divided among the runs in parallel. Every other flag is passed to `paceline train ALGO`.",
+        "are divided among the runs in parallel. Every other flag is passed to `paceline train ALGO`; "
+        "`paceline train ALGO --help` describes them.",
         allow_abbrev=False,
     )
     parser.add_argument("--seeds", metavar="SEEDS", help="0..5 (both ends included), 0,3,7, or a mix of the two")
     parser.add_argument(
-        "--output-dir", "--output_dir", metavar="DIR",
+        "--output-dir", metavar="DIR",
         help="output folder: runs in DIR/seed_N, their output in DIR/logs/seed_N.txt, mean and standard deviation over "
         f"seeds in {SUMMARY_JSON} and {SUMMARY_CSV}",
     )  # fmt: skip
@@ -107,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         "--devices", metavar="A,B", help="devices to assign to parallel runs in turn, e.g. cuda:0,cuda:1"
     )
     parser.add_argument(
-        "--at-once", "--at_once", metavar="N", help="number of runs in parallel (default: one per core, or per device)"
+        "--at-once", metavar="N", help="number of runs in parallel (default: one per core, or per device)"
     )
     parser.add_argument(
         "--resume", nargs="?", const="true", metavar="true",

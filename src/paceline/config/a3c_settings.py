@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class A3CConfig(AlgorithmSettings):
-    """A3C: every worker computes gradients from its own steps and updates shared weights without a lock."""
+    """A3C: every worker updates shared weights with gradients from its own steps, without a lock."""
 
     n_steps: int = 32
     """Steps per slot: a worker's envs take this many steps before it updates the weights (T)."""

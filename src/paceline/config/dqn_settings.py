@@ -24,14 +24,14 @@ class DQNConfig(AlgorithmSettings):
     episodes_per_batch: int = 4
     """Episodes per group between updates, if n_steps is not given. Unfinished episodes continue in the next batch."""
     n_steps: int | None = None
-    """Steps per env between updates. Default: count episodes instead (see episodes_per_batch). In async mode: steps per
-    slot (default: 16)."""
+    """Steps per env between updates; in async mode, steps per slot. Default: batches count episodes instead, see
+    episodes_per_batch; in async mode 16."""
     learning_steps_per_batch: int | None = None
     """Gradient steps after each batch. Default: groups * episodes_per_batch, or as many as samples_per_insert
     requires."""
     samples_per_insert: float | None = None
-    """Replay ratio: average number of times each step is sampled. Default: 8, where learning_steps_per_batch and
-    episodes_per_batch do not apply."""
+    """Replay ratio: average number of times each step is sampled. Default: 8 in async mode and with n_steps; otherwise
+    learning_steps_per_batch sets the updates."""
     spi_tolerance: float = 0.1
     """Async: allowed drift from samples_per_insert, as a fraction of the samples due after learning_starts steps."""
     learning_starts: int = 1000

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImpalaConfig(AlgorithmSettings):
-    """IMPALA: asynchronous actors without barriers; V-trace corrects for their policy lag."""
+    """IMPALA: workers collect while the learner learns, and V-trace corrects for their older weights."""
 
     n_steps: int = 32
     """Steps per slot: a worker's envs take this many steps with one copy of the weights (T)."""

@@ -43,9 +43,9 @@ class PPOKeywords(SharedKeywords, total=False):
     target_kl: float | None
     """Stop the epochs of an update when the approximate KL divergence exceeds this. Default: never."""
     grad_shards: int | None
-    """Split each minibatch into this many shards, whose gradients the workers compute in parallel. The default is fine,
-    see `paceline tune`: 1 or 2 of at least 128 rows (64 with layers of 128 units or more), for images up to 8 of at
-    least 64. Changes the weights (floating-point rounding)."""
+    """Split each minibatch into this many shards, whose gradients the workers compute in parallel. `paceline tune`
+    measures which number is fastest. Changes the weights (floating-point rounding). Default: 1 or 2 of at least 128
+    rows (64 with layers of 128 units or more), for images up to 8 of at least 64."""
     pipeline: bool
     """Collect the next rollout while learning from this one. Each rollout is then one update old, which changes the
     weights. Default: False."""
@@ -191,14 +191,14 @@ class DQNKeywords(SharedKeywords, total=False):
     """Episodes per group between updates, if n_steps is not given. Unfinished episodes continue in the next batch.
     Default: 4."""
     n_steps: int | None
-    """Steps per env between updates. Default: count episodes instead (see episodes_per_batch). In async mode: steps per
-    slot (default: 16)."""
+    """Steps per env between updates; in async mode, steps per slot. Default: batches count episodes instead, see
+    episodes_per_batch; in async mode 16."""
     learning_steps_per_batch: int | None
     """Gradient steps after each batch. Default: groups * episodes_per_batch, or as many as samples_per_insert
     requires."""
     samples_per_insert: float | None
-    """Replay ratio: average number of times each step is sampled. Default: 8, where learning_steps_per_batch and
-    episodes_per_batch do not apply."""
+    """Replay ratio: average number of times each step is sampled. Default: 8 in async mode and with n_steps; otherwise
+    learning_steps_per_batch sets the updates."""
     spi_tolerance: float
     """Async: allowed drift from samples_per_insert, as a fraction of the samples due after learning_starts steps.
     Default: 0.1."""

@@ -11,7 +11,7 @@ from paceline.errors import ConfigError, check_optional, check_range
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PPOConfig(AlgorithmSettings):
-    """Proximal policy optimisation: rollout, minibatch and loss settings."""
+    """PPO: all envs collect a rollout, then the weights are updated from minibatches of it."""
 
     n_steps: int = 128
     """Steps each env takes before an update (T)."""
@@ -43,9 +43,9 @@ class PPOConfig(AlgorithmSettings):
     target_kl: float | None = None
     """Stop the epochs of an update when the approximate KL divergence exceeds this. Default: never."""
     grad_shards: int | None = None
-    """Split each minibatch into this many shards, whose gradients the workers compute in parallel. The default is fine,
-    see `paceline tune`: 1 or 2 of at least 128 rows (64 with layers of 128 units or more), for images up to 8 of at
-    least 64. Changes the weights (floating-point rounding)."""
+    """Split each minibatch into this many shards, whose gradients the workers compute in parallel. `paceline tune`
+    measures which number is fastest. Changes the weights (floating-point rounding). Default: 1 or 2 of at least 128
+    rows (64 with layers of 128 units or more), for images up to 8 of at least 64."""
     pipeline: bool = False
     """Collect the next rollout while learning from this one. Each rollout is then one update old, which changes the
     weights."""

@@ -110,9 +110,10 @@ class ParallelConfig:
     num_workers: int | Literal["auto"] = "auto"
     """Worker processes. 0: sequential; auto: measure for about a second and choose."""
     num_envs_per_worker: int | None = None
-    """Sets n_envs to max(num_workers, 1) * this."""
+    """Another way to set n_envs: to max(num_workers, 1) * this."""
     group_size: int | None = None
-    """Envs per policy call. Default: computed from n_envs. Changes the weights."""
+    """Envs per policy call. Changes the weights. Default: the largest divisor of n_envs up to 8 that makes at least 8
+    groups (images: 2)."""
     env_threads: int | Literal["auto"] = "auto"
     """Envs that a worker steps concurrently, in threads. auto: 1, or all of them if a step mostly waits (I/O,
     sleep)."""
@@ -126,7 +127,8 @@ class ParallelConfig:
     start_method: Literal["forkserver", "spawn", "fork"] | None = None
     """multiprocessing start method. Default: forkserver on Linux, spawn elsewhere."""
     pin_cores: str | None = None
-    """Pin workers to CPU cores: 0-7 or 0,2,4; auto (or no value): all cores this process may use."""
+    """Pin workers to CPU cores: 0-7 or 0,2,4; auto (or no value): all cores this process may use. Default: no
+    pinning."""
     recovery: Literal["exact", "restart", "fail"] = "exact"
     """If a worker dies or hangs. exact: replace it and replay its envs to the same state, so that the weights do not
     change (ppo and dqn in batch mode, for envs that are deterministic given their seed; else like restart). restart:
@@ -241,10 +243,10 @@ class RunConfig:
     total_timesteps: int | None = None
     """Budget in env steps, summed over all envs. Default: 1,000,000 if no other budget is given."""
     total_episodes: int | None = None
-    """Budget in finished episodes."""
+    """Budget in finished episodes. Default: no limit."""
     duration: float | str | None = None
     """Budget in wall-clock time: 90s, 15m or 2h; a number without a unit is in hours. The final
-    evaluation comes after it."""
+    evaluation comes after it. Default: no limit."""
     output_dir: Path | None = None
     """Run folder. Default: a new folder under runs/."""
     checkpoint_dir: Path | None = None
@@ -271,9 +273,11 @@ class RunConfig:
     keep_checkpoints: int = 3
     """Number of newest checkpoints to keep."""
     stop_at_score: float | None = None
-    """Stop when the mean return reaches this, over the last 100 episodes (with eval_freq: in an evaluation)."""
+    """Stop when the mean return reaches this, over the last 100 episodes (with eval_freq: in an evaluation).
+    Default: never."""
     stop_at: dict[str, Any] = field(default_factory=dict)
-    """Stop when the measures of the reward shaper reach these means over the last 100 episodes, e.g. compliance=.95."""
+    """Stop when the measures of the reward shaper reach these means over the last 100 episodes, e.g.
+    compliance=.95."""
     track: bool = False
     """Also log to Weights & Biases (needs the extra wandb)."""
     quiet: bool = False

@@ -61,9 +61,10 @@ class ParallelKeywords(TypedDict, total=False):
     num_workers: int | Literal["auto"] | None
     """Worker processes. 0: sequential; auto: measure for about a second and choose. Default: "auto"."""
     num_envs_per_worker: int | None
-    """Sets n_envs to max(num_workers, 1) * this."""
+    """Another way to set n_envs: to max(num_workers, 1) * this."""
     group_size: int | None
-    """Envs per policy call. Default: computed from n_envs. Changes the weights."""
+    """Envs per policy call. Changes the weights. Default: the largest divisor of n_envs up to 8 that makes at least 8
+    groups (images: 2)."""
     env_threads: int | Literal["auto"]
     """Envs that a worker steps concurrently, in threads. auto: 1, or all of them if a step mostly waits (I/O, sleep).
     Default: "auto"."""
@@ -77,7 +78,8 @@ class ParallelKeywords(TypedDict, total=False):
     start_method: Literal["forkserver", "spawn", "fork"] | None
     """multiprocessing start method. Default: forkserver on Linux, spawn elsewhere."""
     pin_cores: str | None
-    """Pin workers to CPU cores: 0-7 or 0,2,4; auto (or no value): all cores this process may use."""
+    """Pin workers to CPU cores: 0-7 or 0,2,4; auto (or no value): all cores this process may use. Default: no
+    pinning."""
     recovery: Literal["exact", "restart", "fail"]
     """If a worker dies or hangs. exact: replace it and replay its envs to the same state, so that the weights do not
     change (ppo and dqn in batch mode, for envs that are deterministic given their seed; else like restart). restart:
@@ -121,10 +123,10 @@ class RunKeywords(TypedDict, total=False):
     total_timesteps: int | None
     """Budget in env steps, summed over all envs. Default: 1,000,000 if no other budget is given."""
     total_episodes: int | None
-    """Budget in finished episodes."""
+    """Budget in finished episodes. Default: no limit."""
     duration: float | str | None
     """Budget in wall-clock time: 90s, 15m or 2h; a number without a unit is in hours. The final evaluation comes after
-    it."""
+    it. Default: no limit."""
     output_dir: str | Path | None
     """Run folder. Default: no files are written."""
     checkpoint_dir: str | Path | None
@@ -151,7 +153,8 @@ class RunKeywords(TypedDict, total=False):
     keep_checkpoints: int
     """Number of newest checkpoints to keep. Default: 3."""
     stop_at_score: float | None
-    """Stop when the mean return reaches this, over the last 100 episodes (with eval_freq: in an evaluation)."""
+    """Stop when the mean return reaches this, over the last 100 episodes (with eval_freq: in an evaluation). Default:
+    never."""
     stop_at: Mapping[str, Any]
     """Stop when the measures of the reward shaper reach these means over the last 100 episodes, e.g. compliance=.95."""
     track: bool

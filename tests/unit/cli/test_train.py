@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from paceline import cli
+from paceline.config.algorithms import ALGORITHMS
 from paceline.config.train_config import TrainConfig
 
 
@@ -62,6 +63,10 @@ def test_a_bad_command_exits_with_2_before_anything_starts(
     assert "config" not in calls
 
 
-def test_help_names_the_algorithms(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_describes_the_algorithms_in_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "--help"]) == 0
-    assert "algorithms: ppo" in capsys.readouterr().out
+    shown = capsys.readouterr().out.splitlines()
+    lines = [line for line in shown if line.startswith("  ")]
+    assert [line.split()[0] for line in lines] == list(ALGORITHMS)
+    assert all(len(line.split()) > 5 and line.endswith(".") for line in lines)
+    assert [line for line in shown if len(line) > 100] == []

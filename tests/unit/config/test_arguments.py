@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from paceline.config.arguments import parse_arguments
+from paceline.config.arguments import hyphenated, parse_arguments
 from paceline.errors import ConfigError
 
 
@@ -12,7 +12,7 @@ from paceline.errors import ConfigError
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="paceline tidy", allow_abbrev=False)
     parser.add_argument("folder")
-    parser.add_argument("--output-dir", "--output_dir", "-o")
+    parser.add_argument("--output-dir", "-o")
     return parser
 
 
@@ -35,3 +35,8 @@ def test_an_unexpected_word_is_an_error_that_names_the_flags(
     with pytest.raises(ConfigError) as caught:
         parse_arguments(parser, argv)
     assert str(caught.value) == text
+
+
+def test_only_the_names_of_known_flags_are_respelled(parser: argparse.ArgumentParser) -> None:
+    words = ["a_b", "--output_dir=e_f", "-g", "--env_kwargs", "h_i=1"]
+    assert hyphenated(words, parser) == ["a_b", "--output-dir=e_f", "-g", "--env_kwargs", "h_i=1"]

@@ -36,13 +36,13 @@ def run(argv: Sequence[str]) -> int:
     commands = {"train": _train, "search": _search, "eval": _eval}
     if not argv or argv[0] in ("-h", "--help"):
         sys.stdout.write(
-            "usage: paceline cyber COMMAND [OPTIONS]\n\n"
+            "usage: paceline cyber COMMAND [FLAGS]\n\n"
             "Train PPO agents that defend a simulated network of 13 hosts against a scripted attacker\n"
             "(CAGE Challenge 2). A workflow is the order of priority in which a defender takes back types of hosts.\n\n"
             "  train    train a defender of paceline/NetworkDefence-v0, optionally with a workflow\n"
             "  search   search the 120 workflows for the one with the highest reward\n"
             "  eval     evaluate a defender: mean reward after 30, 50 and 100 steps\n\n"
-            "`paceline cyber COMMAND --help` lists the options of a command.\n"
+            "`paceline cyber COMMAND --help` describes the flags of a command.\n"
         )
         return 0 if argv else 2
     if argv[0] not in commands:
@@ -238,7 +238,7 @@ def _eval_flags(argv: Sequence[str]) -> argparse.Namespace:
         help="steps after which the reward is reported (default: 30,50,100)",
     )
     parser.add_argument(
-        "--red-agent", "--red_agent", metavar="A,B",
+        "--red-agent", metavar="A,B",
         help=f"attackers: {', '.join(get_args(RedAgent))} (default: the one it was trained against)",
     )  # fmt: skip
     parser.add_argument(

@@ -49,6 +49,7 @@ SHOWN: dict[str, Any] = {
     **SETTINGS,
     "batch_size": f"the largest divisor up to {BATCH_SIZE}",
     "total_episodes": EPISODES,
+    "total_timesteps": "no limit",
 }
 """The defaults of settings as the help page shows them."""
 

@@ -55,7 +55,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--stochastic", action="store_true", help="the agent samples its moves (default: the most probable move)"
     )
-    parser.add_argument("--no-color", "--no_color", action="store_true", help="disable colours")
+    parser.add_argument("--no-color", action="store_true", help="disable colours")
     given = parse_arguments(parser, argv)
     seed: int = secrets.randbelow(2**31) if given.seed is None else coerce(given.seed, int, "seed")
     check_range("seed", seed, "Try 0.", at_least=0, at_most=2**63 - 1)

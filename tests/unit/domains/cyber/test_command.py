@@ -198,7 +198,7 @@ def test_help_shows_the_defaults_of_network_defence(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit):
-        main(["cyber", command, "--help"])
+        main(["cyber", command, "--help-all"])
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for name, default in SHOWN.items():
         flag = f"--{name.replace('_', '-')} "
