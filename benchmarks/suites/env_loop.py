@@ -90,7 +90,7 @@ def blank_row(spec: EnvSpec, n: int) -> Row:
     obs = {leaf.name: np.zeros((n, *leaf.shape), leaf.dtype) for leaf in spec.obs}
     mask = np.zeros((n, spec.action.mask_size), np.bool_) if spec.masked else None
     action = np.zeros((n, *spec.action.shape), spec.action.dtype)
-    return Row(obs, mask, action, reward, flags[0], flags[1], flags[2], log_prob, value)
+    return Row(obs, mask, action, reward, flags[0], flags[1], flags[2], log_prob, value, np.zeros(n, np.int8))
 
 
 if __name__ == "__main__":

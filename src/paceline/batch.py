@@ -57,6 +57,9 @@ class Outcome:
     terminated: NDArray[np.bool_]  # [T, n]
     truncated: NDArray[np.bool_]  # [T, n]
     valid: NDArray[np.bool_]  # [T, n]
+    success: NDArray[
+        np.int8
+    ]  # [T, n]              `spec.SUCCEEDED` or `FAILED` where an env judged its episode, else 0
     reward_parts: Mapping[str, NDArray[np.float32]] = field(
         default_factory=dict
     )  # [T, n]  reward parts and measures by name

@@ -24,6 +24,11 @@ LeafKind = Literal["vector", "image", "categorical", "multi_categorical", "binar
 MASK_KEY = "action_mask"
 """Key of the action mask (legal actions): in the info dict, or in a Dict observation."""
 
+SUCCESS_KEY = "is_success"
+"""Key in the info dict of an episode's last step: whether the episode reached its goal."""
+FAILED, SUCCEEDED = 1, 2
+"""What an env says there; 0 if it says nothing."""
+
 PLAIN = "obs"
 """The leaf name of an observation that is not a Dict."""
 

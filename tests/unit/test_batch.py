@@ -31,5 +31,5 @@ def test_defaults_are_not_shared() -> None:
     one, other = trajectory(), trajectory()
     assert one.extras == {}
     assert one.extras is not other.extras
-    arrays: list[Any] = [np.zeros((2, 3))] * 4
+    arrays: list[Any] = [np.zeros((2, 3))] * 5
     assert Outcome(*arrays).reward_parts is not Outcome(*arrays).reward_parts

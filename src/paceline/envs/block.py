@@ -23,7 +23,7 @@ from paceline.envs.make import EnvRecipe, describe
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
 from paceline.memory.worker_status import StatusLine
-from paceline.spec import MASK_KEY, EnvSpec
+from paceline.spec import FAILED, MASK_KEY, SUCCEEDED, SUCCESS_KEY, EnvSpec
 
 FinalObs = Sequence[tuple[int, dict[str, NDArray[Any]]]]
 """(index in the block, last observation by leaf, with the mask if known); the receiver owns the arrays."""
@@ -188,6 +188,12 @@ def close_all(envs: list[Any], who: Callable[[int], str]) -> None:
             env.close()
         except Exception as error:
             _log.warning("%s raised in close: %s", who(len(envs)), describe(error))
+
+
+def success_in(info: Any) -> int:
+    """Return what the info of an episode's last step says about its success: SUCCEEDED, FAILED, or 0 for nothing."""
+    said = info.get(SUCCESS_KEY) if isinstance(info, Mapping) else None
+    return 0 if said is None else SUCCEEDED if said else FAILED
 
 
 class ActionMap:

@@ -24,6 +24,7 @@ from paceline.envs.block import (
     ObsMap,
     Watch,
     require_same_spaces,
+    success_in,
 )
 from paceline.envs.extras import Readings
 from paceline.envs.make import Env, describe
@@ -82,6 +83,7 @@ class SingleEnvs:
         finals: list[tuple[int, dict[str, NDArray[Any]]]] = []
         row.terminated.fill(False)
         row.truncated.fill(False)
+        row.success.fill(0)
         row.valid.fill(True)
         actions = self._actions.each(action)
         readings = self.readings
@@ -96,6 +98,7 @@ class SingleEnvs:
                     readings.stepped(i, info)
                 if terminated or truncated:
                     row.terminated[i], row.truncated[i] = terminated, truncated
+                    row.success[i] = success_in(info)
                     if not terminated:
                         finals.append((i, self._last_obs(i, obs, info)))
                     self.episode[i] += 1

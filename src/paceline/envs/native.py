@@ -36,7 +36,7 @@ from paceline.envs.vector_extras import GroupReader
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.rows import Row
 from paceline.memory.worker_status import WorkerStatus
-from paceline.spec import MASK_KEY, EnvSpec
+from paceline.spec import FAILED, MASK_KEY, SUCCEEDED, SUCCESS_KEY, EnvSpec
 
 
 class VectorEnvs:
@@ -93,6 +93,7 @@ class VectorEnvs:
         actions = self._actions.batch(action)
         finals: list[tuple[int, dict[str, NDArray[Any]]]] = []
         row.valid[...] = ~self._pending
+        row.success.fill(0)
         if self.readings is not None:
             self.readings.before_step()
         for g, (env, mode, columns) in enumerate(zip(self._envs, self._modes, self._columns, strict=True)):
@@ -100,6 +101,8 @@ class VectorEnvs:
             try:
                 obs, row.reward[columns], terminated, truncated, infos = env.step(actions[columns])
                 row.terminated[columns], row.truncated[columns] = terminated, truncated
+                if (ended := terminated | truncated).any():
+                    row.success[columns] = np.where(ended, _successes(infos, mode), 0)
             except Exception as error:
                 raise EnvError(
                     f"{self._who(g)} raised in step {self._row} with actions {actions[columns].tolist()}: "
@@ -110,7 +113,7 @@ class VectorEnvs:
                 self._obs.check(obs, infos, self._who(g), (self._size,))
             self._show(obs, infos, columns, after)
             if self._readers:
-                self._read(g, infos, terminated | truncated)
+                self._read(g, infos, ended)
             if mode is not AutoresetMode.NEXT_STEP:
                 finals += self._end_now(g, obs, infos, row, after)
         self._status.end()
@@ -118,6 +121,7 @@ class VectorEnvs:
             row.reward[self._pending] = 0.0
             row.terminated[self._pending] = False
             row.truncated[self._pending] = False
+            row.success[self._pending] = 0
         ended = row.terminated | row.truncated
         self.episode[ended] += 1
         for mode, columns in zip(self._modes, self._columns, strict=True):
@@ -235,6 +239,15 @@ class VectorEnvs:
         group = self._first_group + g
         first = group * self._size
         return f"vector env of group {group} (envs {first}-{first + self._size - 1}, seed {self._seed})"
+
+
+def _successes(infos: dict[str, Any], mode: AutoresetMode) -> NDArray[np.int8] | int:
+    """Return the `Row.success` of envs whose episode has ended: [G], or 0 for all."""
+    last = infos.get("final_info", {}) if mode is AutoresetMode.SAME_STEP else infos
+    if not isinstance(last, dict) or SUCCESS_KEY not in last:
+        return 0
+    success = np.where(np.asarray(last[SUCCESS_KEY], np.bool_), SUCCEEDED, FAILED).astype(np.int8)
+    return np.where(last.get(f"_{SUCCESS_KEY}", True), success, np.int8(0))
 
 
 def _pick(obs: Any, index: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.errors import CheckpointError
+from paceline.spec import SUCCEEDED
 
 WINDOW = 100
 """Number of episodes in the running means; 100 as in stable-baselines3."""
@@ -31,6 +32,8 @@ class Episodes:
     length: NDArray[np.int64]  # [N]
     reward_parts: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
     """[N, K] reward parts and measures of each episode, in the order of the tracker's `reward_parts`."""
+    success: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    """[N] `spec.SUCCEEDED` or `FAILED`; 0 for episodes that the env has not judged."""
 
     def __len__(self) -> int:
         return len(self.t)
@@ -72,6 +75,7 @@ class EpisodeTracker:
         self._return = np.zeros(n_envs, np.float64)  # of the unfinished episodes
         self._length = np.zeros(n_envs, np.int64)
         self._recent: deque[tuple[float, int]] = deque(maxlen=WINDOW)
+        self._recent_success: deque[bool] = deque(maxlen=WINDOW)
 
     @property
     def mean_return(self) -> float | None:
@@ -82,6 +86,11 @@ class EpisodeTracker:
     def mean_length(self) -> float | None:
         """Mean length of the last 100 episodes; None before the first has ended."""
         return float(np.mean([n for _, n in self._recent])) if self._recent else None
+
+    @property
+    def success_rate(self) -> float | None:
+        """Fraction of successes among the last 100 episodes that the env judged; None before the first."""
+        return float(np.mean(self._recent_success)) if self._recent_success else None
 
     def mean_parts(self) -> dict[str, float]:
         """Return the means of reward parts and measures over the last 100 episodes; empty before the first end."""
@@ -108,6 +117,7 @@ class EpisodeTracker:
         *,
         first_env: int = 0,
         reward_parts: Mapping[str, NDArray[Any]] | None = None,
+        success: NDArray[np.int8] | None = None,
     ) -> Episodes:
         """Add the next T steps of some envs; returns the episodes that ended in them.
 
@@ -118,6 +128,7 @@ class EpisodeTracker:
             valid: [T, n]; rows that are False (resets of a vector env) count neither as step nor as reward.
             first_env: Index of the env in the first column.
             reward_parts: [T, n] reward parts and measures by name.
+            success: [T, n] see `Episodes.success`; None if no env judges its episodes.
         """
         n_steps, n_columns = reward.shape
         own = slice(first_env, first_env + n_columns)
@@ -171,11 +182,13 @@ class EpisodeTracker:
             ends[:, k] = (reward_parts or {})[name][t, column[chosen]]
 
         steps_done = self.steps + np.cumsum(np.count_nonzero(valid, axis=1))
-        finished = Episodes(t, column[chosen] + first_env, steps_done[t], sums[chosen], lengths[chosen], ends)
+        judged = np.zeros(len(t), np.int8) if success is None else success[t, column[chosen]]
+        finished = Episodes(t, column[chosen] + first_env, steps_done[t], sums[chosen], lengths[chosen], ends, judged)
         self.steps = int(steps_done[-1])
         self.episodes += len(finished)
         self._recent.extend(zip(finished.returns[-WINDOW:].tolist(), finished.length[-WINDOW:].tolist(), strict=True))
         self._recent_parts.extend(ends[-WINDOW:])
+        self._recent_success.extend((judged[judged > 0] == SUCCEEDED).tolist())
         return finished
 
     def forget(self, envs: list[int]) -> None:
@@ -198,6 +211,7 @@ class EpisodeTracker:
             "length": self._length.copy(),
             "recent_return": np.array([r for r, _ in recent], np.float64),
             "recent_length": np.array([n for _, n in recent], np.int64),
+            "recent_success": np.array(self._recent_success, np.bool_),
             "counts": np.array([self.steps, self.episodes], np.int64),
         }
 
@@ -218,4 +232,5 @@ class EpisodeTracker:
         if self.reward_parts:
             self._reward_parts[...] = state["told"]
             self._recent_parts = deque(state["recent_told"].reshape(-1, len(self.reward_parts)), maxlen=WINDOW)
+        self._recent_success = deque(state.get("recent_success", np.empty(0)).tolist(), WINDOW)
         self._recent = deque(zip(state["recent_return"].tolist(), state["recent_length"].tolist(), strict=True), WINDOW)

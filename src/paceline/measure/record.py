@@ -22,7 +22,7 @@ ACTIVITIES = ("env", "inference", "learn", "idle")
 """What a worker does: it steps envs, runs the policy, computes gradients or waits. Together this is its whole time."""
 
 TAGS = (
-    *(f"rollout/{name}" for name in ("ep_rew_mean", "ep_len_mean", "n_completed_episodes")),
+    *(f"rollout/{name}" for name in ("ep_rew_mean", "ep_len_mean", "success_rate", "n_completed_episodes")),
     *(f"time/{name}" for name in ("fps", "episodes_per_s", "iteration_s", "time_elapsed", "training_s")),
     *(f"time/{name}_s" for name in PHASES),
     *(
@@ -32,7 +32,7 @@ TAGS = (
             "clip_range", "explained_variance", "std", "learning_rate", "n_updates",
         )
     ),
-    *(f"eval/{name}" for name in ("mean_reward", "mean_ep_length")),
+    *(f"eval/{name}" for name in ("mean_reward", "mean_ep_length", "success_rate")),
     *(
         f"parallel/{name}"
         for name in (
@@ -124,10 +124,13 @@ class EvaluationRow:
 
     mean_reward: float
     mean_ep_length: float
+    success_rate: float | None = None
+    """Fraction of episodes that reached their goal; None if the env does not say (`info["is_success"]`)."""
 
     def scalars(self) -> dict[str, float]:
         """Return the numbers by tag."""
-        return {"eval/mean_reward": self.mean_reward, "eval/mean_ep_length": self.mean_ep_length}
+        judged = {} if self.success_rate is None else {"eval/success_rate": self.success_rate}
+        return {"eval/mean_reward": self.mean_reward, "eval/mean_ep_length": self.mean_ep_length, **judged}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,6 +154,8 @@ class Iteration:
     ep_rew_mean: float | None = None
     """Mean return of the last 100 episodes; None before the first has ended."""
     ep_len_mean: float | None = None
+    success_rate: float | None = None
+    """Fraction of the last 100 episodes that reached their goal; None if the env does not say."""
     reward_parts: Mapping[str, float] = field(default_factory=dict)
     """Means of reward parts and measures over the last 100 episodes."""
     last_return: float | None = None
@@ -187,6 +192,8 @@ class Iteration:
         if self.ep_rew_mean is not None and self.ep_len_mean is not None:
             found["rollout/ep_rew_mean"] = self.ep_rew_mean
             found["rollout/ep_len_mean"] = self.ep_len_mean
+        if self.success_rate is not None:
+            found["rollout/success_rate"] = self.success_rate
         found |= {f"rollout/{name}_mean": value for name, value in self.reward_parts.items()}
         found["rollout/n_completed_episodes"] = self.iteration_episodes
         found["time/fps"] = per_second(self.iteration_steps, self.counted_s)

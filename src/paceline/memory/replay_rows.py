@@ -14,7 +14,9 @@ from paceline.memory.shared import Arrays, Field
 from paceline.spec import MASK_KEY, EnvSpec, Leaf
 
 TERMINATED, TRUNCATED, VALID, FINAL = 1, 2, 4, 8
-"""Bits of `flags`. FINAL means that the last observation of a truncated episode is stored in `final_obs`."""
+"""Bits of `flags`; those of `Row.success` follow from `SUCCESS_SHIFT` on. FINAL means that the last observation of a
+truncated episode is stored in `final_obs`."""
+SUCCESS_SHIFT = 4
 ENDED = TERMINATED | TRUNCATED
 PREFIX = "replay/"
 
@@ -152,6 +154,7 @@ class ReplayWriter:
         flags = row.valid * np.uint8(VALID)
         flags |= row.terminated
         flags |= row.truncated * np.uint8(TRUNCATED)
+        flags |= row.success.view(np.uint8) << SUCCESS_SHIFT
         self._flags[at] = flags
 
     def add_final(self, t: int, column: int, obs: dict[str, NDArray[Any]]) -> None:

@@ -27,6 +27,9 @@ class Row:
     valid: NDArray[np.bool_]  # [n]
     log_prob: NDArray[np.float32]  # [n]
     value: NDArray[np.float32]  # [n]
+    success: NDArray[
+        np.int8
+    ]  # [n]            `spec.SUCCEEDED` or `FAILED` where an episode ended and the env judged it, else 0
     extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # [n, *extra]  arrays read beside the observation
     reward_parts: dict[str, NDArray[np.float32]] = field(default_factory=dict)  # [n]     reward parts and measures
 
@@ -43,6 +46,7 @@ class Row:
             valid=np.zeros(n, np.bool_),
             log_prob=np.zeros(n, np.float32),
             value=np.zeros(n, np.float32),
+            success=np.zeros(n, np.int8),
             extras={name: np.zeros((n, *extra.shape), extra.dtype) for name, extra in spec.extras.items()},
             reward_parts={name: np.zeros(n, np.float32) for name in spec.reward_parts},
         )
@@ -60,6 +64,7 @@ class Row:
             valid=self.valid[act],
             log_prob=self.log_prob[act],
             value=self.value[t],
+            success=self.success[act],
             extras={name: extra[t] for name, extra in self.extras.items()},
             reward_parts={name: reward_parts[act] for name, reward_parts in self.reward_parts.items()},
         )
@@ -74,6 +79,7 @@ class Row:
             extra[at] = other.extras[name]
 
     def tell(self, other: Row, at: Any) -> None:
-        """Copy rewards, episode ends and `valid` from another row, to position `at`."""
+        """Copy rewards, episode ends, `success` and `valid` from another row, to position `at`."""
         self.reward[at], self.terminated[at] = other.reward, other.terminated
         self.truncated[at], self.valid[at] = other.truncated, other.valid
+        self.success[at] = other.success

@@ -48,6 +48,7 @@ class SlotShape:
             yield Field.of(name, (steps, envs), np.float32)
         for name in ("terminated", "truncated", "valid"):
             yield Field.of(name, (steps, envs), np.bool_)
+        yield Field.of("success", (steps, envs), np.int8)
         yield Field.of("value", (steps + 1, envs), np.float32)
         for name, extra in spec.extras.items():
             yield Field.of(f"extra/{name}", (steps + 1, envs, *extra.shape), np.dtype(extra.dtype))

@@ -20,7 +20,7 @@ from paceline.memory.slot_shape import SlotShape
 from paceline.spec import ENV_REWARD
 
 COMMON_FIELDS = ("action", "reward", "terminated", "truncated", "valid", "log_prob", "value")
-"""Fields that rows and a trajectory take over from the slots unchanged, one array each."""
+"""Fields that rows and trajectories take over from the slots unchanged, one array each."""
 
 
 class Slots:
@@ -46,7 +46,7 @@ class Slots:
             mask=arena["mask"][:, mine] if spec.masked else None,
             extras={name: arena[f"extra/{name}"][:, mine] for name in spec.extras},
             reward_parts={name: arena[f"told/{name}"][:, mine] for name in spec.reward_parts},
-            **{name: arena[name][:, mine] for name in COMMON_FIELDS},
+            **{name: arena[name][:, mine] for name in (*COMMON_FIELDS, "success")},
         )
 
     def rows(self, first_group: int, groups: int) -> list[Row]:
@@ -67,10 +67,10 @@ class Slots:
     def outcome(self, columns: slice = slice(None)) -> Outcome:
         """Return rewards and episode ends of the rollout, for statistics."""
         reward_parts = {name: self.arrays[f"told/{name}"][:, columns] for name in self.shape.spec.reward_parts}
-        reward, terminated, truncated, valid = (
-            self.arrays[name][:, columns] for name in ("reward", "terminated", "truncated", "valid")
+        reward, terminated, truncated, valid, success = (
+            self.arrays[name][:, columns] for name in ("reward", "terminated", "truncated", "valid", "success")
         )
-        return Outcome(reward_parts.pop(ENV_REWARD, reward), terminated, truncated, valid, reward_parts)
+        return Outcome(reward_parts.pop(ENV_REWARD, reward), terminated, truncated, valid, success, reward_parts)
 
     def extras(self) -> dict[str, NDArray[Any]]:
         """Return the extras [T+1, B, ...] by name: arrays read beside the observations."""

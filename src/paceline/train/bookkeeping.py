@@ -143,7 +143,7 @@ class Bookkeeping:
                     f"evaluation: {result.cut} of {run.n_eval_episodes} episodes were cut off at the step limit. "
                     "Does the env ever set terminated or truncated?"
                 )
-            found = EvaluationRow(result.mean_reward, result.mean_ep_length)
+            found = EvaluationRow(result.mean_reward, result.mean_ep_length, result.success_rate)
             self._final = found
             if self._is_best(found):
                 before, self._best = self._best, found  # `_write` stores it with the model
@@ -286,6 +286,7 @@ class Bookkeeping:
             iteration_s=iteration_s,
             ep_rew_mean=tracker.mean_return,
             ep_len_mean=tracker.mean_length,
+            success_rate=tracker.success_rate,
             reward_parts=tracker.mean_parts(),
             last_return=self._last_return,
             last_length=self._last_length,
@@ -328,7 +329,7 @@ class Bookkeeping:
             "config": training.config.to_dict(),
             "iterations": self._iterations,
             "steps": self._tracker.steps,
-            "best_eval": None if self._best is None else [self._best.mean_reward, self._best.mean_ep_length],
+            "best_eval": None if self._best is None else list(self._best.scalars().values()),
             "clock": self._clock.state(),
             "worker_s": dict(self._worker_s),
         }

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from paceline.envs.block import ActionMap, ObsMap
+from paceline.envs.block import ActionMap, ObsMap, success_in
 from paceline.envs.make import EnvRecipe, describe
 from paceline.envs.seeding import episode_seed
 from paceline.errors import ConfigError, EnvError, EnvHung, PacelineError
@@ -22,7 +22,7 @@ from paceline.nets.normalise import ObsNormaliser
 from paceline.ops.distributions import ActionHead, head_for
 from paceline.ops.exploring import EpsilonGreedy
 from paceline.runtime.watchdog import watched
-from paceline.spec import MASK_KEY, EnvSpec
+from paceline.spec import MASK_KEY, SUCCEEDED, EnvSpec
 
 _EVALUATION = 0x5EED_E7A1
 """Combined with the run's seed, so that evaluation episodes differ from those of training."""
@@ -36,6 +36,13 @@ class Evaluation:
     lengths: tuple[int, ...]
     cut: int = 0
     """Number of episodes that were cut off after `max_steps`."""
+    successes: tuple[bool, ...] = ()
+    """Whether each episode reached its goal, for the episodes that the env judged (`info["is_success"]`)."""
+
+    @property
+    def success_rate(self) -> float | None:
+        """Fraction of successes; None if the env judged no episode."""
+        return float(np.mean(self.successes)) if self.successes else None
 
     @property
     def mean_reward(self) -> float:
@@ -226,7 +233,7 @@ class Evaluator:
     def _play(self, episodes: int, deterministic: bool, watch: Callable[[Any, bool], None] | None) -> Evaluation:
         env = self._env = self._env or self._recipe.make()
         beat = self._line.data
-        returns, lengths, cut = [], [], 0
+        returns, lengths, cut, successes = [], [], 0, []
         for episode in range(episodes):
             obs, info = env.reset(seed=episode_seed(self._seed ^ _EVALUATION, 0, episode))
             beat[BEAT] += 1
@@ -241,9 +248,11 @@ class Evaluator:
                 if watch is not None:
                     watch(env, False)
             cut += not ended
+            if ended and (judged := success_in(info)):
+                successes.append(judged == SUCCEEDED)
             returns.append(total)
             lengths.append(length)
-        return Evaluation(tuple(returns), tuple(lengths), cut)
+        return Evaluation(tuple(returns), tuple(lengths), cut, tuple(successes))
 
     def close(self) -> None:
         """Close the env. Does not wait for an env that hangs in `close`. Idempotent."""

@@ -14,7 +14,7 @@ from paceline.measure.episodes import Episodes, EpisodeTracker
 from paceline.memory.external_transitions import ExternalRows
 from paceline.memory.parts import part, under
 from paceline.memory.replay import Replay
-from paceline.memory.replay_rows import ENDED, TERMINATED, TRUNCATED, VALID
+from paceline.memory.replay_rows import ENDED, SUCCESS_SHIFT, TERMINATED, TRUNCATED, VALID
 from paceline.memory.sampling import Sampler
 from paceline.spec import ENV_REWARD
 
@@ -78,6 +78,7 @@ class ReplayIngest:
             (flags & TERMINATED) != 0,
             (flags & TRUNCATED) != 0,
             valid,
+            success=(flags >> SUCCESS_SHIFT).view(np.int8),
             first_env=columns.start,
             reward_parts=reward_parts,
         )

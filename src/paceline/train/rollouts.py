@@ -172,6 +172,7 @@ def count_episodes(tracker: EpisodeTracker, slots: Slots, columns: slice = slice
         outcome.terminated,
         outcome.truncated,
         outcome.valid,
+        success=outcome.success,
         first_env=columns.start or 0,
         reward_parts=outcome.reward_parts,
     )

@@ -140,6 +140,35 @@ WALK = register("toys/Walk-v0", entry_point=Walk, vector_entry_point=walks)
 WALK_NATIVE_ONLY = register("toys/WalkNative-v0", vector_entry_point=walks)
 
 
+class Goal(Walk):
+    """Judges its episodes: those that end at an even number of steps reach their goal, those of length 3 are not."""
+
+    def __init__(self, mode: str = "") -> None:  # an argument of the vector env
+        super().__init__()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.length = 0
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        self.length += 1
+        obs, reward, terminated, truncated, info = super().step(action)
+        return (
+            obs,
+            reward,
+            terminated,
+            truncated,
+            info if self.length == 3 else {**info, "is_success": self.length % 2 == 0},
+        )
+
+
+def goals(num_envs: int, mode: str = "NextStep", **_: Any) -> SyncVectorEnv:
+    return SyncVectorEnv([Goal] * num_envs, autoreset_mode=AutoresetMode(mode))
+
+
+GOAL = register("toys/Goal-v0", entry_point=Goal, vector_entry_point=goals)
+
+
 def blank_row(spec: EnvSpec, n: int) -> Row:
     """A row full of nonsense, so that whatever is not written shows."""
     return Row(
@@ -152,6 +181,7 @@ def blank_row(spec: EnvSpec, n: int) -> Row:
         valid=np.zeros(n, np.bool_),
         log_prob=np.zeros(n, np.float32),
         value=np.zeros(n, np.float32),
+        success=np.full(n, 77, np.int8),
         extras={name: np.full((n, *extra.shape), 77, extra.dtype) for name, extra in spec.extras.items()},
     )
 

@@ -12,6 +12,7 @@ from tests.calls import calls_of
 
 from paceline.errors import CheckpointError
 from paceline.measure.episodes import EpisodeTracker
+from paceline.spec import FAILED, SUCCEEDED
 
 Flags = NDArray[np.bool_]
 
@@ -152,3 +153,42 @@ def test_the_number_of_python_calls_does_not_depend_on_the_rollout() -> None:
         arrays = rollout(rng, rows, 32, ends, 1.0)
         taken.add(calls_of(partial(tracker.update, *arrays)))
     assert len(taken) == 1
+
+
+def judged(*said: int) -> NDArray[np.int8]:
+    """A column in which every step ends an episode."""
+    return np.array(said, np.int8)[:, None]
+
+
+def ends(tracker: EpisodeTracker, said: NDArray[np.int8] | None, steps: int) -> NDArray[np.int8]:
+    shape = (steps, 1)
+    no, yes = np.zeros(shape, np.bool_), np.ones(shape, np.bool_)
+    return tracker.update(np.ones(shape, np.float32), yes, no, yes, success=said).success
+
+
+def test_the_success_rate_is_of_the_last_hundred_episodes_that_the_env_judged() -> None:
+    tracker = EpisodeTracker(1)
+    assert ends(tracker, None, 3).tolist() == [0, 0, 0]
+    assert tracker.success_rate is None
+    assert ends(tracker, judged(SUCCEEDED, 0, FAILED, FAILED), 4).tolist() == [SUCCEEDED, 0, FAILED, FAILED]
+    assert tracker.success_rate == pytest.approx(1 / 3)
+    ends(tracker, judged(*[SUCCEEDED] * 98), 98)
+    assert tracker.success_rate == 0.98, "the first success is forgotten"
+    again = EpisodeTracker(1)
+    again.load(tracker.state())
+    assert again.success_rate == 0.98
+    ends(again, judged(SUCCEEDED), 1)
+    assert again.success_rate == 0.99
+    older = tracker.state()
+    del older["recent_success"]  # a checkpoint of an earlier version
+    again.load(older)
+    assert again.success_rate is None
+
+
+def test_only_the_last_step_of_an_episode_says_whether_it_succeeded() -> None:
+    tracker, said = EpisodeTracker(2), np.full((3, 2), SUCCEEDED, np.int8)
+    end = np.zeros((3, 2), np.bool_)
+    end[1, 1] = True
+    said[1, 1] = FAILED
+    tracker.update(np.ones((3, 2), np.float32), end, end & False, np.ones((3, 2), np.bool_), success=said)
+    assert tracker.success_rate == 0.0

@@ -21,7 +21,7 @@ from paceline.measure.folder import RunFolder
 from paceline.measure.record import TAGS, EvaluationRow, Iteration, RunRecord, WorkerActivity
 
 DESIGN = {
-    "rollout": ["ep_rew_mean", "ep_len_mean", "n_completed_episodes"],
+    "rollout": ["ep_rew_mean", "ep_len_mean", "success_rate", "n_completed_episodes"],
     "time": [
         "fps",
         "episodes_per_s",
@@ -50,7 +50,7 @@ DESIGN = {
         "learning_rate",
         "n_updates",
     ],
-    "eval": ["mean_reward", "mean_ep_length"],
+    "eval": ["mean_reward", "mean_ep_length", "success_rate"],
     "parallel": [
         "policy_lag_mean",
         "policy_lag_max",
@@ -81,6 +81,7 @@ def iteration(number: int, **changes: Any) -> Iteration:
         iteration_s=0.5,
         ep_rew_mean=20.0 + number,
         ep_len_mean=21.0,
+        success_rate=0.75,
         phases={
             "collect": 0.3,
             "learn": 0.1,
@@ -91,7 +92,7 @@ def iteration(number: int, **changes: Any) -> Iteration:
             "record": 0.02,
         },
         train={name: float(i) for i, name in enumerate(DESIGN["train"])},
-        evaluation=EvaluationRow(490.5, 480.25),
+        evaluation=EvaluationRow(490.5, 480.25, 0.5),
         parallel={name: float(i) for i, name in enumerate(DESIGN["parallel"])},
         system={name: 10.0 * i for i, name in enumerate(DESIGN["system"])},
     )
@@ -143,7 +144,7 @@ def test_tensorboard_reads_every_tag_of_the_design(folder: RunFolder) -> None:
 def test_progress_has_a_row_for_each_iteration_under_the_same_names(folder: RunFolder) -> None:
     with closing(RunRecord(folder)) as record:
         record(iteration(1))
-        record(iteration(2, evaluation=None, ep_rew_mean=None, ep_len_mean=None, parallel={}))
+        record(iteration(2, evaluation=None, ep_rew_mean=None, ep_len_mean=None, success_rate=None, parallel={}))
     first, second = rows(folder / "progress.csv")
     assert list(first) == ["iteration", "steps", "episodes", *TAGS]
     assert (first["iteration"], first["steps"], first["episodes"]) == ("1", "100", "3")

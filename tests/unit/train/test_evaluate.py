@@ -208,3 +208,21 @@ def test_parts_of_a_batch_with_different_lengths_raise() -> None:
 def test_a_mask_of_actions_that_have_none_raises() -> None:
     with pytest.raises(ConfigError, match="mask= is for Discrete and MultiDiscrete actions, not Box"):
         predictor(EnvRecipe(source=Drift).probe())(np.zeros(3), mask=[True, True])
+
+
+class Judged(Counter):
+    """Judges two of three episodes: the first of them succeeds."""
+
+    episodes = 0
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        if terminated or truncated:
+            Judged.episodes += 1
+            info = {} if Judged.episodes % 3 == 0 else {"is_success": np.float32(Judged.episodes % 3 == 1)}
+        return obs, reward, terminated, truncated, info
+
+
+def test_the_success_rate_is_of_the_episodes_that_the_env_judged() -> None:
+    assert evaluator(Judged).evaluate(6).success_rate == 0.5
+    assert evaluator(Counter).evaluate(2).success_rate is None

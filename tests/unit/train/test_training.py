@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.envs.toys import GOAL
 
 from paceline.config.train_config import TrainConfig
+from paceline.spec import FAILED, SUCCEEDED
 from paceline.train.build import build
 from paceline.train.checkpoint import Snapshot, State
 from paceline.train.training import Training
@@ -166,3 +168,25 @@ def test_self_play_has_no_env_threads() -> None:
     with training(env="paceline/TicTacToe-v0", normalize_obs=False, normalize_reward=False, env_threads=3) as one:
         one.rollouts.reset()
         assert (one.started_layout().env_threads, one.started_layout().env_threads_asked) == (1, 3)
+
+
+@pytest.mark.parametrize("mode", ["single", "threads", "NextStep", "SameStep", "Disabled"])
+@pytest.mark.parametrize("algo", ["ppo", "impala", "dqn"])
+def test_the_success_rate_is_that_of_the_last_steps_of_episodes(algo: str, mode: str) -> None:
+    native = mode not in ("single", "threads")
+    settings: dict[str, Any] = {
+        "env": GOAL, "algo": algo, "native_vector": "always" if native else "never", "n_steps": 16,
+        "env_kwargs": {"mode": mode} if native else {}, "env_threads": 2 if mode == "threads" else 1,
+    }  # fmt: skip
+    with training(normalize_obs=False, normalize_reward=False, **settings) as one:
+        one.rollouts.reset()
+        lengths: list[int] = []
+        for _ in range(3):
+            one.driver.iterate()
+            finished = one.rollouts.last.finished
+            lengths += finished.length.tolist()
+            for length, success in zip(finished.length, finished.success, strict=True):
+                assert success == (0 if length == 3 else SUCCEEDED if length % 2 == 0 else FAILED)
+        judged = [length % 2 == 0 for length in lengths if length != 3]
+        assert min(len(judged), sum(judged)) > 5
+        assert one.tracker.success_rate == pytest.approx(np.mean(judged[-100:]))
