@@ -163,6 +163,23 @@ class EventFile(AppendFile):
         values = [make(tag=tag, simple_value=float(number)) for tag, number in scalars.items()]
         self._put(step=step, summary=self._summary(value=values))
 
+    def add_hparams(self, values: Mapping[str, bool | float | str]) -> None:
+        """Keep the run's settings, for TensorBoard's table of runs (HPARAMS)."""
+        from tensorboard.plugins.hparams import metadata, plugin_data_pb2  # see `__init__`
+
+        info = plugin_data_pb2.SessionStartInfo()
+        for name, value in values.items():
+            if isinstance(value, bool):
+                info.hparams[name].bool_value = value
+            elif isinstance(value, str):
+                info.hparams[name].string_value = value
+            else:
+                info.hparams[name].number_value = value
+        content = plugin_data_pb2.HParamsPluginData(session_start_info=info, version=metadata.PLUGIN_DATA_VERSION)
+        described = metadata.create_summary_metadata(content)
+        tag = metadata.SESSION_START_INFO_TAG
+        self._put(summary=self._summary(value=[self._summary.Value(tag=tag, metadata=described)]))
+
     def _put(self, **content: Any) -> None:
         event = self._event(wall_time=self._epoch_s + time.perf_counter(), **content)
         self._records.write(event.SerializeToString())

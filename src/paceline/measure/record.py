@@ -289,6 +289,7 @@ class RunRecord:
     Args:
         folder: The run's folder.
         resume_steps: Step of the checkpoint that is resumed; rows after it are removed. None for a new run.
+        hparams: The run's settings, for TensorBoard.
         extra_tags: Tags beyond `TAGS` that an algorithm reports.
         flush_s: Longest time that rows stay in memory.
     """
@@ -298,6 +299,7 @@ class RunRecord:
         folder: RunFolder,
         *,
         resume_steps: int | None = None,
+        hparams: Mapping[str, bool | float | str] | None = None,
         extra_tags: tuple[str, ...] = (),
         flush_s: float = 2.0,
     ) -> None:
@@ -306,6 +308,8 @@ class RunRecord:
         self._progress = Table(folder / PROGRESS, header, step_column="steps", resume_steps=resume_steps)
         self._episodes = Table(folder / EPISODES, EPISODES_HEADER, step_column="step", resume_steps=resume_steps)
         self._events = EventFile(folder / LOGS, resume_steps=resume_steps)
+        if hparams:
+            self._events.add_hparams(hparams)
         self._files = (self._progress, self._episodes, self._events)
         self._flush_s = flush_s
         self._flushed = time.perf_counter()

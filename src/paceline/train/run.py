@@ -169,7 +169,12 @@ class Run:
                     folder.write_command(argv or sys.argv)
                     folder.write_json(SYSTEM_INFO, system_info())
                     folder.write_json(LAYOUT, self.training.started_layout())
-                    record = RunRecord(folder, resume_steps=steps, extra_tags=self.training.extra_tags())
+                    record = RunRecord(
+                        folder,
+                        resume_steps=steps,
+                        hparams=self.training.hparams(),
+                        extra_tags=self.training.extra_tags(),
+                    )
                 except OSError as error:
                     raise not_writable(folder.path, "output_dir", error) from error
                 stack.callback(record.close)

@@ -91,6 +91,24 @@ class Training:
             **self.plan.identity(),
         }
 
+    def hparams(self) -> dict[str, bool | float | str]:
+        """Settings and layout of this training, without those that are not set, for TensorBoard's table of runs."""
+        config, layout = self.config.to_dict(), self.layout
+        settings = {
+            "algo": self.config.run.algo,
+            "seed": self.config.run.seed,
+            **config["env"],
+            **config["training"],
+            **config["policy"],
+            "group_size": layout.group_size,
+            "num_workers": layout.num_workers,
+        }
+        return {
+            name: value if isinstance(value, bool | int | float | str) else str(value)
+            for name, value in settings.items()
+            if value not in (None, [], {})
+        }
+
     def extra_tags(self) -> tuple[str, ...]:
         """TensorBoard tags of this training beyond those of every training."""
         league = self.plan.base.league

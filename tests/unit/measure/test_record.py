@@ -13,7 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.context import RequestContext
+from tensorboard.plugins.hparams import metadata
 
 from paceline.errors import CheckpointError
 from paceline.measure.episodes import Episodes
@@ -152,6 +156,19 @@ def test_progress_has_a_row_for_each_iteration_under_the_same_names(folder: RunF
     assert float(first["time/time_elapsed"]) == 0.5
     assert second["eval/mean_reward"] == second["rollout/ep_rew_mean"] == second["parallel/workers_alive"] == ""
     assert second["train/loss"] == "0"
+
+
+def test_tensorboards_table_of_runs_has_the_settings(folder: RunFolder) -> None:
+    settings: dict[str, bool | float | str] = {"algo": "ppo", "learning_rate": 0.5, "pipeline": True, "n_envs": 8}
+    with closing(RunRecord(folder, hparams=settings)) as record:
+        record(iteration(1))
+    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(folder)).Reload()
+    provider = MultiplexerDataProvider(multiplexer, str(folder))
+    found = provider.list_tensors(RequestContext(), experiment_id="", plugin_name=metadata.PLUGIN_NAME)
+    (tags,) = found.values()
+    content = tags[metadata.SESSION_START_INFO_TAG].plugin_content
+    shown = metadata.parse_session_start_info_plugin_data(content).hparams
+    assert {name: getattr(value, value.WhichOneof("kind")) for name, value in shown.items()} == settings
 
 
 def test_a_number_that_is_missing_has_no_event(folder: RunFolder) -> None:

@@ -190,3 +190,13 @@ def test_the_success_rate_is_that_of_the_last_steps_of_episodes(algo: str, mode:
         judged = [length % 2 == 0 for length in lengths if length != 3]
         assert min(len(judged), sum(judged)) > 5
         assert one.tracker.success_rate == pytest.approx(np.mean(judged[-100:]))
+
+
+def test_the_settings_for_tensorboard_are_those_that_are_set() -> None:
+    with training(hidden_sizes=(8, 4), normalize_reward=False) as one:
+        found = one.hparams()
+    expected = {"algo": "ppo", "seed": 0, "env": "tests.games:Drift", "n_envs": 4, "num_workers": 0, "group_size": 2,
+                "learning_rate": 3e-4, "normalize_obs": True, "normalize_reward": False,
+                "hidden_sizes": "[8, 4]"}  # fmt: skip
+    assert {name: found[name] for name in expected} == expected
+    assert "target_kl" not in found, "is not set"
