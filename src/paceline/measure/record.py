@@ -51,6 +51,9 @@ TAGS = (
 
 SIGNALS = ("SIGINT", "SIGTERM")
 """Stop reasons of runs that a signal ended before their budget was spent."""
+TENSORBOARD_GROUPS = {"system": "usage", "parallel": "workers"}
+"""Names of groups of tags in TensorBoard, which sorts them by name: eval, rollout, time and train shall come first."""
+
 PROGRESS_HEADER = ("iteration", "steps", "episodes")
 EPISODES_HEADER = ("step", "env", "return", "length", "wall_s")
 
@@ -280,6 +283,12 @@ class Summary:
         return not self.finished and self.stop_reason not in SIGNALS
 
 
+def tensorboard_tag(tag: str) -> str:
+    """Return the name that a tag has in TensorBoard."""
+    group, name = tag.split("/", 1)
+    return f"{TENSORBOARD_GROUPS.get(group, group)}/{name}"
+
+
 class RunRecord:
     """Writes iterations and episodes to the run's folder every two seconds.
 
@@ -305,6 +314,7 @@ class RunRecord:
     ) -> None:
         header = PROGRESS_HEADER + TAGS + extra_tags
         self._known = frozenset(header)
+        self._shown = {tag: tensorboard_tag(tag) for tag in TAGS + extra_tags}
         self._progress = Table(folder / PROGRESS, header, step_column="steps", resume_steps=resume_steps)
         self._episodes = Table(folder / EPISODES, EPISODES_HEADER, step_column="step", resume_steps=resume_steps)
         self._events = EventFile(folder / LOGS, resume_steps=resume_steps)
@@ -331,7 +341,7 @@ class RunRecord:
         tags = self._progress.header[len(PROGRESS_HEADER) :]
         cells += [_cell(scalars[tag]) if tag in scalars else "" for tag in tags]
         self._progress.add_row(cells)
-        self._events.add_scalars(iteration.steps, scalars)
+        self._events.add_scalars(iteration.steps, {self._shown.get(tag, tag): value for tag, value in scalars.items()})
         if episodes is not None and len(episodes):
             wall = _cell(iteration.wall_s)
             columns = (a.tolist() for a in (episodes.step, episodes.env, episodes.returns, episodes.length))

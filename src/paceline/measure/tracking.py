@@ -1,4 +1,4 @@
-"""Logs a run to Weights & Biases, with the tags of TensorBoard. Needs the extra `wandb`."""
+"""Logs a run to Weights & Biases, with the tags of progress.csv. Needs the extra `wandb`."""
 
 from __future__ import annotations
 

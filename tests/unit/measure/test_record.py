@@ -22,7 +22,7 @@ from tensorboard.plugins.hparams import metadata
 from paceline.errors import CheckpointError
 from paceline.measure.episodes import Episodes
 from paceline.measure.folder import RunFolder
-from paceline.measure.record import TAGS, EvaluationRow, Iteration, RunRecord, WorkerActivity
+from paceline.measure.record import TAGS, EvaluationRow, Iteration, RunRecord, WorkerActivity, tensorboard_tag
 
 DESIGN = {
     "rollout": ["ep_rew_mean", "ep_len_mean", "success_rate", "n_completed_episodes"],
@@ -134,7 +134,7 @@ def test_tensorboard_reads_every_tag_of_the_design(folder: RunFolder) -> None:
         record(iteration(1))
         record(iteration(2))
     found = events(folder)
-    assert sorted(found) == sorted(DESIGN_TAGS)
+    assert sorted(found) == sorted(map(tensorboard_tag, DESIGN_TAGS))
     for tag, points in found.items():
         assert [step for step, _ in points] == [100, 200], tag
     assert found["rollout/ep_rew_mean"] == [(100, 21.0), (200, 22.0)]
@@ -156,6 +156,12 @@ def test_progress_has_a_row_for_each_iteration_under_the_same_names(folder: RunF
     assert float(first["time/time_elapsed"]) == 0.5
     assert second["eval/mean_reward"] == second["rollout/ep_rew_mean"] == second["parallel/workers_alive"] == ""
     assert second["train/loss"] == "0"
+
+
+def test_tensorboard_shows_evaluations_rollouts_and_learning_first() -> None:
+    groups = sorted({tensorboard_tag(tag).split("/")[0] for tag in TAGS})
+    assert groups == ["eval", "rollout", "time", "train", "usage", "workers"]
+    assert len({tensorboard_tag(tag) for tag in TAGS}) == len(TAGS)
 
 
 def test_tensorboards_table_of_runs_has_the_settings(folder: RunFolder) -> None:
