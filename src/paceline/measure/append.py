@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from paceline.errors import CheckpointError
+from paceline.measure.folder import EVENTS
 
 log = logging.getLogger(__name__)
 
@@ -144,10 +145,10 @@ class EventFile(AppendFile):
         folder.mkdir(parents=True, exist_ok=True)
         # TensorBoard reads the files of a folder in the order of their names, so a later session needs a later name.
         stamp = int(datetime.now(UTC).timestamp())
-        names = (file.name.split(".") for file in folder.glob("events.out.tfevents.*"))
+        names = (file.name.split(".") for file in folder.glob(EVENTS + "*"))
         taken = [int(name[3]) for name in names if name[3].isdigit()]
         stamp = max([stamp, *(number + 1 for number in taken)])
-        super().__init__(folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}.{os.getpid()}")
+        super().__init__(folder / f"{EVENTS}{stamp:010d}.{socket.gethostname()}.{os.getpid()}")
         self._event: Any = event_pb2.Event
         self._summary: Any = summary_pb2.Summary
         self._records: Any = RecordWriter(SimpleNamespace(write=self.add))  # needs this one method of a file

@@ -2,7 +2,8 @@
 
 runs/<env>__<algo>__<seed>__<time>/
   config.yaml  command.txt  system_info.json  layout.json      written at the start
-  progress.csv  episodes.csv  logs/  train.log                 written during the run (`record`)
+  progress.csv  episodes.csv  train.log                        written during the run (`record`)
+  events.out.tfevents.*                                        for TensorBoard, which calls the run by this folder
   checkpoints/  best_model/  summary.json
 """
 
@@ -31,7 +32,10 @@ SYSTEM_INFO = "system_info.json"
 LAYOUT = "layout.json"
 PROGRESS = "progress.csv"
 EPISODES = "episodes.csv"
+EVENTS = "events.out.tfevents."
+"""Beginning of the names of TensorBoard event files."""
 LOGS = "logs"
+"""Folder of the event files in runs of earlier versions."""
 TRAIN_LOG = "train.log"
 CHECKPOINTS = "checkpoints"
 BEST_MODEL = "best_model"
@@ -42,10 +46,10 @@ OWN_NAMES = (
     CONFIG, COMMAND, SYSTEM_INFO, LAYOUT, PROGRESS, EPISODES, LOGS, TRAIN_LOG, CHECKPOINTS, BEST_MODEL, SUMMARY,
     TRACKING_ID,
 )  # fmt: skip
-"""Everything that a run writes, and therefore everything that `overwrite` may remove."""
+"""What a run writes beside event files. With these, it is what `overwrite` may remove."""
 
 MARKS = (COMMAND, SYSTEM_INFO, LAYOUT, PROGRESS, SUMMARY)
-"""Names that identify the folder of a run. A folder with only `logs/` or `config.yaml` may belong to other software."""
+"""Names that identify the folder of a run. A folder with only events or `config.yaml` may belong to other software."""
 
 NAMED_RUNS = 3
 """Most runs that an error text names."""
@@ -111,6 +115,7 @@ class RunFolder:
         else:
             path = Path(output_dir)
             found = [name for name in OWN_NAMES if os.path.lexists(path / name)]
+            found += sorted(file.name for file in path.glob(EVENTS + "*"))
             if found and not (resume or overwrite):
                 raise ConfigError(
                     f"output_dir {str(path)!r}: holds a run already ({found[0]} is there). "
@@ -137,6 +142,10 @@ class RunFolder:
         """Remove the folder of a run that did not start, if it is empty."""
         with contextlib.suppress(OSError):
             self.path.rmdir()
+
+    def events(self, *, resume: bool) -> Path:
+        """Return the folder for event files: the run folder, or where the run to resume has them."""
+        return self / LOGS if resume and (self / LOGS).is_dir() else self.path
 
     def write(self, name: str, text: str) -> None:
         """Write a file atomically: a reader sees the old content or the new one, never a part."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from paceline.measure.append import EventFile, Table
 from paceline.measure.cpu import CpuSupply
 from paceline.measure.episodes import Episodes
-from paceline.measure.folder import EPISODES, LOGS, PROGRESS, RunFolder
+from paceline.measure.folder import EPISODES, PROGRESS, RunFolder
 from paceline.measure.speed import per_second, training_s
 
 PHASES = ("collect", "learn", "sync", "wait", "eval", "checkpoint", "record", "other")
@@ -317,7 +317,7 @@ class RunRecord:
         self._shown = {tag: tensorboard_tag(tag) for tag in TAGS + extra_tags}
         self._progress = Table(folder / PROGRESS, header, step_column="steps", resume_steps=resume_steps)
         self._episodes = Table(folder / EPISODES, EPISODES_HEADER, step_column="step", resume_steps=resume_steps)
-        self._events = EventFile(folder / LOGS, resume_steps=resume_steps)
+        self._events = EventFile(folder.events(resume=resume_steps is not None), resume_steps=resume_steps)
         if hparams:
             self._events.add_hparams(hparams)
         self._files = (self._progress, self._episodes, self._events)

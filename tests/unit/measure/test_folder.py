@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paceline.errors import ConfigError
-from paceline.measure.folder import OWN_NAMES, RunFolder, folders_beside, write_atomic, write_output
+from paceline.measure.folder import EVENTS, OWN_NAMES, RunFolder, folders_beside, write_atomic, write_output
 from paceline.measure.record import EvaluationRow
 
 
@@ -47,7 +47,7 @@ def test_foreign_files_are_no_run(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]  # and the probe is gone
 
 
-@pytest.mark.parametrize("name", OWN_NAMES)
+@pytest.mark.parametrize("name", [*OWN_NAMES, f"{EVENTS}0000000001.host.1"])
 def test_existing_run_is_refused_unless_asked(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("old")
     with pytest.raises(ConfigError, match=f"holds a run already .{name}.*--resume.*--overwrite"):
@@ -68,6 +68,7 @@ def test_overwrite_removes_the_run_and_nothing_else(tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / "checkpoints" / "step_1").mkdir(parents=True)
     (run / "progress.csv").touch()
+    (run / f"{EVENTS}0000000001.host.1").touch()
     (run / "notes.txt").touch()
     (run / "logs").symlink_to(target)
     create(run, overwrite=True)
@@ -148,7 +149,7 @@ def test_nan_and_infinities_become_null_in_json(tmp_path: Path) -> None:
     }
     run.write_json("layout.json", content)
     assert json.loads((run / "layout.json").read_text(), parse_constant=pytest.fail) == {
-        "eval": {"mean_reward": 1.5, "mean_ep_length": None},
+        "eval": {"mean_reward": 1.5, "mean_ep_length": None, "success_rate": None},
         "array": [1.0, None],
         "scalar": 0.5,
         "tuple": [1, True, None],

@@ -21,7 +21,7 @@ from tensorboard.plugins.hparams import metadata
 
 from paceline.errors import CheckpointError
 from paceline.measure.episodes import Episodes
-from paceline.measure.folder import RunFolder
+from paceline.measure.folder import EVENTS, LOGS, RunFolder
 from paceline.measure.record import TAGS, EvaluationRow, Iteration, RunRecord, WorkerActivity, tensorboard_tag
 
 DESIGN = {
@@ -118,7 +118,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def events(folder: RunFolder) -> dict[str, list[tuple[int, float]]]:
     """Every scalar as TensorBoard reads it."""
-    reader = EventAccumulator(str(folder / "logs"))
+    reader = EventAccumulator(str(folder))
     reader.Reload()
     return {tag: [(e.step, e.value) for e in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]}
 
@@ -162,6 +162,26 @@ def test_tensorboard_shows_evaluations_rollouts_and_learning_first() -> None:
     groups = sorted({tensorboard_tag(tag).split("/")[0] for tag in TAGS})
     assert groups == ["eval", "rollout", "time", "train", "usage", "workers"]
     assert len({tensorboard_tag(tag) for tag in TAGS}) == len(TAGS)
+
+
+def test_tensorboard_calls_a_run_by_its_folder(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        with closing(RunRecord(RunFolder.create(tmp_path / name, env="E", algo="ppo", seed=0))) as record:
+            record(iteration(1))
+    assert sorted(EventMultiplexer().AddRunsFromDirectory(str(tmp_path)).Reload().Runs()) == ["first", "second"]
+
+
+def test_a_resumed_run_of_an_earlier_version_stays_one_run_in_tensorboard(folder: RunFolder) -> None:
+    with closing(RunRecord(folder)) as record:
+        record(iteration(1))
+    (folder / LOGS).mkdir()
+    for file in folder.path.glob(EVENTS + "*"):
+        file.rename(folder / LOGS / file.name)
+    with closing(RunRecord(folder, resume_steps=100)) as record:
+        record(iteration(2))
+    runs = EventMultiplexer().AddRunsFromDirectory(str(folder)).Reload()
+    assert list(runs.Runs()) == [LOGS]
+    assert events(RunFolder(folder / LOGS))["rollout/ep_rew_mean"] == [(100, 21.0), (200, 22.0)]
 
 
 def test_tensorboards_table_of_runs_has_the_settings(folder: RunFolder) -> None:
@@ -241,7 +261,7 @@ def test_resumed_tables_equal_the_uninterrupted_ones(tmp_path: Path, torn: bool)
             reward = 20.0 + number if number <= 2 else -1.0
             record(iteration(number, ep_rew_mean=reward), ended(100 * number - 50, 100 * number))
     if torn:  # killed while it wrote
-        for path in (resumed / "progress.csv", resumed / "episodes.csv", *(resumed / "logs").iterdir()):
+        for path in (resumed / "progress.csv", resumed / "episodes.csv", *resumed.path.glob(EVENTS + "*")):
             with path.open("ab") as file:
                 file.write(b"5,5")
     with closing(RunRecord(resumed, resume_steps=200)) as record:

@@ -248,7 +248,7 @@ def test_the_final_evaluation_is_recorded_wherever_the_others_are(
     assert evaluated == [256, 512, *sorted({640, steps})]
     assert columns["eval/mean_reward"][-1] == pytest.approx(final.mean_reward)
     assert np.isfinite(columns["rollout/ep_rew_mean"][-1]), "the row keeps its other numbers"
-    events = EventAccumulator(str(folder / "logs")).Reload().Scalars("eval/mean_reward")
+    events = EventAccumulator(str(folder)).Reload().Scalars("eval/mean_reward")
     assert sorted({event.step for event in events}) == evaluated
     assert events[-1].value == pytest.approx(final.mean_reward)
     assert runs[-1].logged[-1] == (final.scalars(), steps)

@@ -18,7 +18,7 @@ from tests.unit.measure.test_tracking import FakeRun, runs
 from paceline.config.train_config import TrainConfig
 from paceline.errors import CheckpointError, ConfigError, EnvError, MissingExtra
 from paceline.measure.clock import Clock
-from paceline.measure.folder import OWN_NAMES, TRACKING_ID
+from paceline.measure.folder import EVENTS, LOGS, OWN_NAMES, TRACKING_ID
 from paceline.measure.record import TAGS, tensorboard_tag
 from paceline.train import checkpoint
 from paceline.train.play import play
@@ -45,12 +45,14 @@ def log(folder: Path) -> list[str]:
 
 def test_a_run_writes_every_file_of_a_run_folder_and_no_other(tmp_path: Path) -> None:
     train(config(tmp_path / "run"))
-    assert {path.name for path in (tmp_path / "run").iterdir()} == set(OWN_NAMES) - {TRACKING_ID}
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    (events,) = (name for name in names if name.startswith(EVENTS))
+    assert names - {events} == set(OWN_NAMES) - {TRACKING_ID, LOGS}
 
 
 def test_tensorboard_reads_every_tag_at_the_steps_of_the_run(tmp_path: Path) -> None:
     train(config(tmp_path / "run", eval_freq=STEPS))
-    events = EventAccumulator(str(tmp_path / "run" / "logs")).Reload()
+    events = EventAccumulator(str(tmp_path / "run")).Reload()
     assert set(events.Tags()["scalars"]) == set(map(tensorboard_tag, TAGS)) - {"train/std", *JUDGED}
     assert [event.step for event in events.Scalars("time/fps")] == [STEPS * i for i in range(1, 5)]
 
