@@ -12,6 +12,7 @@ from paceline.measure import worker_rows
 from paceline.measure.limit import limited_by
 from paceline.measure.next_commands import nothing_to_do
 from paceline.measure.record import Goal, RunInfo, Summary
+from paceline.measure.statistic import written
 from paceline.measure.view import COLOURS, View, activity_shares, phase_shares
 
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -47,7 +48,8 @@ def last_lines(summary: Summary, info: RunInfo, goal: Goal) -> list[str]:
     """Return the last lines of a run: result, time per phase, memory, replaced workers and folder."""
     parts = [
         f"{'finished' if summary.finished else 'stopped'} ({summary.stop_reason}): {summary.steps:,} steps and "
-        f"{summary.episodes:,} episodes in {duration(summary.wall_s)}, {summary.fps:,.0f} steps/s"
+        f"{summary.episodes:,} episodes in {duration(summary.wall_s)}, {summary.fps:,.0f} steps/s, "
+        f"{rate(summary.episodes_per_s)} episodes/s"
     ]
     if summary.final_eval is not None:
         parts.append(f"evaluation {number(summary.final_eval.mean_reward)}")
@@ -55,6 +57,8 @@ def last_lines(summary: Summary, info: RunInfo, goal: Goal) -> list[str]:
         parts.append(f"best {number(summary.best_eval.mean_reward)}")
     shares = phase_shares([summary.phases], summary.wall_s)
     lines = [*nothing_to_do(summary, info, goal), ", ".join(parts)]
+    if statistics := [text for of_task in (True, False) for text in written(summary.statistics, of_task=of_task)]:
+        lines.append("at the end: " + ", ".join(statistics))
     if shares:
         lines.append("time: " + shares_text(shares))
     if workers := activity_shares([summary.worker_s]):
@@ -89,8 +93,11 @@ def plain_line(view: View) -> str:
     parts.append(plural(view.info.n_envs, "env"))
     if view.fps is not None:
         parts.append(f"{view.fps:,.0f} steps/s")
+        parts.append(f"{rate(view.episodes_per_s or 0.0)} episodes/s")
     if lag := _lag(view):
         parts.append(lag)
+    statistics = view.statistics
+    parts += [*written(statistics, of_task=True), *written(statistics, of_task=False)]
     if view.last_eval is not None:
         parts.append(f"eval {number(view.last_eval.mean_reward)}")
     if shares := view.shares:
@@ -133,7 +140,7 @@ def panel(view: View, width: int) -> RenderableType:
     bar_width = max(8, min(40, width - LABEL - len(tail)))
     rows.append(("run", Text.assemble(bar(view.fraction, bar_width), tail)))
 
-    rates = f" steps/s   {view.episodes_per_s or 0:,.3g} episodes/s   {plural(newest.iteration, 'iteration')}"
+    rates = f" steps/s   {rate(view.episodes_per_s or 0.0)} episodes/s   {plural(newest.iteration, 'iteration')}"
     if (updates := newest.train.get("n_updates")) is not None:
         rates += f"   {plural(int(updates), 'update')}"
     if lag := _lag(view):
@@ -150,6 +157,9 @@ def panel(view: View, width: int) -> RenderableType:
         if newest.ep_len_mean is not None:
             returns.append(f"   length {number(newest.ep_len_mean)}")
     rows.append(("return", returns))
+    for name, of_task in (("task", True), ("learning", False)):
+        if statistics := written(view.statistics, of_task=of_task):
+            rows.append((name, "   ".join(statistics)))
     if view.last_eval is not None and view.best_eval is not None:
         rows.append(("eval", f"{number(view.last_eval.mean_reward)} last   {number(view.best_eval.mean_reward)} best"))
 
@@ -229,6 +239,11 @@ def duration(seconds: float) -> str:
 def number(value: float) -> str:
     """Format a reward: one decimal if it is large, three significant digits if it is small."""
     return f"{value:,.1f}" if abs(value) >= 10 or value == 0 else f"{value:.3g}"
+
+
+def rate(value: float) -> str:
+    """Format a number per second: without decimals if it is large, three significant digits if it is small."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def plural(count: int, noun: str) -> str:

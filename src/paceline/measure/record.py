@@ -189,15 +189,20 @@ class Iteration:
         """Seconds of the average worker by activity (`mean_worker_s`)."""
         return mean_worker_s(self.workers, self.iteration_s)
 
+    def statistics(self) -> dict[str, float]:
+        """Return what the update reports, the success rate and the reward parts, by tag."""
+        found = {f"rollout/{name}_mean": value for name, value in self.reward_parts.items()}
+        if self.success_rate is not None:
+            found["rollout/success_rate"] = self.success_rate
+        return found | {f"train/{name}": value for name, value in self.train.items()}
+
     def scalars(self) -> dict[str, float]:
         """Return the numbers of this iteration by tag."""
         found: dict[str, float] = {}
         if self.ep_rew_mean is not None and self.ep_len_mean is not None:
             found["rollout/ep_rew_mean"] = self.ep_rew_mean
             found["rollout/ep_len_mean"] = self.ep_len_mean
-        if self.success_rate is not None:
-            found["rollout/success_rate"] = self.success_rate
-        found |= {f"rollout/{name}_mean": value for name, value in self.reward_parts.items()}
+        found |= self.statistics()
         found["rollout/n_completed_episodes"] = self.iteration_episodes
         found["time/fps"] = per_second(self.iteration_steps, self.counted_s)
         found["time/episodes_per_s"] = per_second(self.iteration_episodes, self.counted_s)
@@ -209,7 +214,7 @@ class Iteration:
         spent["other"] += sum(self.phases.values()) - sum(spent.values())
         found |= {f"time/{name}_s": seconds for name, seconds in spent.items()}
         found |= {f"parallel/worker_{name}_frac": max(0.0, s) / self.iteration_s for name, s in self.worker_s.items()}
-        for group, values in (("train", self.train), ("parallel", self.parallel), ("system", self.system)):
+        for group, values in (("parallel", self.parallel), ("system", self.system)):
             for name, value in values.items():
                 found[f"{group}/{name}"] = value
         if self.evaluation is not None:
@@ -238,6 +243,8 @@ class Summary:
     """Seconds that `fps` counts: `wall_s` without evaluations and checkpoints."""
     fps: float
     """Steps per second: `steps` divided by `training_s`."""
+    episodes_per_s: float = 0.0
+    """Episodes per second: `episodes` divided by `training_s`."""
     final_eval: EvaluationRow | None
     best_eval: EvaluationRow | None
     phases: Mapping[str, float]
@@ -250,6 +257,8 @@ class Summary:
     """Peak memory of the process tree; None if it was not measured."""
     worker_peak_mb: Sequence[float] = ()
     """Peak memory of each worker process, including pages that it shares with others."""
+    statistics: Mapping[str, float] = field(default_factory=dict)
+    """Newest value of what updates report, of the success rate and of the reward parts, by tag."""
     lag: Mapping[str, float]
     """Updates between the weights that collected a slot and those that learned from it."""
     lag_counts: Mapping[str, int] = field(default_factory=dict)

@@ -65,6 +65,14 @@ class View:
         return sum(it.iteration_episodes for it in self.recent) / seconds if seconds > 0 else None
 
     @property
+    def statistics(self) -> dict[str, float]:
+        """Newest value of each statistic, by tag. An iteration without an update has none of learning."""
+        found: dict[str, float] = {}
+        for iteration in self.recent:
+            found |= iteration.statistics()
+        return found
+
+    @property
     def fraction(self) -> float:
         """Fraction of the run that is done, by the budget that is closest to its end."""
         parts = [

@@ -60,6 +60,7 @@ class Bookkeeping:
         self._training, self._folder, self._record, self._tracking = training, folder, record, tracking
         self._tracker, self._clock = training.tracker, training.clock
         self._stats: dict[str, float] = {}
+        self._statistics: dict[str, float] = {}  # the newest of each; an iteration without an update lacks some
         self._lags: Sequence[int] = ()
         self._lag_counts: Counter[int] = Counter()
         self._worker_s: Counter[str] = Counter(training.resumed_meta.get("worker_s", {}))
@@ -309,6 +310,7 @@ class Bookkeeping:
         self._worker_s.update(iteration.worker_s)
         self._phases, self._steps, self._episodes = now, tracker.steps, tracker.episodes
         self._moved = moved
+        self._statistics |= iteration.statistics()
         if self._record is not None:
             self._record(iteration, finished)
         if self._tracking is not None:
@@ -357,6 +359,7 @@ class Bookkeeping:
             startup_s=startup_s,
             training_s=counted_s,
             fps=per_second(self._tracker.steps, counted_s),
+            episodes_per_s=per_second(self._tracker.episodes, counted_s),
             final_eval=self._final,
             best_eval=self._best,
             phases=with_other(phases, wall_s),
@@ -366,6 +369,7 @@ class Bookkeeping:
             worker_peak_mb=[
                 round(kb / 1024, 1) for kb in training.arena["heartbeat"][: training.layout.num_workers, MEMORY]
             ],
+            statistics=self._statistics,
             lag=lag_percentiles(self._lag_counts),
             lag_counts={str(lag): count for lag, count in sorted(self._lag_counts.items())},
             dropped_steps=training.rollouts.last.dropped_steps,

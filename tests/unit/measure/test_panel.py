@@ -100,6 +100,28 @@ def test_panel_counts_iterations_and_gradient_steps() -> None:
     assert "update" not in drawn(view(iteration(4)))
 
 
+DQN = {"loss": 0.01234, "epsilon": 0.05, "buffer_size": 20_000.0, "n_updates": 7.0}
+GAMES = {"elo": 1081.6, "win_rate_random": 0.614, "win_rate_self": 0.5, "loss": 0.3}
+
+
+def test_statistics_of_the_task_and_of_learning_are_shown() -> None:
+    dqn = view(iteration(4, train=DQN), iteration(5, train={"epsilon": 0.04}))
+    assert "learning loss 0.0123   epsilon 0.04   replay buffer 20,000" in drawn(dqn), "no update has changed the loss"
+    assert "| 2,000 steps/s | 20 episodes/s | loss 0.0123 | epsilon 0.04 | replay buffer 20,000 |" in plain_line(dqn)
+    games = drawn(view(iteration(4, train=GAMES)))
+    assert "task     Elo 1,082   win rate against random 61%   win rate against self 50%\n" in games
+    assert "learning loss 0.3\n" in games
+    shaped = drawn(view(iteration(4, reward_parts={"compliance": 0.5556}, success_rate=0.25)))
+    assert "task     success rate 25%   compliance 0.556\n" in shaped
+    newest = iteration(4, train={**DQN, **GAMES}, success_rate=0.25).statistics()
+    last = last_lines(replace(SUMMARY, statistics=newest, episodes_per_s=1234.5), INFO)
+    assert ", 1,234 episodes/s" in last[0]
+    assert last[1] == (
+        "at the end: success rate 25%, Elo 1,082, win rate against random 61%, win rate against self 50%, loss 0.3, "
+        "epsilon 0.05, replay buffer 20,000"
+    )
+
+
 def test_panel_before_the_first_iteration_and_without_episodes() -> None:
     assert "starting" in drawn(view())
     assert "no episode has ended yet" in drawn(view(iteration(1, ep_rew_mean=None, ep_len_mean=None)))

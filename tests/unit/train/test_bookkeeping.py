@@ -106,6 +106,7 @@ def test_all_seconds_are_accounted_for_and_steps_per_second_are_steps_by_seconds
         assert sum(phases.values()) == pytest.approx(wall_s, rel=0.01)
         assert summary.training_s == pytest.approx(wall_s - phases["eval"] - phases["checkpoint"])
         assert summary.fps * summary.training_s == pytest.approx(summary.steps)
+        assert summary.episodes_per_s * summary.training_s == pytest.approx(summary.episodes)
 
         columns = read_columns(tmp_path / "run" / "progress.csv", PROGRESS_HEADER)
         took, steps = columns["time/iteration_s"], np.diff(columns["steps"], prepend=0.0)
@@ -260,3 +261,17 @@ def test_a_long_final_evaluation_says_so_in_the_log(tmp_path: Path, monkeypatch:
     with Run(config, folder=open_folder(config)) as run:
         run.go()
     assert "final evaluation: 0 of 3 episodes in" in (tmp_path / "train.log").read_text()
+
+
+def test_the_summary_has_the_newest_statistics(tmp_path: Path) -> None:
+    settings = {**SMALL, "env": "paceline/TicTacToe-v0", "algo": "dqn", "n_steps": 4, "learning_starts": 100,
+                "output_dir": tmp_path / "run"}  # fmt: skip
+    config = TrainConfig.from_flat(**settings)
+    with Run(config, folder=open_folder(config)) as run:
+        summary = run.go()
+    found, result = summary.statistics, read_run(tmp_path / "run")
+    assert {"train/elo", "train/win_rate_random", "train/loss", "train/epsilon", "train/buffer_size"} <= found.keys()
+    assert found == {tag: pytest.approx(result.newest(tag)) for tag in found}
+    assert result.episodes_per_s == pytest.approx(summary.episodes_per_s)
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert f"at the end: Elo {found['train/elo']:,.0f}, win rate against random" in log

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.table import Table
 from rich.text import Text
@@ -23,8 +24,9 @@ from paceline.insight.runs.likeness import Difference, differences, remarks, sam
 from paceline.insight.runs.results import RunResult
 from paceline.insight.runs.sides import PHASES, Side
 from paceline.insight.runs.verdict import verdict
-from paceline.measure.panel import duration, number
+from paceline.measure.panel import duration, number, rate
 from paceline.measure.record import ACTIVITIES
+from paceline.measure.statistic import statistics
 
 MISSING = "-"
 SHORT_S = 120.0
@@ -125,12 +127,16 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
         of("start-up", lambda run: run.startup_s, seconds),
         of("time", lambda run: run.wall_s, seconds),
         of("steps/s", lambda run: run.fps, "{:,.0f}".format),
+        of("episodes/s", lambda run: run.episodes_per_s, rate),
         row("speed-up", lambda side: _speed_up(side, base) if side in raced else MISSING),
         row("efficiency per worker", lambda side: _percent(efficiency(side, base) if side in raced else None)),
         of("final evaluation", lambda run: run.final_eval, number),
         of("best evaluation", lambda run: run.best_eval, number),
         of("mean return (last 100)", lambda run: run.mean_return, number),
     ]
+    recorded = dict.fromkeys(tag for side in sides for run in side.runs for tag in run.progress)
+    for tag, statistic in statistics(recorded).items():
+        rows.append(of(statistic.label, partial(RunResult.newest, tag=tag), statistic.show))
     if score is not None:
         goal, count = f"{score:,.6g}", "{:,.0f}".format
         hits = {side: [scores.reached(score) for scores in side.scores] for side in sides}

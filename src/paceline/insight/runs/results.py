@@ -81,6 +81,16 @@ class RunResult:
         """The algorithm as on the command line, e.g. `ppo --pipeline`."""
         return self.algo and self.algo + (" --pipeline" if self.section("training").get("pipeline") is True else "")
 
+    @property
+    def episodes_per_s(self) -> float:
+        """Episodes divided by the training time."""
+        return per_second(self.episodes * self.fps, self.steps)
+
+    def newest(self, tag: str) -> float | None:
+        """The newest number of a column of progress.csv; None if there is none."""
+        values = known(self.progress.get(tag, np.empty(0)))
+        return float(values[-1]) if len(values) else None
+
     def section(self, name: str) -> Mapping[str, Any]:
         """A section of config.yaml; empty if it is missing."""
         return section_of(self.config, name)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 from tests.unit.insight.runs.run_folders import complete, read_all, recorded, sides, summarised
@@ -13,6 +14,7 @@ from paceline.errors import ConfigError
 from paceline.insight.runs.compare import Comparison, common_score, compare, efficiency, interval_note
 from paceline.insight.runs.results import RunResult, read_run
 from paceline.insight.runs.verdict import subject
+from paceline.measure.panel import rate
 from paceline.measure.record import EvaluationRow
 
 
@@ -178,3 +180,27 @@ def test_workers_of_any_mode_have_rows_and_asynchronous_drivers_step_no_envs(pai
     assert cells(result, "workers: inference") == ("-", "20%")
     assert cells(result, "workers: idle") == ("-", "20%")
     assert not any(row.label.startswith("workers:") for row in compare(sides(*pair)).rows)
+
+
+def test_the_statistics_of_each_domain_have_rows(pair: list[RunResult]) -> None:
+    dqn, games = (
+        replace(run, progress={**{tag: np.array(own) for tag, own in columns.items()}})
+        for run, columns in zip(
+            pair,
+            (
+                {"train/epsilon": [1.0, 0.05], "train/buffer_size": [20.0, 20_000.0], "train/loss": [0.25, np.nan]},
+                {"train/loss": [2.0, 1.5], "train/elo": [1000.0, 1081.6], "train/win_rate_random": [np.nan, 0.614]},
+            ),
+            strict=True,
+        )
+    )
+    result = compare(sides(dqn, games))
+    assert cells(result, "epsilon") == ("0.05", "-")
+    assert cells(result, "replay buffer") == ("20,000", "-")
+    assert cells(result, "loss") == ("0.25", "1.5"), "the newest that was recorded"
+    assert cells(result, "Elo") == ("-", "1,082")
+    assert cells(result, "win rate against random") == ("-", "61%")
+    expected = tuple(rate(run.episodes * run.fps / run.steps) for run in (dqn, games))
+    assert cells(result, "episodes/s") == expected
+    other = replace(dqn, path=games.path, seed=1, progress={**dqn.progress, "train/epsilon": np.array([1.0, 0.07])})
+    assert cells(compare(sides([dqn, other])), "epsilon")[0].startswith("0.06 ± ")

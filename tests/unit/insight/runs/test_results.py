@@ -159,7 +159,7 @@ def test_summary_has_the_keys_that_readers_rely_on(tmp_path: Path) -> None:
         "startup_s", "training_s", "fps", "final_eval", "best_eval", "phases", "peak_memory_mb", "lag", "restarts",
         "weights_sha256", "finished", "stop_reason",
     }  # fmt: skip
-    assert content["final_eval"] == {"mean_reward": 480.0, "mean_ep_length": 480.0}
+    assert content["final_eval"] == {"mean_reward": 480.0, "mean_ep_length": 480.0, "success_rate": None}
 
 
 @pytest.mark.parametrize("folder", sorted(STORED.iterdir()), ids=lambda folder: folder.name)
