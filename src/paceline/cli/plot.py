@@ -20,7 +20,7 @@ def run(argv: Sequence[str]) -> int:
     """Draw the learning curves and print the path of the PNG. Does not import torch."""
     parser = argparse.ArgumentParser(
         prog="paceline plot",
-        description="Plot return, speed and explained variance of runs, finished or not, into one PNG.",
+        description="Plot return, speed and the statistics of learning of runs, finished or not, into one PNG.",
         allow_abbrev=False,
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders")

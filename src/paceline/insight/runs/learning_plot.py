@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,19 +27,32 @@ from paceline.insight.runs.curves import (
 from paceline.insight.runs.picture import axis, time_unit
 from paceline.insight.runs.plots import FAINT, colour, dash, frame, png, scale
 from paceline.insight.runs.results import RunResult
+from paceline.measure.statistic import statistics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 12.0, 8.4
+WIDTH, MARGINS, ROW_HEIGHT = 12.0, 1.4, 3.5
+"""Size in inches: of the figure, of its margins above and below, and of a row of panels."""
 NAME_LENGTH = 48
 EVALUATION = "eval/mean_reward"
+EXPLAINED, LOSS = "train/explained_variance", "train/loss"
+MEAN = f"mean of the last {EPISODE_WINDOW} training episodes"
+NOTES = {
+    EXPLAINED: "of the returns by the value function; 1: perfect, 0: no better than their mean",
+    LOSS: "mean over the updates of an iteration",
+    "train/mean_q": "mean value of the actions that the updates learned from",
+    "train/epsilon": "fraction of actions that are random",
+    "train/elo": "against the opponents of training; random has 1000",
+}
+"""What a panel shows, by tag. Other panels show means of episodes, or win rates."""
+NOT_DRAWN = "train/buffer_size"
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One of the four panels."""
+    """One panel."""
 
     title: str
     note: str
@@ -51,11 +65,10 @@ class Panel:
 
 
 def draw_curves(runs: Sequence[RunResult]) -> bytes:
-    """Draw return, speed and explained variance with one line per run; returns the bytes of a PNG file."""
-    names = labels([run.path for run in runs])
-    rows = math.ceil(len(runs) / 2)
-    head = 0.5 + 0.24 * rows
-    height, title = HEIGHT + head, _title(runs)
+    """Draw return, speed and the statistics of learning, one line per run; returns the bytes of a PNG file."""
+    names, drawn = labels([run.path for run in runs]), panels(runs)
+    head, rows = 0.5 + 0.24 * math.ceil(len(runs) / 2), math.ceil(len(drawn) / 2)
+    height, title = MARGINS + ROW_HEIGHT * rows + head, _title(runs)
 
     def draw(figure: Figure) -> None:
         figure.text(0.055, 1 - 0.32 / height, title, fontsize=15, fontweight="bold", va="center")
@@ -64,31 +77,44 @@ def draw_curves(runs: Sequence[RunResult]) -> bytes:
             unfinished = "" if runs[i].finished else "  (unfinished)"
             figure.text(x, y, "\u2014 " + name + unfinished, fontsize=10.5, color=colour(i), va="center")
         grid = figure.add_gridspec(
-            2, 2, left=0.055, right=0.975, bottom=0.07, top=1 - (head + 0.85) / height, hspace=0.42, wspace=0.15
-        )
-        for place, one in zip(grid, panels(runs), strict=True):  # type: ignore[call-overload]
-            _draw(figure.add_subplot(place), one, runs)
+            rows, 2, left=0.055, right=0.975, bottom=0.65 / height, top=1 - (head + 0.85) / height, hspace=0.42,
+            wspace=0.15,
+        )  # fmt: skip
+        for i, one in enumerate(drawn):
+            _draw(figure.add_subplot(grid[i // 2, i % 2]), one, runs)
 
     return png(WIDTH, height, title, draw)
 
 
 def panels(runs: Sequence[RunResult]) -> list[Panel]:
-    """The four panels, with time in the unit that suits the longest run."""
+    """Return and speed, with time in the unit that suits the longest run, and the statistics that the runs have."""
     longest_s = max((run.wall_s for run in runs), default=0.0)
     unit_s, unit = time_unit(longest_s)
     dots = "; dots are evaluations" if any(len(evaluations(run).x) for run in runs) else ""
-    mean = f"mean of the last {EPISODE_WINDOW} training episodes{dots}"
+    mean = MEAN + dots
     return [
         Panel("Return over steps", mean, "steps", returns_over_steps, evaluations),
         Panel("Return over wall time", mean, unit, returns_over_time, evaluations_over_time, unit_s),
         Panel("Steps per second", "learning included, evaluation not", unit, fps_over_time, None, unit_s, zero=True),
-        Panel(
-            "Explained variance",
-            "of the returns by the value function; 1: perfect, 0: no better than their mean",
-            "steps",
-            lambda run: column(run, "steps", "train/explained_variance"),
+        *(
+            Panel(label[0].upper() + label[1:], _note(tag), "steps", partial(column, x="steps", y=tag))
+            for tag, label in _recorded(runs).items()
         ),
     ]
+
+
+def _recorded(runs: Sequence[RunResult]) -> dict[str, str]:
+    """Return the tags of learning and of the task of which a run has numbers, with their labels."""
+    tags = dict.fromkeys(tag for run in runs for tag in run.progress if len(column(run, "steps", tag).x))
+    found = {tag: one.label for tag, one in statistics(tags).items() if tag != NOT_DRAWN}
+    if EXPLAINED in tags or not found:
+        found.pop(LOSS, None)  # it says less than the explained variance
+        found = {EXPLAINED: "explained variance", **found}
+    return found
+
+
+def _note(tag: str) -> str:
+    return NOTES.get(tag) or (MEAN if tag.startswith("rollout/") else "recent training games, with exploration")
 
 
 def evaluations(run: RunResult) -> Series:

@@ -84,3 +84,36 @@ def test_names_are_as_short_as_can_be_and_told_apart() -> None:
     (long,) = labels([Path("n" * 80)])
     assert len(long) == 48
     assert long.startswith("…")
+
+
+def recording(one: RunResult, *tags: str) -> RunResult:
+    """A run with two rows of these columns, and no others of learning."""
+    numbers = {tag: np.array([0.5, 1.0]) for tag in tags}
+    return replace(one, progress={**columns(steps=[100.0, 200.0], wall=[1.0, 2.0]), **numbers})
+
+
+def test_every_run_has_the_panels_of_what_it_has_recorded(one: RunResult) -> None:
+    def titles(*runs: RunResult) -> list[str]:
+        return [panel.title for panel in panels(runs)][3:]
+
+    ppo = recording(one, "train/explained_variance", "train/loss")
+    dqn = recording(one, "train/loss", "train/epsilon", "train/mean_q", "train/buffer_size")
+    games = recording(one, "train/explained_variance", "train/elo", "train/win_rate_random", "rollout/success_rate")
+    assert titles(ppo) == ["Explained variance"]
+    assert titles(dqn) == ["Loss", "Epsilon", "Mean Q"]
+    assert titles(games) == ["Explained variance", "Success rate", "Elo", "Win rate against random"]
+    assert titles(ppo, dqn) == ["Explained variance", "Epsilon", "Mean Q"]
+    assert titles(recording(one)) == ["Explained variance"], "as before, a panel that says that nothing was recorded"
+    empty = replace(dqn, progress={**dqn.progress, "train/explained_variance": np.array([np.nan, np.nan])})
+    assert titles(empty) == titles(dqn), "DQN's column of explained variance is empty"
+    epsilon = next(panel for panel in panels([ppo, dqn]) if panel.title == "Epsilon")
+    assert epsilon.get(dqn).y.tolist() == [0.5, 1.0]
+    assert len(epsilon.get(ppo).x) == 0
+
+
+def test_the_picture_has_a_row_for_every_two_panels(one: RunResult) -> None:
+    heights = []
+    for tags in ((), ("train/loss", "train/epsilon"), ("train/loss", "train/epsilon", "train/mean_q")):
+        with Image.open(io.BytesIO(draw_curves([recording(one, *tags)]))) as image:
+            heights.append(image.size[1])
+    assert heights[0] < heights[1] == heights[2]
