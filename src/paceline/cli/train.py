@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from paceline.config.algorithms import ALGORITHMS
 from paceline.config.flags import NoOptions, parse
 from paceline.errors import ConfigError, nearest
-from paceline.train.start_up import exit_code, load_torch_for_workers
+from paceline.train.start_up import begin, exit_code
 
 
 def run(argv: Sequence[str]) -> int:
@@ -37,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
         algo=algo,
         extra=NoOptions,
     )
-    load_torch_for_workers(config)
+    begin(config)
     # Imported only now, because they load torch, which takes longer than parsing the command line.
     from paceline.runtime.worker import set_title
     from paceline.train.run import train

@@ -114,7 +114,7 @@ def test_statistics_of_the_task_and_of_learning_are_shown() -> None:
     shaped = drawn(view(iteration(4, reward_parts={"compliance": 0.5556}, success_rate=0.25)))
     assert "task     success rate 25%   compliance 0.556\n" in shaped
     newest = iteration(4, train={**DQN, **GAMES}, success_rate=0.25).statistics()
-    last = last_lines(replace(SUMMARY, statistics=newest, episodes_per_s=1234.5), INFO)
+    last = last_lines(replace(SUMMARY, statistics=newest, episodes_per_s=1234.5), INFO, Goal(steps=4_000))
     assert ", 1,234 episodes/s" in last[0]
     assert last[1] == (
         "at the end: success rate 25%, Elo 1,082, win rate against random 61%, win rate against self 50%, loss 0.3, "

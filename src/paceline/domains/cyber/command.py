@@ -26,7 +26,7 @@ from paceline.errors import ConfigError, nearest
 from paceline.measure.folder import to_json, write_output
 from paceline.measure.panel import plural
 from paceline.measure.table import print_table
-from paceline.train.start_up import exit_code, load_torch_for_workers
+from paceline.train.start_up import begin, exit_code
 
 SCORES = ("attacker", "steps", "mean", "standard error")
 
@@ -57,7 +57,7 @@ def _config(given: Given[Any], options: CyberOptions) -> TrainConfig:
 
 def _begin(config: TrainConfig, title: str) -> None:
     """Start the fork server before this process loads torch, so that both load it at the same time."""
-    load_torch_for_workers(config)
+    begin(config)
     from paceline.runtime.worker import set_title
 
     set_title(f"paceline: cyber {title}")

@@ -38,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[TrainConfig]:
         return Done()
 
     monkeypatch.setattr(running, "train", train)
-    monkeypatch.setattr(cyber, "load_torch_for_workers", lambda config: None)
+    monkeypatch.setattr(cyber, "begin", lambda config: None)
     return found
 
 
