@@ -29,6 +29,8 @@ from paceline.measure.record import ACTIVITIES
 from paceline.measure.statistic import statistics
 
 MISSING = "-"
+HASH_DIGITS = 12
+"""Digits of a hash in the table: enough to see whether two are equal."""
 SHORT_S = 120.0
 """Times below are shown in seconds."""
 
@@ -133,6 +135,7 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
         of("final evaluation", lambda run: run.final_eval, number),
         of("best evaluation", lambda run: run.best_eval, number),
         of("mean return (last 100)", lambda run: run.mean_return, number),
+        row("weights (sha256)", _weights),
     ]
     recorded = dict.fromkeys(tag for side in sides for run in side.runs for tag in run.progress)
     for tag, statistic in statistics(recorded).items():
@@ -239,6 +242,12 @@ def _state(side: Side) -> str:
 def _seeds(side: Side) -> str:
     seeds = [MISSING if run.seed is None else str(run.seed) for run in side.runs]
     return MISSING if set(seeds) == {MISSING} else ", ".join(seeds)
+
+
+def _weights(side: Side) -> str:
+    """The first digits of the hash of the final weights; of a single run, as hashes have no mean."""
+    whole = side.runs[0].weights_sha256 if len(side.runs) == 1 else None
+    return MISSING if whole is None else whole[:HASH_DIGITS]
 
 
 def _speed_up(side: Side, base: Side) -> str:

@@ -58,6 +58,12 @@ def test_the_table_has_every_number(tmp_path: Path) -> None:
         assert label in labels
 
 
+def test_hashes_of_the_final_weights_are_shown_for_single_runs(pair: list[RunResult]) -> None:
+    seq, par = (replace(run, weights_sha256=f"{digit}" * 64) for run, digit in zip(pair, "ab", strict=True))
+    assert cells(compare(sides(seq, par)), "weights (sha256)") == ("a" * 12, "b" * 12)
+    assert "weights (sha256)" not in [row.label for row in compare(sides(*pair)).rows], "not recorded"
+
+
 def test_time_to_a_score(tmp_path: Path) -> None:
     """The mean of the last ten iterations' returns 1, 2, 3, ... is i - 4.5."""
     runs = read_all(
