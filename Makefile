@@ -1,7 +1,7 @@
 # Every target sets up what it needs: only python3 (3.11 or later), git and make have to be there.
 .DEFAULT_GOAL := help
 .PHONY: train-sequential train-parallel compare tensorboard
-.PHONY: help setup demo test check format lint types layers unit test-slow test-sb3 bench docs clean
+.PHONY: help setup setup-dev demo test check format lint types layers unit test-slow test-sb3 bench docs clean
 .PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
 .PHONY: keywords golden golden-checkpoints bench-two learning-seeds bench-trace bench-kernels bench-env-loop bench-round-trip bench-display bench-cyber-env
 .PHONY: chaos soak bench-faults bench-cyber bench-cyborg test-ray test-rllib bench-ray
@@ -11,6 +11,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.dev-installed
+# pip shows what it downloads: the first installation takes minutes.
+PIP := -m pip install --disable-pip-version-check -c constraints.txt
 RAY_VENV := .venv-ray
 RAY_STAMP := $(RAY_VENV)/.installed
 PYTEST_ARGS ?=
@@ -25,7 +28,6 @@ SEQUENTIAL ?= runs/sequential
 PARALLEL ?= runs/parallel
 COMPARE_DIR ?= .
 ARGS ?=
-DEMO_SECONDS ?= 25
 PEERS_ARGS ?=
 # For bench-two: the folders of two checkouts.
 OLD ?=
@@ -45,24 +47,32 @@ export OPENBLAS_NUM_THREADS := 1
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-setup: $(STAMP) ## Build .venv from the pins in constraints.txt
+setup: $(STAMP) ## Build .venv with what training needs, from the pins in constraints.txt
+
+setup-dev: $(DEV_STAMP) ## Add to it what the test suite needs: pytest, mypy, ruff, ...
 
 # The stamp is touched last, so an interrupted install is done again.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or later is needed, $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=python3.11."; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing into $(VENV) (about two minutes the first time)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "Installing Paceline and the packages that it needs into $(VENV)"
+	@$(BIN)/python $(PIP) -e .
+	@touch $@
+
+$(DEV_STAMP): $(STAMP)
+	@echo "Installing the packages that the test suite needs into $(VENV)"
+	@$(BIN)/python $(PIP) -e '.[dev]'
 	@touch $@
 
 # The picture in README.md is the one that this target draws. To renew it, on a machine that runs nothing else:
 #   make demo && cp runs/comparison.png docs/images/comparison.png
 demo: setup ## Train CartPole sequentially, then in parallel, and compare (about a minute)
-	@$(BIN)/paceline train ppo --env CartPole-v1 --num-workers 0 --duration $(DEMO_SECONDS)s \
-		--output-dir runs/demo_sequential --overwrite
-	@$(BIN)/paceline train ppo --env CartPole-v1 --num-workers 2 --duration $(DEMO_SECONDS)s \
-		--output-dir runs/demo_parallel --overwrite
+	@echo "1 of 3: train in one process"
+	@$(BIN)/paceline train ppo --config configs/demo.yaml --num-workers 0 --output-dir runs/demo_sequential --overwrite
+	@echo "2 of 3: train again on two workers, with the same seed and the same number of steps"
+	@$(BIN)/paceline train ppo --config configs/demo.yaml --num-workers 2 --output-dir runs/demo_parallel --overwrite
+	@echo "3 of 3: compare the two"
 	@$(BIN)/paceline compare runs/demo_sequential runs/demo_parallel --output-dir runs
 	@echo "Open the picture runs/comparison.png, or the page runs/comparison.html in a browser."
 
@@ -85,41 +95,41 @@ test: lint types layers unit ## Everything that must pass: lint, strict types, l
 
 check: test ## The same, under its other name
 
-format: setup ## Rewrite the source in the house format
+format: setup-dev ## Rewrite the source in the house format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lint: setup
+lint: setup-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 
-types: setup
+types: setup-dev
 	@$(BIN)/mypy
 
-layers: setup
+layers: setup-dev
 	@$(BIN)/python -m pytest -q tests/unit/test_layers.py
 
-unit: setup
+unit: setup-dev
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 # In an environment of its own, so that the default suite stays what it is without extras.
 test-sb3: ## The adapter for stable-baselines3, with its extra, in .venv-sb3
 	@$(MAKE) --no-print-directory VENV=.venv-sb3 setup
-	@.venv-sb3/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,sb3]'
+	@.venv-sb3/bin/python $(PIP) -e '.[dev,sb3]'
 	@.venv-sb3/bin/python -m pytest -q tests/unit/integrations/test_sb3.py $(PYTEST_ARGS)
 
-test-slow: setup ## Learning tests and other long ones
+test-slow: setup-dev ## Learning tests and other long ones
 	@$(BIN)/python -m pytest -q -m "slow or chaos" $(PYTEST_ARGS)
 
 # A table of steps to the target by seed: evidence for the budgets in configs/. Slow: a run takes 5 to 30 seconds.
-learning-seeds: setup ## Train TARGETS="cartpole_impala ..." with SEEDS=24 seeds each, print the steps that each needs
+learning-seeds: setup-dev ## Train TARGETS="cartpole_impala ..." with SEEDS=24 seeds each, print the steps that each needs
 	@PYTHONPATH=. $(BIN)/python -m tests.learning.seeds $(TARGETS) --seeds $(SEEDS) $(ARGS)
 
-golden: setup ## Store the weights hashes of this CPU model anew, after an intended change of bits (write an ADR)
+golden: setup-dev ## Store the weights hashes of this CPU model anew, after an intended change of bits (write an ADR)
 	@PYTHONPATH=. $(BIN)/python -m tests.golden.stored_runs
 
 # Refuses without ARGS=--replace-old-runs: stored runs of earlier versions are what proves that old runs load.
-golden-checkpoints: setup ## Replace the stored runs that must still load and resume; refuses without a flag that it names
+golden-checkpoints: setup-dev ## Replace the stored runs that must still load and resume; refuses without a flag that it names
 	@PYTHONPATH=. $(BIN)/python -m tests.golden.stored_runs --checkpoints $(ARGS)
 
 chaos: setup ## Random faults in all modes (MINUTES=10 SEED=0); fails if an invariant is violated
@@ -135,7 +145,7 @@ bench-faults: setup ## kill -9 of a worker and a hanging env in three libraries 
 $(RAY_STAMP): pyproject.toml constraints.txt
 	@test -x $(RAY_VENV)/bin/python || $(PYTHON) -m venv $(RAY_VENV)
 	@echo "Installing into $(RAY_VENV)"
-	@$(RAY_VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,ray]'
+	@$(RAY_VENV)/bin/python $(PIP) -e '.[dev,ray]'
 	@touch $@
 
 test-ray: $(RAY_STAMP) ## Several nodes on this machine: the runtime of a Ray cluster (about ten minutes)
@@ -239,13 +249,13 @@ bench-weights: setup ## Time to send a million parameters to four workers
 bench-workers: setup ## Memory of a worker, and start-up time of eight
 	@$(BIN)/python -m benchmarks.suites.workers
 
-keywords: setup ## Write config/keywords.py from the settings, so that type checkers and editors know them
+keywords: setup-dev ## Write config/keywords.py from the settings, so that type checkers and editors know them
 	@PYTHONPATH=. $(BIN)/python -m tests.keywords
 
-docs-picture: setup ## Draw docs/images/rooms.svg from the imports and the layer table
+docs-picture: setup-dev ## Draw docs/images/rooms.svg from the imports and the layer table
 	@PYTHONPATH=. $(BIN)/python -m tests.rooms
 
-docs: setup ## Run the code in README.md and docs/
+docs: setup-dev ## Run the code in README.md and docs/
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal tests/docs $(PYTEST_ARGS)
 
 clean: ## Remove caches (not .venv, not runs/)

@@ -108,7 +108,8 @@ def _commands(shell: str) -> Iterator[list[str]]:
 def _made(words: tuple[str, ...]) -> tuple[list[str], ...]:
     """The `paceline` commands that `make` would run."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
-    order = ["make", "-n", "--no-print-directory", "-o", ".venv/.installed", *words]
+    installed = ["-o", ".venv/.installed", "-o", ".venv/.dev-installed"]
+    order = ["make", "-n", "--no-print-directory", *installed, *words]
     done = subprocess.run(order, cwd=ROOT, env=plain, capture_output=True, text=True, check=True, timeout=60)
     found = (shlex.split(line) for line in done.stdout.replace("\\\n", " ").splitlines() if ".venv/bin/" in line)
     named = ([Path(program).name, *rest] for program, *rest in found)

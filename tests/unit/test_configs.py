@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -53,10 +54,10 @@ def test_each_trains(path: Path, tmp_path: Path) -> None:
     assert train(config).steps == 8 * 16
 
 
-def recipe(target: str, *settings: str) -> str:
-    """What make would do, without the installation."""
+def recipe(target: str, *settings: str, installed: bool = True) -> str:
+    """What make would do, without the installation unless it is to be done."""
     done = subprocess.run(
-        ["make", "-n", "-o", "setup", target, *settings],
+        ["make", "-n", *(["-o", "setup"] if installed else []), target, *settings],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -79,3 +80,21 @@ def recipe(target: str, *settings: str) -> str:
 )
 def test_make_targets_pass_their_settings_on(target: str, settings: list[str], said: str) -> None:
     assert said in recipe(target, *settings)
+
+
+def test_the_demo_compares_two_runs_that_differ_in_who_does_the_work_only() -> None:
+    said = recipe("demo")
+    sequential, parallel = re.findall(r"paceline train ppo (.*?) --num-workers (\d) --output-dir (\S+) --overwrite", said)
+    assert sequential == ("--config configs/demo.yaml", "0", "runs/demo_sequential")
+    assert parallel == ("--config configs/demo.yaml", "2", "runs/demo_parallel")
+    config = TrainConfig.from_yaml(ROOT / "configs" / "demo.yaml")
+    assert config.run.duration is None, "equal steps, not equal seconds"
+    assert config.run.total_timesteps
+
+
+@pytest.mark.parametrize(("target", "tools"), [("demo", False), ("tensorboard", False), ("bench", False), ("test", True)])
+def test_a_target_installs_what_it_needs_in_a_fresh_clone(target: str, tools: bool, tmp_path: Path) -> None:
+    said = recipe(target, f"VENV={tmp_path}/new", installed=False)
+    assert "-c constraints.txt -e . " in said
+    assert ("-c constraints.txt -e '.[dev]' " in said) == tools
+    assert "-qq" not in said, "pip shows its progress"
