@@ -209,7 +209,7 @@ def test_worker_death_is_reported(tmp_path: Path) -> None:
         go_until_replaced(run, 1)
     log = (tmp_path / "run" / "train.log").read_text()
     said = r"worker \d \(pid \d+, groups \d-\d\) ended in `collect`(, at envs? [\d-]+)?: killed by SIGKILL\..*"
-    memory = r" Its peak memory was [\d,]+ MB; [\d,]+ MB are free now\."
+    memory = r" It last used [\d,]+ MB \(PSS\); [\d,]+ MB are free now\."
     assert re.search(said + memory + r" It is replaced; training continues\.", log), log
 
 

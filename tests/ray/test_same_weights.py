@@ -114,3 +114,11 @@ def test_what_moves_is_what_was_collected(tmp_path: Path) -> None:
     with (tmp_path / "run" / "progress.csv").open() as file:
         for row in csv.DictReader(file):
             assert float(row["parallel/bytes_per_step"]) == pytest.approx(each, rel=0.05)
+
+
+def test_workers_on_nodes_report_their_memory() -> None:
+    summary = ppo.train(of_ppo("CartPole", **on(2, 2)))
+    assert len(summary.worker_peak_mb) == 4
+    assert min(summary.worker_peak_mb) > 1.0
+    assert summary.peak_memory_mb is not None
+    assert summary.peak_memory_mb > sum(summary.worker_peak_mb), "the driver is in it too"

@@ -84,7 +84,9 @@ def test_make_targets_pass_their_settings_on(target: str, settings: list[str], s
 
 def test_the_demo_compares_two_runs_that_differ_in_who_does_the_work_only() -> None:
     said = recipe("demo")
-    sequential, parallel = re.findall(r"paceline train ppo (.*?) --num-workers (\d) --output-dir (\S+) --overwrite", said)
+    sequential, parallel = re.findall(
+        r"paceline train ppo (.*?) --num-workers (\d) --output-dir (\S+) --overwrite", said
+    )
     assert sequential == ("--config configs/demo.yaml", "0", "runs/demo_sequential")
     assert parallel == ("--config configs/demo.yaml", "2", "runs/demo_parallel")
     config = TrainConfig.from_yaml(ROOT / "configs" / "demo.yaml")
@@ -92,7 +94,9 @@ def test_the_demo_compares_two_runs_that_differ_in_who_does_the_work_only() -> N
     assert config.run.total_timesteps
 
 
-@pytest.mark.parametrize(("target", "tools"), [("demo", False), ("tensorboard", False), ("bench", False), ("test", True)])
+@pytest.mark.parametrize(
+    ("target", "tools"), [("demo", False), ("tensorboard", False), ("bench", False), ("test", True)]
+)
 def test_a_target_installs_what_it_needs_in_a_fresh_clone(target: str, tools: bool, tmp_path: Path) -> None:
     said = recipe(target, f"VENV={tmp_path}/new", installed=False)
     assert "-c constraints.txt -e . " in said

@@ -69,7 +69,7 @@ def run(argv: Sequence[str]) -> int:
 def _show(console: Console, env: str, n_envs: int, outcome: dict[str, Any]) -> None:
     workers = outcome["parallel"]["num_workers"]
     table = Table(title=f"{env}, {n_envs} envs", title_justify="left")
-    for column in ("", "steps/s", "env", "inference", "wait", "learn", "sync", "memory"):
+    for column in ("", "steps/s", "env", "inference", "wait", "learn", "sync", "PSS"):
         table.add_column(column, justify="left" if not column else "right")
     rows = (
         ("sequential", outcome["sequential"], outcome["phases_sequential"]),

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from paceline.errors import CheckpointError
@@ -83,9 +83,18 @@ class Table(AppendFile):
         header: Column names.
         step_column: Name of the column that counts the steps of the run.
         resume_steps: Keep the rows up to this step, and append after them.
+        renamed: Present names of columns that earlier versions called otherwise.
     """
 
-    def __init__(self, path: Path, header: tuple[str, ...], *, step_column: str, resume_steps: int | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: tuple[str, ...],
+        *,
+        step_column: str,
+        resume_steps: int | None,
+        renamed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.header = header
         """Column names; a resumed table also keeps the columns that `add_columns` has added."""
         self._step_column = step_column
@@ -93,7 +102,7 @@ class Table(AppendFile):
         if resume_steps is None or not path.exists():
             path.write_text(",".join(header) + "\n", encoding="utf-8")
         else:
-            self.header, self._last = _rewrite(path, header, step_column, resume_steps)
+            self.header, self._last = _rewrite(path, header, step_column, resume_steps, renamed)
         super().__init__(path)
 
     def add_columns(self, names: Sequence[str]) -> bool:
@@ -197,7 +206,11 @@ def _line(cells: Sequence[str]) -> bytes:
 
 
 def _rewrite(
-    path: Path, header: tuple[str, ...], step_column: str, last_step: float = math.inf
+    path: Path,
+    header: tuple[str, ...],
+    step_column: str,
+    last_step: float = math.inf,
+    renamed: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[str, ...], list[str] | None]:
     """Drop rows after a step, and a last line that a killed process left unfinished.
 
@@ -210,7 +223,7 @@ def _rewrite(
         CheckpointError: The file has other columns, or a line is not a row.
     """
     first, *lines = path.read_text(encoding="utf-8").splitlines(keepends=True) or [""]
-    columns = first.rstrip("\n").split(",")
+    columns = [renamed.get(name, name) for name in first.rstrip("\n").split(",")]
     known = [name in header for name in columns]
     if step_column not in columns or known != sorted(known, reverse=True):
         raise CheckpointError(

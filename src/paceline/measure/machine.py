@@ -6,7 +6,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -30,6 +30,7 @@ class ProcessUsage:
     cpu_percent: float | None
     """Percent of one core since the previous sample; None in the first sample of a process."""
     memory_mb: float
+    """See `Usage.memory_mb`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +40,22 @@ class Usage:
     cpu_percent: float
     """Percent of one core since the previous sample: 200 is two busy cores."""
     memory_mb: float
-    """Proportional set size (PSS), in which shared pages count once; resident size on systems without it."""
+    """PSS (proportional set size): a page that n processes share counts as one n-th in each of them, so processes add
+    up to the memory of all. Every memory figure of a run is PSS; on systems without it, the resident size."""
     each: Mapping[int, ProcessUsage] = field(default_factory=dict)
     """Usage by process id."""
     supply: CpuSupply | None = None
     """CPU time that the processes got since the previous sample; None in the first one."""
 
+    @property
+    def each_mb(self) -> dict[int, float]:
+        """Memory by process id."""
+        return {pid: one.memory_mb for pid, one in self.each.items()}
+
     def scalars(self) -> dict[str, float]:
         """Return the numbers by tag, without the prefix `system/`."""
         supply = {} if self.supply is None else self.supply.scalars()
-        return {"cpu_percent": self.cpu_percent, "rss_mb": self.memory_mb, **supply}
+        return {"cpu_percent": self.cpu_percent, "pss_mb": self.memory_mb, **supply}
 
 
 class SystemSampler:
@@ -60,11 +67,13 @@ class SystemSampler:
 
     Args:
         every_s: Shortest time between two samples.
+        elsewhere_mb: Returns the memory of processes of the run on other machines, which is added.
     """
 
     SHARE = 0.002
 
-    def __init__(self, every_s: float = 2.0) -> None:
+    def __init__(self, every_s: float = 2.0, *, elsewhere_mb: Callable[[], float] = lambda: 0.0) -> None:
+        self._elsewhere_mb = elsewhere_mb
         self.peak_memory_mb = 0.0
         self._every_s = every_s
         self._root = psutil.Process()
@@ -82,7 +91,7 @@ class SystemSampler:
         now = time.perf_counter()
         if force or now >= self._next_memory:
             self._memory_mb = _memory_of_tree(self._root)
-            self.peak_memory_mb = max(self.peak_memory_mb, sum(self._memory_mb.values()))
+            self.peak_memory_mb = max(self.peak_memory_mb, sum(self._memory_mb.values()) + self._elsewhere_mb())
             self._next_memory = self._next_time(now)
         elif now < self._next_cpu:
             return self._usage
@@ -95,8 +104,7 @@ class SystemSampler:
         return began + max(self._every_s, (time.perf_counter() - began) / self.SHARE)
 
     def supply(self) -> CpuSupply | None:
-        """Return the CPU time that the processes got since the sampler was made; None if no time has passed."""
-        self.sample(force=True)
+        """Return the CPU time that the processes got up to the last sample; None before the second one."""
         return self._meter.total.supply(len(self._meter.cores))
 
     def _sample_cpu(self, now: float) -> None:
@@ -121,7 +129,8 @@ class SystemSampler:
             )
             for process, s in cpu_s.items()
         }
-        self._usage = Usage(percent, sum(one.memory_mb for one in each.values()), each, supply)
+        memory_mb = sum(one.memory_mb for one in each.values()) + self._elsewhere_mb()
+        self._usage = Usage(percent, memory_mb, each, supply)
         self._cpu_s, self._waited_s, self._at = cpu_s, waited, now
 
 

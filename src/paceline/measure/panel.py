@@ -69,7 +69,7 @@ def last_lines(summary: Summary, info: RunInfo, goal: Goal) -> list[str]:
         lines.append(f"limited by {limit}")
     if summary.worker_peak_mb:
         least, most = min(summary.worker_peak_mb), max(summary.worker_peak_mb)
-        lines.append(f"peak memory of a worker: {least:,.0f} to {most:,.0f} MB")
+        lines.append(f"peak memory of a worker: {least:,.0f} to {most:,.0f} MB (PSS)")
     if summary.restarts:
         broken = f" ({plural(summary.restarted, 'episode')} broken off)" if summary.restarted else ""
         lines.append(f"workers replaced: {summary.restarts}{broken}")
@@ -278,6 +278,6 @@ def _workers(view: View) -> Text:
             text.append(f"   {plural(restarts, 'restart')}", style="yellow")
     else:
         text.append("none (sequential)")
-    if view.newest and "rss_mb" in view.newest.system:
-        text.append(f"   {view.newest.system['cpu_percent']:.0f} % cpu   {view.newest.system['rss_mb']:,.0f} MB")
+    if view.newest and "pss_mb" in view.newest.system:
+        text.append(f"   {view.newest.system['cpu_percent']:.0f} % cpu   {view.newest.system['pss_mb']:,.0f} MB PSS")
     return text

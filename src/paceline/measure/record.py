@@ -43,7 +43,7 @@ TAGS = (
     *(
         f"system/{name}"
         for name in (
-            "cpu_percent", "cpu_others_percent", "cpu_waiting_percent", "cpu_throttled_percent", "rss_mb",
+            "cpu_percent", "cpu_others_percent", "cpu_waiting_percent", "cpu_throttled_percent", "pss_mb",
         )
     ),
 )  # fmt: skip
@@ -53,6 +53,8 @@ SIGNALS = ("SIGINT", "SIGTERM")
 """Stop reasons of runs that a signal ended before their budget was spent."""
 TENSORBOARD_GROUPS = {"system": "usage", "parallel": "workers"}
 """Names of groups of tags in TensorBoard, which sorts them by name: eval, rollout, time and train shall come first."""
+EARLIER_TAGS = {"system/rss_mb": "system/pss_mb"}
+"""Tags of earlier versions that have another name now."""
 
 PROGRESS_HEADER = ("iteration", "steps", "episodes")
 EPISODES_HEADER = ("step", "env", "return", "length", "wall_s")
@@ -254,9 +256,9 @@ class Summary:
     supply: CpuSupply | None = None
     """CPU time that this session got, and that others took from the same cores; None if it was not measured."""
     peak_memory_mb: float | None
-    """Peak memory of the process tree; None if it was not measured."""
+    """Peak memory of all processes of the run (PSS); None if it was not measured."""
     worker_peak_mb: Sequence[float] = ()
-    """Peak memory of each worker process, including pages that it shares with others."""
+    """Peak memory of each worker process (PSS): the largest sample."""
     statistics: Mapping[str, float] = field(default_factory=dict)
     """Newest value of what updates report, of the success rate and of the reward parts, by tag."""
     lag: Mapping[str, float]
@@ -324,7 +326,9 @@ class RunRecord:
         header = PROGRESS_HEADER + TAGS + extra_tags
         self._known = frozenset(header)
         self._shown = {tag: tensorboard_tag(tag) for tag in TAGS + extra_tags}
-        self._progress = Table(folder / PROGRESS, header, step_column="steps", resume_steps=resume_steps)
+        self._progress = Table(
+            folder / PROGRESS, header, step_column="steps", resume_steps=resume_steps, renamed=EARLIER_TAGS
+        )
         self._episodes = Table(folder / EPISODES, EPISODES_HEADER, step_column="step", resume_steps=resume_steps)
         self._events = EventFile(folder.events(resume=resume_steps is not None), resume_steps=resume_steps)
         if hparams:

@@ -92,5 +92,5 @@ def _line(one: Activity) -> Text:
     if one.cpu_percent is not None:
         text.append(f" {one.cpu_percent:3.0f} % cpu")
     if one.memory_mb is not None:
-        text.append(f"  {one.memory_mb:5,.0f} MB")
+        text.append(f"  {one.memory_mb:5,.0f} MB PSS")
     return text

@@ -1,11 +1,13 @@
-"""Status of each worker in shared memory: heartbeat, claimed work, running env, peak memory.
+"""Status of each worker in shared memory: heartbeat, claimed work, running env, memory.
 
 worker --writes--> its own line of 8 integers, one cache line <--reads at any time, without a message-- driver
+
+The driver itself writes `STOP`, and whoever started the worker (the driver, or a Ray node) writes `MEMORY`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -22,7 +24,7 @@ STOP = 2
 ENV, FIRST, SPAN = 3, 4, 5
 """Which envs are being made, reset or stepped: `SPAN` envs from `FIRST + ENV` on; no env if `SPAN` is 0."""
 MEMORY = 6
-"""Peak memory of the worker in kilobytes, as of its last command."""
+"""Memory of the worker (PSS) in kilobytes in the last sample; 0 before the first one."""
 NOT_FINITE = 7
 """Number of NaN and infinite values from envs (`collect.finite`)."""
 
@@ -96,6 +98,19 @@ class WorkerStatus:
     def end(self) -> None:
         """Record that no env is running."""
         self._line[SPAN] = 0
+
+
+def note_memory(lines: NDArray[np.int64], pids: Sequence[int], memory_mb: Mapping[int, float]) -> None:
+    """Write the memory of workers into their lines.
+
+    Args:
+        lines: [workers, 8] the lines.
+        pids: Process ids, in worker order; those that were not sampled are left out.
+        memory_mb: The sample, by process id.
+    """
+    for line, pid in zip(lines, pids, strict=False):  # on a cluster the driver knows no pids
+        if pid in memory_mb:
+            line[MEMORY] = round(1024 * memory_mb[pid])
 
 
 def envs_of(line: NDArray[np.int64]) -> str:

@@ -18,7 +18,6 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import PacelineError
 from paceline.memory.shared import Arena
-from paceline.memory.worker_status import CLAIM, MEMORY
+from paceline.memory.worker_status import CLAIM
 from paceline.runtime.doorbell import WorkerDoorbell
 from paceline.runtime.forkserver import ignore_interrupts
 from paceline.runtime.inference_requests import InferenceRequester
@@ -44,9 +43,6 @@ from paceline.system.die_with_parent import die_with_parent
 from paceline.system.malloc import keep_freed_memory
 from paceline.system.timer_slack import set_timer_slack
 from paceline.system.wait_affinity import Waiting, wait_on
-
-if sys.platform != "win32":
-    import resource
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,7 +156,6 @@ def _execute_calls(setup: WorkerSetup, conn: Connection, job: Job) -> None:
             result = None
         else:
             result = call(job, *args, **kwargs)
-        line[MEMORY] = _peak_kb()
         conn.send_bytes(packed_result("ok", result))
 
 
@@ -184,14 +179,6 @@ def _work(
             work_queue.finish(entry)
             line[CLAIM] = 0
         spin_s = SPIN_S
-
-
-def _peak_kb() -> int:
-    """Return the peak memory of this process in kilobytes; takes a microsecond."""
-    if sys.platform == "win32":
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // 1024 if sys.platform == "darwin" else peak
 
 
 def _send_failure(conn: Connection, error: BaseException, kind: MessageKind = "error") -> None:

@@ -155,9 +155,9 @@ class WorkerHandle:
         return f", at {envs}" if envs else ""
 
     def _memory(self) -> str:
-        """The worker's last reported peak memory and the machine's free memory, as a sentence for the error."""
-        peak_mb, free_mb = int(self._line[MEMORY]) / 1024, psutil.virtual_memory().available / 2**20
-        return f" Its peak memory was {peak_mb:,.0f} MB; {free_mb:,.0f} MB are free now." if peak_mb else ""
+        """The worker's memory in the last sample and the machine's free memory, as a sentence for the error."""
+        used_mb, free_mb = int(self._line[MEMORY]) / 1024, psutil.virtual_memory().available / 2**20
+        return f" It last used {used_mb:,.0f} MB (PSS); {free_mb:,.0f} MB are free now." if used_mb else ""
 
     def end(self, deadline: float) -> None:
         """Wait until `deadline`, then kill (workers ignore SIGTERM). Kill what its envs started; close our ends."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from paceline.measure.machine import Usage
 from paceline.measure.record import WorkerActivity
+from paceline.memory.worker_status import MEMORY
 from paceline.train.training import Training
 
 
@@ -33,13 +34,14 @@ def activity(training: Training, usage: Usage) -> list[WorkerActivity]:
     """Times of each worker in the last rollout, and its CPU and memory usage, in worker order."""
     times = training.rollouts.last.times
     usages = [usage.each.get(pid) for pid in training.runtime.pids()]
+    memory_kb = training.arena["heartbeat"][: len(times), MEMORY].tolist()
     return [
         WorkerActivity(
             spent.env_s,
             spent.inference_s - spent.waiting_s,
             None if one is None else one.cpu_percent,
-            None if one is None else one.memory_mb,
+            kb / 1024 or None,
             spent.learn_s,
         )
-        for spent, one in zip_longest(times, usages[: len(times)])
+        for spent, one, kb in zip_longest(times, usages[: len(times)], memory_kb)
     ]

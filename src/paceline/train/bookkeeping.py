@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
 from paceline.errors import CallbackError, EnvHung
 from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, RunFolder
-from paceline.measure.machine import SystemSampler
+from paceline.measure.machine import SystemSampler, Usage
 from paceline.measure.next_commands import resume_command
 from paceline.measure.progress import Progress
 from paceline.measure.record import (
@@ -25,7 +27,7 @@ from paceline.measure.record import (
 )
 from paceline.measure.speed import per_second, training_s, with_other
 from paceline.measure.tracking import Tracking
-from paceline.memory.worker_status import MEMORY
+from paceline.memory.worker_status import MEMORY, note_memory
 from paceline.train import checkpoint
 from paceline.train.activity import activity, lag_percentiles
 from paceline.train.budget import RunBudget
@@ -71,7 +73,11 @@ class Bookkeeping:
         self.last_checkpoint: Path | None = None
         self._checkpoints = run.checkpoint_dir or (None if folder is None else folder / CHECKPOINTS)
         self._evaluator: Evaluator | None = None
-        self._system, self._faults = SystemSampler(), FaultNotes(training)
+        # On a cluster that runs already, workers are no descendants of this process.
+        self._elsewhere = training.config.parallel.ray_address is not None
+        self._system, self._faults = SystemSampler(elsewhere_mb=self._elsewhere_mb), FaultNotes(training)
+        self._worker_peak_kb = training.arena["heartbeat"][: training.layout.num_workers, MEMORY].copy()
+        self._sample()
         self._iterations = int(training.resumed_meta.get("iterations", 0))
         best = training.resumed_meta.get("best_eval")
         self._best = None if best is None else EvaluationRow(*best)
@@ -270,7 +276,7 @@ class Bookkeeping:
         spent = with_other(since.seconds, iteration_s)
         report = training.rollouts.last
         workers, moved = training.layout.num_workers, training.runtime.bytes_up
-        usage = self._system.sample()
+        usage = self._sample()
         for note in self._faults.memory_growth(usage):
             self._note(note)
         finished = report.finished
@@ -324,6 +330,18 @@ class Bookkeeping:
         if self._tracking is not None:
             self._tracking.evaluated(self._tracker.steps, evaluation)
 
+    def _sample(self, *, force: bool = False) -> Usage:
+        """Sample CPU and memory of the run's processes, and note the memory of each worker."""
+        usage, lines = self._system.sample(force=force), self._training.arena["heartbeat"]
+        note_memory(lines, self._training.runtime.pids(), usage.each_mb)
+        np.maximum(self._worker_peak_kb, lines[: len(self._worker_peak_kb), MEMORY], out=self._worker_peak_kb)
+        return usage
+
+    def _elsewhere_mb(self) -> float:
+        """Memory of workers on other machines."""
+        lines = self._training.arena["heartbeat"]
+        return float(lines[:, MEMORY].sum()) / 1024 if self._elsewhere else 0.0
+
     def _write(self, path: Path, arrays: checkpoint.State) -> Path | None:
         training = self._training
         meta = {
@@ -340,7 +358,7 @@ class Bookkeeping:
     def _sum_up(self, *, failed: bool = False) -> None:
         training, config = self._training, self._training.config
         reason = self._budget.stop_reason or ""
-        supply = self._system.supply()
+        self._sample(force=True)
         now = self._clock.snapshot()
         phases, wall_s = now.seconds, now.elapsed_s
         startup_s = phases.pop("startup", 0.0)
@@ -364,11 +382,9 @@ class Bookkeeping:
             best_eval=self._best,
             phases=with_other(phases, wall_s),
             worker_s=dict(self._worker_s),
-            supply=supply,
+            supply=self._system.supply(),
             peak_memory_mb=self._system.peak_memory_mb,
-            worker_peak_mb=[
-                round(kb / 1024, 1) for kb in training.arena["heartbeat"][: training.layout.num_workers, MEMORY]
-            ],
+            worker_peak_mb=[round(kb / 1024, 1) for kb in self._worker_peak_kb.tolist()],
             statistics=self._statistics,
             lag=lag_percentiles(self._lag_counts),
             lag_counts={str(lag): count for lag, count in sorted(self._lag_counts.items())},

@@ -46,5 +46,4 @@ class FaultNotes:
     def memory_growth(self, usage: Usage) -> Iterator[str]:
         """Yield notes about processes whose memory keeps growing."""
         names = {pid: f"worker {worker} (pid {pid})" for worker, pid in enumerate(self._training.runtime.pids())}
-        memory_mb = {pid: one.memory_mb for pid, one in usage.each.items()}
-        yield from self._growth(self._training.clock.elapsed_s, memory_mb, names)
+        yield from self._growth(self._training.clock.elapsed_s, usage.each_mb, names)

@@ -3,7 +3,7 @@
 down   weights, observation statistics, odds of opponents    once per version, the same for all nodes
        weights of opponents                                  when the opponents change
        episode numbers                                       before envs start or restore episodes on a node
-up     the slots of a node's groups, with the final observations of truncated episodes
+up     the slots of a node's groups, with the final observations of truncated episodes; memory of the workers
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from paceline.memory.opponent_pool import OpponentPool
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_copies import parts_of
 from paceline.memory.slots import Slots
-from paceline.memory.worker_status import NOT_FINITE
+from paceline.memory.worker_status import MEMORY, NOT_FINITE
 from paceline.runtime.protocol import J, Program, Share
 from paceline.runtime.ray.transfer import ExecutedCall, GroupRange
 from paceline.train.plan import Plan
@@ -130,7 +130,8 @@ class RolloutTransfer(Generic[J]):
         for tag in self.plan.base.tags(arena).values():  # indexed by the env's number in the whole run, on both sides
             yield tag[in_run]
         for share in pool:
-            yield arena["heartbeat"][share.worker, NOT_FINITE : NOT_FINITE + 1]
+            for entry in (MEMORY, NOT_FINITE):
+                yield arena["heartbeat"][share.worker, entry : entry + 1]
             if call.command in EPISODE_CALLS:
                 yield arena[ENV_THREADS][share.worker : share.worker + 1]
 

@@ -40,7 +40,7 @@ def iteration(number: int, **changes: Any) -> Iteration:
         ep_len_mean=12.0,
         phases={"collect": 0.3, "learn": 0.15},
         parallel={"workers_alive": 2, "worker_idle_frac": 0.25, "worker_restarts": 0},
-        system={"cpu_percent": 190.0, "rss_mb": 1234.0},
+        system={"cpu_percent": 190.0, "pss_mb": 1234.0},
     )
     return replace(whole, **changes)
 

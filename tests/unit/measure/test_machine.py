@@ -77,14 +77,15 @@ def test_sampler_sees_a_busy_child_and_keeps_the_peak() -> None:
     assert sampler.peak_memory_mb == peak
     assert usage.supply is not None
     assert usage.cpu_percent == 100 * usage.supply.own
-    assert {"cpu_percent", "cpu_others_percent", "rss_mb"} <= set(usage.scalars())
-    assert set(Usage(1.0, 2.0).scalars()) == {"cpu_percent", "rss_mb"}
+    assert {"cpu_percent", "cpu_others_percent", "pss_mb"} <= set(usage.scalars())
+    assert set(Usage(1.0, 2.0).scalars()) == {"cpu_percent", "pss_mb"}
 
 
 def test_the_supply_counts_every_sample_from_the_first_on() -> None:
     sampler = SystemSampler(every_s=0.0)
     assert sampler.sample(force=True).supply is not None
     sum(range(3_000_000))
+    sampler.sample(force=True)
     whole = sampler.supply()
     assert whole is not None
     assert whole.own > 0
@@ -117,3 +118,10 @@ def test_most_samples_are_returned_from_the_cache() -> None:
     sampler = SystemSampler()
     assert sampler.sample() is sampler.sample()
     assert sampler.sample(force=True) is sampler.sample()
+
+
+def test_memory_on_other_machines_is_added() -> None:
+    here, both = SystemSampler(), SystemSampler(elsewhere_mb=lambda: 5000.0)
+    usage = both.sample(force=True)
+    assert usage.memory_mb == pytest.approx(sum(one.memory_mb for one in usage.each.values()) + 5000.0)
+    assert both.peak_memory_mb > 5000.0 > here.peak_memory_mb

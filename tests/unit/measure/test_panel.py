@@ -58,7 +58,7 @@ def test_panel_has_a_line_for_each_worker() -> None:
     text = drawn(view(iteration(1, workers=workers)))
     first, second = text.splitlines()[-2:]
     assert first.split()[0] == "0"
-    for part in ("env  60%", "inference  20%", "idle  20%", "97 % cpu", "45 MB"):
+    for part in ("env  60%", "inference  20%", "idle  20%", "97 % cpu", "45 MB PSS"):
         assert part in first
     assert "idle  70%" in second
     assert "cpu" not in second
@@ -89,7 +89,7 @@ def test_panel_shows_progress_speed_return_and_time() -> None:
         )
     )
     for part in ("40%", "0:03 left", "2,000 steps/s", "20 episodes/s", "12.5", "▁▅█", "480.0 last", "490.0 best",
-                 "collect 60%", "learn 30%", "other 10%", "2 of 2   idle 25%", "1,234 MB"):  # fmt: skip
+                 "collect 60%", "learn 30%", "other 10%", "2 of 2   idle 25%", "1,234 MB PSS"):  # fmt: skip
         assert part in text, part
 
 
@@ -196,6 +196,11 @@ def test_the_log_and_the_last_lines_say_what_workers_do() -> None:
     done = replace(SUMMARY, worker_s={"env": 1.0, "inference": 0.5, "learn": 0.0, "idle": 0.5})
     assert "workers: env 50% inference 25% idle 25%" in last_lines(done, INFO, Goal(steps=4_000))
     assert not any(each.startswith("workers:") for each in last_lines(SUMMARY, INFO, Goal(steps=4_000)))
+
+
+def test_the_last_lines_label_the_memory_of_workers() -> None:
+    done = replace(SUMMARY, worker_peak_mb=[66.4, 71.8])
+    assert "peak memory of a worker: 66 to 72 MB (PSS)" in last_lines(done, INFO, Goal(steps=4_000))
 
 
 def test_the_last_lines_name_the_limit_unless_others_had_the_cores() -> None:

@@ -68,7 +68,7 @@ DESIGN = {
         "dropped_steps",
         "bytes_per_step",
     ],
-    "system": ["cpu_percent", "cpu_others_percent", "cpu_waiting_percent", "cpu_throttled_percent", "rss_mb"],
+    "system": ["cpu_percent", "cpu_others_percent", "cpu_waiting_percent", "cpu_throttled_percent", "pss_mb"],
 }
 DESIGN_TAGS = [f"{group}/{name}" for group, names in DESIGN.items() for name in names]
 
@@ -369,3 +369,14 @@ def test_a_slot_that_took_longer_than_the_iteration_leaves_no_negative_share() -
     one = iteration(1, workers=[WorkerActivity(0.5, 0.25)], parallel={})
     assert one.worker_s["idle"] == pytest.approx(-0.25), "so that the sum over iterations is right"
     assert one.scalars()["parallel/worker_idle_frac"] == 0.0
+
+
+def test_a_table_of_an_earlier_version_gets_the_present_names_of_its_columns(folder: RunFolder) -> None:
+    with closing(RunRecord(folder)) as record:
+        record(iteration(1))
+    path = folder / "progress.csv"
+    path.write_text(path.read_text().replace("system/pss_mb", "system/rss_mb"))
+    with closing(RunRecord(folder, resume_steps=100)) as record:
+        record(iteration(2))
+    assert "rss_mb" not in path.read_text()
+    assert [row["system/pss_mb"] for row in rows(path)] == ["40", "40"]

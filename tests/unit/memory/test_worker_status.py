@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from paceline.memory.worker_status import BEAT, WorkerStatus, envs_of, spare
+from paceline.memory.worker_status import BEAT, MEMORY, WorkerStatus, envs_of, note_memory, spare
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,12 @@ def test_each_names_the_env_of_the_round_and_keeps_the_name_if_it_raises() -> No
     with pytest.raises(ZeroDivisionError):
         [1 // (1 - i) for i in status.each(3)]
     assert (envs_of(line), line[BEAT]) == ("env 5", 5)
+
+
+def test_the_memory_of_sampled_workers_is_noted_in_kilobytes() -> None:
+    lines = np.zeros((3, 8), np.int64)
+    lines[:, MEMORY] = 7
+    note_memory(lines, [20, 21], {21: 65.5, 99: 1.0})
+    assert lines[:, MEMORY].tolist() == [7, 67072, 7]
+    note_memory(lines, [], {21: 1.0})
+    assert lines[:, MEMORY].tolist() == [7, 67072, 7], "a node of a cluster has noted it"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import psutil
 import pytest
 from tests.contract.runtimes import WORKERS, running
 from tests.jobs import GROUPS, Recorder, fields
 
 from paceline.errors import WorkerError
 from paceline.memory.shared import Arena
-from paceline.memory.worker_status import MEMORY
 from paceline.runtime.doorbell import doorbell_fields
 from paceline.runtime.inference_requests import InferenceRequests, inference_request_fields
 from paceline.runtime.process import ProcessRuntime
@@ -92,11 +90,3 @@ def test_a_job_without_connect_cannot_use_central_inference() -> None:
     finally:
         requests.close()
         arena.close()
-
-
-def test_a_worker_reports_its_peak_memory() -> None:
-    with running("fork") as it:
-        run_all(it.runtime, Recorder.echo)
-        peaks_kb = it.arena["heartbeat"][:, MEMORY]
-        assert (peaks_kb > 1024).all()
-        assert (peaks_kb < psutil.virtual_memory().total / 1024).all()

@@ -6,11 +6,13 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from paceline.collect.times import CollectTimes
 from paceline.measure.machine import ProcessUsage, Usage
 from paceline.measure.record import WorkerActivity
+from paceline.memory.worker_status import MEMORY
 from paceline.train.activity import activity, lag_percentiles
 
 
@@ -28,9 +30,13 @@ def test_without_slots_the_lag_is_zero() -> None:
     assert set(lag_percentiles(Counter()).values()) == {0.0}
 
 
-def training(times: list[CollectTimes], pids: list[int]) -> Any:
+def training(times: list[CollectTimes], pids: list[int], memory_mb: list[float]) -> Any:
+    lines = np.zeros((len(memory_mb), 8), np.int64)
+    lines[:, MEMORY] = 1024 * np.array(memory_mb)
     return SimpleNamespace(
-        rollouts=SimpleNamespace(last=SimpleNamespace(times=times)), runtime=SimpleNamespace(pids=lambda: pids)
+        rollouts=SimpleNamespace(last=SimpleNamespace(times=times)),
+        runtime=SimpleNamespace(pids=lambda: pids),
+        arena={"heartbeat": lines},
     )
 
 
@@ -44,7 +50,7 @@ def test_activity_combines_the_times_of_each_worker_with_the_usage_of_its_proces
         CollectTimes(env_s=1.0, inference_s=1.0, total_s=2.0),
     ]
     used = usage(pid21=ProcessUsage(cpu_percent=90.0, memory_mb=200.0), pid20=ProcessUsage(50.0, 100.0))
-    assert activity(training(times, [20, 21]), used) == [
+    assert activity(training(times, [20, 21], [100.0, 200.0]), used) == [
         WorkerActivity(3.0, 0.5, 50.0, 100.0, 0.5),
         WorkerActivity(1.0, 1.0, 90.0, 200.0, 0.0),
     ]
@@ -52,13 +58,13 @@ def test_activity_combines_the_times_of_each_worker_with_the_usage_of_its_proces
 
 def test_workers_whose_process_was_not_sampled_have_no_usage() -> None:
     times = [CollectTimes(1.0, 1.0, 2.0)] * 2
-    found = activity(training(times, [20, 21]), usage(pid21=ProcessUsage(90.0, 200.0)))
+    found = activity(training(times, [20, 21], [0.0, 200.0]), usage(pid21=ProcessUsage(90.0, 200.0)))
     assert [(one.cpu_percent, one.memory_mb) for one in found] == [(None, None), (90.0, 200.0)]
-    # On a cluster the driver knows no pids.
-    found = activity(training(times, []), usage())
-    assert [one.cpu_percent for one in found] == [None, None]
+    # On a cluster the driver knows no pids; the nodes have sampled the memory.
+    found = activity(training(times, [], [64.5, 70.0]), usage())
+    assert [(one.cpu_percent, one.memory_mb) for one in found] == [(None, 64.5), (None, 70.0)]
 
 
 def test_processes_beyond_the_reported_workers_are_left_out() -> None:
-    found = activity(training([CollectTimes(1.0, 1.0, 2.0)], [20, 21]), usage())
+    found = activity(training([CollectTimes(1.0, 1.0, 2.0)], [20, 21], [50.0, 60.0]), usage())
     assert len(found) == 1

@@ -127,7 +127,11 @@ def test_all_seconds_are_accounted_for_and_steps_per_second_are_steps_by_seconds
             assert (doing["learn"] > 0.0) == (not workers or mode == "a3c")
         assert set(summary.worker_s) == (set(ACTIVITIES) if workers else set())
         assert ("env" in phases) == (not workers or mode in BARRIER)
+        assert summary.peak_memory_mb is not None
+        assert len(summary.worker_peak_mb) == workers
+        assert sum(summary.worker_peak_mb) < summary.peak_memory_mb, "the driver is in it too"
         if workers:
+            assert min(summary.worker_peak_mb) > 1.0
             assert sum(summary.worker_s.values()) == pytest.approx(sum(took), rel=0.01)
             read = read_run(tmp_path / "run").worker_s
             assert read == pytest.approx(summary.worker_s, rel=0.01, abs=0.01 * sum(took))

@@ -12,7 +12,7 @@ import pytest
 from paceline.config.train_config import TrainConfig
 from paceline.envs.block import History
 from paceline.memory.shared import Arena
-from paceline.memory.worker_status import NOT_FINITE
+from paceline.memory.worker_status import MEMORY, NOT_FINITE
 from paceline.runtime.protocol import Share
 from paceline.runtime.ray.transfer import ExecutedCall, GroupRange, pack, unpack
 from paceline.train.build import build
@@ -135,8 +135,10 @@ def test_first_observations_arrive_after_a_reset(ppo: Sides, impala: Sides) -> N
 
 def test_counts_of_values_that_are_not_finite_arrive(ppo: Sides) -> None:
     ppo.node["heartbeat"][1, NOT_FINITE] = 3
+    ppo.node["heartbeat"][:, MEMORY] = [64_000, 65_000]
     ppo.up("collect", 0)
     assert ppo.driver["heartbeat"][:, NOT_FINITE].tolist() == [0, 3]
+    assert ppo.driver["heartbeat"][:, MEMORY].tolist() == [64_000, 65_000]
 
 
 def test_loads_and_their_tokens() -> None:

@@ -17,6 +17,7 @@ import yaml
 from numpy.typing import NDArray
 
 from paceline.errors import ConfigError
+from paceline.measure.record import EARLIER_TAGS
 
 _T = TypeVar("_T")
 
@@ -25,7 +26,7 @@ Columns = Mapping[str, NDArray[np.float64]]
 
 
 def read_columns(path: Path, header: Sequence[str]) -> Columns:
-    """Read a CSV file of numbers.
+    """Read a CSV file of numbers. Tags of earlier versions get their present names.
 
     Args:
         path: The file.
@@ -50,7 +51,7 @@ def read_columns(path: Path, header: Sequence[str]) -> Columns:
             raise ConfigError(f"{path}, line {number}: damaged, not a row of numbers. Remove the line.")
         values.extend(row)
     table = np.frombuffer(values, dtype=np.float64).reshape(-1, len(names)) if values else np.empty((0, len(names)))
-    return {name: table[:, i].copy() for i, name in enumerate(names)}
+    return {EARLIER_TAGS.get(name, name): table[:, i].copy() for i, name in enumerate(names)}
 
 
 def read_text(path: Path) -> str:

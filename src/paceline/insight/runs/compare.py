@@ -148,7 +148,7 @@ def compare(sides: Sequence[Side], *, score: float | None = None) -> Comparison:
             row(f"steps to {goal}", lambda side: _when(hits[side], lambda hit: hit.steps, count, ranged=alone)),
         ]
     rows += [
-        of("peak memory", lambda run: run.peak_memory_mb, lambda mb: f"{mb:,.0f} MB"),
+        of("peak memory (PSS)", lambda run: run.peak_memory_mb, lambda mb: f"{mb:,.0f} MB"),
         of("CPU use (100% = a core)", lambda run: run.cpu_percent, lambda percent: f"{percent:,.0f}%"),
         of("CPU use of others", lambda run: None if run.supply is None else 100 * run.supply.others, "{:,.0f}%".format),
         of("policy lag, mean", lambda run: run.lag_mean, "{:,.2g}".format),

@@ -203,7 +203,7 @@ def _from_progress(path: Path, progress: Columns, shared: Mapping[str, Any], *, 
     steps = int(progress["steps"][-1])
     wall_s = _last(progress, "time/time_elapsed") or 0.0
     evaluations = known(progress.get("eval/mean_reward", np.empty(0)))
-    memory = known(progress.get("system/rss_mb", np.empty(0)))
+    memory = known(progress.get("system/pss_mb", np.empty(0)))
     restarts = _last(progress, "parallel/worker_restarts")
     config, layout = shared["config"], read_mapping(path / LAYOUT)
     run, env = section_of(config, "run"), section_of(config, "env")

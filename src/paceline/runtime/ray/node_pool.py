@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.errors import WorkerLost
+from paceline.measure.machine import SystemSampler
 from paceline.memory.shared import Arena
-from paceline.memory.worker_status import BEAT
+from paceline.memory.worker_status import BEAT, note_memory
 from paceline.runtime.forkserver import StartMethod
 from paceline.runtime.messages import Call, error_text
 from paceline.runtime.process import ProcessRuntime
@@ -102,6 +103,7 @@ class NodePool:
         except BaseException:
             self._arena.close()
             raise
+        self._system = SystemSampler()
         self._thread: threading.Thread | None = None
 
     # Methods that the driver calls one after another. Only `results`, `beats` and `pids` may be called in between.
@@ -248,6 +250,7 @@ class NodePool:
     def _pack_results(
         self, call: Call, args: tuple[Any, ...], results: Sequence[Any], owners: Sequence[Share]
     ) -> NDArray[np.uint8]:
+        note_memory(self._arena["heartbeat"], self._runtime.pids(), self._system.sample().each_mb)
         return pack(self._transfer.up(ExecutedCall(call.__name__, args, results), self._arena, self._held, owners))
 
 

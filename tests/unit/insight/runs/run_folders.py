@@ -144,7 +144,7 @@ def _iteration(i: int, mean: float, system: Mapping[str, float]) -> Iteration:
         train={"loss": mean / 3},
         evaluation=EvaluationRow(100.0 if i == 2 else 90.0, 1.0) if i > 1 else None,
         parallel={"worker_restarts": 1},
-        system={"cpu_percent": 0.0 if i == 1 else 100.0 + i, "rss_mb": 100.0 * i, **system},
+        system={"cpu_percent": 0.0 if i == 1 else 100.0 + i, "pss_mb": 100.0 * i, **system},
     )
 
 

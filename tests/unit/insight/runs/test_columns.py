@@ -50,3 +50,9 @@ def test_columns_have_nan_for_empty_cells(tmp_path: Path) -> None:
     np.testing.assert_array_equal(columns["b"], [np.nan, 0.5])
     file.write_text("a,b\n")
     assert [len(column) for column in read_columns(file, ("a",)).values()] == [0, 0]
+
+
+def test_columns_of_earlier_versions_have_their_present_names(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text("a,system/rss_mb\n1,200\n")
+    assert read_columns(file, ("a",))["system/pss_mb"].tolist() == [200.0]

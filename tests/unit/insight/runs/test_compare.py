@@ -40,7 +40,7 @@ def test_speed_and_efficiency_are_against_the_first(pair: list[RunResult]) -> No
     assert cells(result, "workers") == ("0 (sequential)", "4")
     assert cells(result, "start-up") == ("1.5 s", "1.5 s")
     assert cells(result, "final evaluation") == ("480.0", "500.0")
-    assert cells(result, "peak memory") == ("300 MB", "600 MB")
+    assert cells(result, "peak memory (PSS)") == ("300 MB", "600 MB")
     assert cells(result, "time in env") == ("40%", "40%")
     assert cells(result, "time in record") == ("1%", "1%")
     assert cells(result, "time in other") == ("4%", "4%")  # what no phase claims
@@ -52,7 +52,7 @@ def test_the_table_has_every_number(tmp_path: Path) -> None:
     labels = [row.label for row in compare(sides(*runs), score=20.0).rows]
     for label in (
         "state", "steps", "episodes", "time", "steps/s", "speed-up", "efficiency per worker", "final evaluation",
-        "best evaluation", "time to 20", "steps to 20", "peak memory", "CPU use (100% = a core)",
+        "best evaluation", "time to 20", "steps to 20", "peak memory (PSS)", "CPU use (100% = a core)",
         "worker restarts", "time in env", "time in inference", "time in wait", "time in learn",
     ):  # fmt: skip
         assert label in labels

@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
+import psutil
 import pytest
 from tests.jobs import Recorder, TextlessError
 from tests.unit.runtime.ray.nodes import GROUPS, packed, setup
 
 from paceline.errors import EnvError, WorkerDied, WorkerError
+from paceline.memory.worker_status import MEMORY
 from paceline.runtime.ray.node_pool import NodePool, PoolReply, failure
 
 MODE = {"mode": [np.array([5])]}
@@ -97,6 +99,14 @@ def test_nothing_can_be_finished_before_a_call_to_all(pool: NodePool) -> None:
     reply = pool.finish()
     assert reply.kind == "error"
     assert "no call to all workers was started" in reply.value
+
+
+def test_the_memory_of_workers_is_sampled_for_the_driver(pool: NodePool) -> None:
+    pool.do(Recorder.echo, (), NONE)
+    memory_mb = pool._arena["heartbeat"][:, MEMORY] / 1024
+    assert (memory_mb > 1).all()
+    resident_mb = [psutil.Process(pid).memory_info().rss / 2**20 for pid in pool.pids()]
+    assert (memory_mb < resident_mb).all(), "pages that processes share count in parts"
 
 
 def test_heartbeats_of_workers_are_counted(pool: NodePool) -> None:
