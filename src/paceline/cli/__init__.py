@@ -28,8 +28,8 @@ COMMANDS = {
     "verify": ("paceline.cli.verify", "verify checksums of checkpoints and list their contents"),
     "ls": ("paceline.cli.ls", "list runs with their state and score"),
     "bench": ("paceline.cli.bench", "benchmark: parallel against sequential training"),
-    "tune": ("paceline.cli.tune", "benchmark grad_shards and learner_threads"),
-    "check": ("paceline.cli.check", "self-test of the installation"),
+    "tune": ("paceline.cli.tune", "find the fastest grad_shards and learner_threads (speed only, no hyperparameters)"),
+    "check": ("paceline.cli.check", "self-test of the installation, or of your env with --env"),
 }
 """Module and summary of each command. A command is a module with `run(argv) -> exit code`."""
 

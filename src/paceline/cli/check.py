@@ -1,4 +1,4 @@
-"""`paceline check`: test the installation on this machine, with an env of your choice."""
+"""`paceline check`: test the installation on this machine, and an env of your choice rule by rule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def run(argv: Sequence[str]) -> int:
     """Run the tests in order and stop at the first failure, with exit code 1 (2 for a usage error)."""
     parser = argparse.ArgumentParser(
         prog="paceline check",
-        description="Self-test: shared memory, start methods, an env, and identical weights with 0 and 2 workers.",
+        description="Self-test: an env, shared memory, start methods, and identical weights with 0 and 2 workers. The "
+        "env is checked rule by rule: observations (bounds, dtype, shape, NaN), rewards, end of episodes, seeds, "
+        "images, Gymnasium's own check_env. Broken rules fail the test, hints do not.",
         allow_abbrev=False,
     )
     parser.add_argument("--env", default="CartPole-v1", help="env to test with (default: CartPole-v1)")
@@ -37,9 +39,12 @@ def run(argv: Sequence[str]) -> int:
         except Exception as error:
             console.print(f"[red]failed[/]  {name}", highlight=False)
             text = str(error) if isinstance(error, PacelineError) else "".join(traceback.format_exception(error))
-            console.print(text, markup=False)
+            console.print(text, markup=False, soft_wrap=True)
             console.print(f"FAILED: {name}", style="bold red")
             return error.exit_code if isinstance(error, ConfigError) else 1
+        detail, *hints = detail.splitlines()
         console.print(f"[green]ok[/]      {name}: {detail} ({perf_counter() - start:.1f} s)")
+        for hint in hints:
+            console.print(hint, style="yellow", markup=False, soft_wrap=True)
     console.print(f"ALL TESTS PASSED in {perf_counter() - began:.1f} s", style="bold green")
     return 0

@@ -37,8 +37,9 @@ def run(argv: Sequence[str]) -> int:
     config, options = parse(
         argv,
         prog="paceline tune",
-        description="Benchmark the PPO learner with other grad_shards and learner_threads on this machine. "
-        "Prints a recommendation and changes no setting.",
+        description="Measure whether PPO learns faster on this machine with other grad_shards and learner_threads: how "
+        "the gradient of a minibatch is divided among processes and threads. Prints a recommendation and changes no "
+        "setting. It searches no hyperparameters: those of the command line are used.",
         extra=TuneOptions,
     )
     # Imported only now, because it loads torch, which takes longer than parsing the command line.

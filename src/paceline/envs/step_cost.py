@@ -129,7 +129,7 @@ def step_cost(env: Env, seconds: float = GLANCE_S, *, seed: int | None = None) -
     def step() -> float:
         nonlocal obs, info
         start = perf_counter()
-        action = _legal_action(env.action_space, obs, info)
+        action = legal_action(env.action_space, obs, info)
         sampling_s = perf_counter() - start
         obs, _, terminated, truncated, info = env.step(action)
         if terminated or truncated:
@@ -161,7 +161,7 @@ def wait_s(recipe: EnvRecipe, *, seed: int) -> float:
         return 0.0
 
 
-def _legal_action(space: spaces.Space[Any], obs: Any, info: dict[str, Any] | None) -> Any:
+def legal_action(space: spaces.Space[Any], obs: Any, info: dict[str, Any] | None) -> Any:
     """A random action that the action mask, if there is one, allows."""
     mask = (info or {}).get(MASK_KEY, obs.get(MASK_KEY) if isinstance(obs, Mapping) else None)
     if mask is None:

@@ -1,4 +1,4 @@
-"""The self-test of `paceline check`: shared memory, start methods, an env, and equal weights with 0 and 2 workers."""
+"""The self-test of `paceline check`: an env, shared memory, start methods, and equal weights with 0 and 2 workers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 from paceline.config.train_config import TrainConfig
 from paceline.envs.make import EnvRecipe
 from paceline.errors import PacelineError
+from paceline.insight.env_check import check_env
 from paceline.memory.shared import Arena, Field
 from paceline.memory.worker_status import heartbeat_field
 from paceline.runtime.process import ProcessRuntime
@@ -41,11 +42,12 @@ class _Mark:
 def parts(env: str, env_kwargs: dict[str, Any]) -> Iterator[Part]:
     """The tests in order: a name, and a function that raises on failure and returns a detail to print on success."""
     yield "torch", lambda: f"{torch.__version__}, {threads.core_budget()} core(s) to use"
+    yield f"environment {env}", lambda: _environment(env, env_kwargs)
+    yield f"what {env} returns, and its seed", lambda: _rules(env, env_kwargs)
     yield "shared memory", _shared_memory
     for method in multiprocessing.get_all_start_methods():
         if method != "fork":  # forking may deadlock, because this process already has threads
             yield f"start method {method}", lambda method=method: _start_method(method)  # type: ignore[misc]
-    yield f"environment {env}", lambda: _environment(env, env_kwargs)
     yield "same weights for 0 and 2 workers", lambda: _same_weights(env, env_kwargs)
 
 
@@ -75,6 +77,14 @@ def _environment(env: str, kwargs: dict[str, Any]) -> str:
     spec = EnvRecipe(source=env, kwargs=kwargs).probe()
     leaves = ", ".join(f"{leaf.name} {leaf.shape}" for leaf in spec.obs)
     return f"sees {leaves}, acts {spec.action.kind}"
+
+
+def _rules(env: str, kwargs: dict[str, Any]) -> str:
+    found = check_env(EnvRecipe(source=env, kwargs=kwargs))
+    if any(one.wrong for one in found):
+        raise PacelineError("\n".join(map(str, found)))
+    hints = "".join(f"\nhint     {one}" for one in found)
+    return f"no rule is broken{hints}"
 
 
 def _same_weights(env: str, kwargs: dict[str, Any]) -> str:

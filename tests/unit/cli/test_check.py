@@ -16,6 +16,16 @@ def test_success_is_reported_on_the_last_line(
     assert "ALL TESTS PASSED" in capsys.readouterr().out
 
 
+def test_hints_follow_the_line_of_their_part(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selftest, "parts", lambda *_: iter([("one", lambda: "fine\nhint     time limit: look")]))
+    assert command.run([]) == 0
+    first, second, _ = capsys.readouterr().out.splitlines()
+    assert first.startswith("ok      one: fine (")
+    assert second == "hint     time limit: look"
+
+
 def test_the_failing_part_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> str:
         raise RuntimeError("no luck")
