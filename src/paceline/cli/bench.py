@@ -85,5 +85,7 @@ def _show(console: Console, env: str, n_envs: int, outcome: dict[str, Any]) -> N
         warning = "  inconclusive: run again on a quieter machine" if spread > INCONCLUSIVE * ratio else ""
         rounds = len(outcome["limit_windows"])
         console.print(f"{label}: {ratio:.2f} ± {spread:.2f} (median of {rounds} rounds){warning}")
+    if outcome["shortage"]:
+        console.print(f"too little CPU to tell the speed of this machine: {outcome['shortage']}", soft_wrap=True)
     if outcome["learner"] and outcome["learner"]["hint"]:
         console.print(outcome["learner"]["hint"], soft_wrap=True)

@@ -23,7 +23,8 @@ from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.insight.learner_probe import LearnerProbe, nothing_to_try
 from paceline.insight.learner_settings import LearnerSpeeds
 from paceline.insight.windows import iterate, phase_shares, ratio, window
-from paceline.measure.machine import tree_memory_mb
+from paceline.measure.cpu import CpuSupply
+from paceline.measure.machine import SystemSampler, tree_memory_mb
 from paceline.memory.shared import Arena
 from paceline.memory.slots import Slots
 from paceline.memory.worker_status import BEAT
@@ -49,6 +50,8 @@ class Bench:
     memory_mb: dict[str, float]
     learner: LearnerSpeeds | None = None
     """Speeds of the parallel side's learner with its own and with other settings; None if they were not measured."""
+    supply: CpuSupply | None = None
+    """CPU time that the rounds got."""
 
     def ratio(self, above: str, below: str) -> tuple[float, float]:
         """Median of `above / below` over the rounds, and its spread (half the range between the quartiles)."""
@@ -74,6 +77,7 @@ class Bench:
             "share_of_limit_spread": of_limit_spread,
             "phases": self.phases["parallel"],
             "phases_sequential": self.phases["sequential"],
+            "shortage": "" if self.supply is None else self.supply.shortage(),
             "learner": None if self.learner is None else self.learner.json(self.phases["parallel"]["learn"]),
         }
 
@@ -166,6 +170,7 @@ def bench(
         if learner and nothing_to_try(sides["parallel"]) is None:
             probe = undo.enter_context(closing(LearnerProbe(sides["parallel"])))
         rates: dict[str, list[float]] = {"limit": [], "sequential": [], "parallel": []}
+        system = SystemSampler()
         marks = {name: side.clock.snapshot() for name, side in sides.items()}
         for number in range(rounds):
             tick(f"round {number + 1} of {rounds}")
@@ -174,6 +179,7 @@ def bench(
                 rates[name].append(window(partial(iterate, training), window_s))
             if probe is not None:
                 probe.round(window_s)
+        system.sample(force=True)
         return Bench(
             workers,
             tuple(rates["limit"]),
@@ -182,6 +188,7 @@ def bench(
             {name: phase_shares(side.clock, marks[name]) for name, side in sides.items()},
             memory,
             None if probe is None else probe.speeds(),
+            system.supply(),
         )
 
 

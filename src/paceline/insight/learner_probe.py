@@ -14,7 +14,6 @@ from functools import partial
 from time import perf_counter
 
 import numpy as np
-import psutil
 
 from paceline.algos.ppo import PPOLearner
 from paceline.algos.ppo_gradient import PPOGradient, ShardedGradient, ShardedUpdate
@@ -22,6 +21,7 @@ from paceline.algos.targets import GAETargets
 from paceline.insight.learner_settings import TURN_S, LearnerSetting, LearnerSpeeds, alternatives, turn_size
 from paceline.insight.windows import window
 from paceline.measure.clock import Clock
+from paceline.measure.machine import SystemSampler
 from paceline.memory.shards import Shards
 from paceline.memory.shared import Arena, Field
 from paceline.memory.slot_copies import copy_rollout
@@ -37,8 +37,6 @@ from paceline.train.training import Training
 
 NO_LEARNING_RATE = 1e-12
 """A learning rate at which weights hardly change, so that every update does the same work."""
-CPU_SAMPLE_S = 0.3
-"""Seconds over which the CPU use of other programs is measured."""
 PASSES = 3
 """Pieces into which the window of each setting is split."""
 
@@ -117,8 +115,7 @@ class LearnerProbe:
         frozen = replace(config, learning_rate=NO_LEARNING_RATE)
         base = replace(real.base, central=None, league=None)
         program = GradOnly(PPOPlan(base=base, settings=frozen, shards=most), self.settings)
-        # The training is idle now, so all CPU use is that of other programs.
-        self._others_share = psutil.cpu_percent(interval=CPU_SAMPLE_S) / 100
+        self._system = SystemSampler()
         with ExitStack() as undo:
             arena = Arena.create(program.fields(weights, workers))
             undo.callback(arena.close)
@@ -168,8 +165,9 @@ class LearnerProbe:
         return window(partial(self._update, number), seconds)
 
     def speeds(self) -> LearnerSpeeds:
-        """The speeds of all rounds so far."""
-        return LearnerSpeeds(dict(zip(self.settings, map(tuple, self._rates), strict=True)), self._others_share)
+        """The speeds of all rounds so far, and the CPU time that others took meanwhile."""
+        self._system.sample(force=True)
+        return LearnerSpeeds(dict(zip(self.settings, map(tuple, self._rates), strict=True)), self._system.supply())
 
     def _update(self, number: int) -> int:
         """Learn from the batch with one setting; returns the number of gradient updates."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from paceline.insight.windows import ratio
+from paceline.measure.cpu import CpuSupply
 from paceline.runtime.work_queue import MOST
 
 SHARDS_PER_PROCESS = 4
@@ -27,8 +28,6 @@ NOISE = 2.0
 """Smallest gain for a recommendation, in multiples of the spread of its ratios."""
 TURN_S = 0.2
 """Target duration of one timed update in seconds. A single minibatch may take longer."""
-QUIET = 0.1
-"""The recommendation mentions other programs if they use more than this share of the cores."""
 PAGE = "docs/how-to/choose-workers-and-envs.md"
 
 
@@ -93,8 +92,8 @@ class LearnerSpeeds:
     """Measured speed of each setting, in updates per second with one entry per round; the current setting first."""
 
     updates_per_s: Mapping[LearnerSetting, tuple[float, ...]]
-    others_share: float = 0.0
-    """Share of the machine's cores that other programs used before the measurement."""
+    supply: CpuSupply | None = None
+    """CPU time during the measurement; None if it was not measured."""
 
     @property
     def current(self) -> LearnerSetting:
@@ -131,10 +130,10 @@ class LearnerSpeeds:
         mid, spread = self.speedup(best)
         faster, current = best.differences_from(self.current), self.current.differences_from(best)
         flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in faster.items())
-        others = f" while other programs used {100 * self.others_share:.0f} % of the cores"
+        others = "" if self.supply is None or self.supply.quiet else f", {self.supply.others_text()}"
         return (
             f"{_words(faster)} would learn {mid:.2f} ± {spread:.2f} times as fast as "
-            f"{_words(current)} here{others if self.others_share > QUIET else ''}; "
+            f"{_words(current)} here{others}; "
             f"learning takes {100 * learn_share:.0f} % of the time. "
             f"It changes the result (see {PAGE}): {flags}"
         )
@@ -157,7 +156,7 @@ class LearnerSpeeds:
         return {
             "current": asdict(self.current),
             "learn_share": learn_share,
-            "others_share": self.others_share,
+            "others_share": None if self.supply is None else self.supply.others_share,
             "settings": settings,
             "faster": None if best is None else asdict(best),
             "hint": self.hint(learn_share),

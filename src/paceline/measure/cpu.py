@@ -55,6 +55,11 @@ class CpuSupply:
         return self.others / self.cores
 
     @property
+    def quiet(self) -> bool:
+        """Whether others used too little of the cores to mention them."""
+        return self.others_share <= LEAST
+
+    @property
     def missing(self) -> float:
         """Cores that it asked for and that others had."""
         if self.waiting is None:
@@ -70,7 +75,7 @@ class CpuSupply:
         """Return in words that the run got less CPU than it asked for, and who had it; empty if it got it."""
         if self.throttled > LEAST:
             return f"the CPU quota of its control group (cgroup) stopped it in {self.throttled:.0%} of the time slices"
-        if self.others_share <= LEAST or self.missing <= LEAST * (self.own + self.missing):
+        if self.quiet or self.missing <= LEAST * (self.own + self.missing):
             return ""
         return (
             f"it got {self.own:.1f} of the {self.own + self.missing:.1f} cores that it asked for, {self.others_text()}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from paceline.cli import bench as command
 from paceline.errors import ConfigError
@@ -31,6 +34,7 @@ def test_it_reports_limit_sequential_and_parallel(
     assert set(result["phases"]) == set(PHASES)
     assert sum(result["phases"].values()) == pytest.approx(1.0)
     # Two rounds are too few for a recommendation, but every setting has been timed.
+    assert isinstance(result["shortage"], str)
     learner = result["learner"]
     assert learner["current"] == {"grad_shards": 1, "learner_threads": 1}
     assert len(learner["settings"]) > 1
@@ -48,3 +52,19 @@ def test_it_reports_limit_sequential_and_parallel(
 def test_invalid_options_are_refused(words: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         command.run(["--env", "CartPole-v1", *words.split()])
+
+
+def test_a_machine_that_others_used_is_named() -> None:
+    side = {"steps_per_s": 1.0, "memory_mb": 5.0, "num_workers": 2}
+    shares = dict.fromkeys(("env", "inference", "wait", "learn", "sync"), 0.2)
+    ratios = {name: 1.0 for key in ("speedup", "share_of_limit") for name in (key, f"{key}_spread")}
+    outcome: dict[str, Any] = {
+        "sequential": side, "parallel": side, "phases": shares, "phases_sequential": shares, "limit_windows": [1.0],
+        "limit_steps_per_s": 1.0, "learner": None, **ratios,
+    }  # fmt: skip
+    for shortage, lines in (("", 0), ("it got 0.4 of the 1.4 cores", 1)):
+        console = Console(file=io.StringIO(), width=200)
+        command._show(console, "E", 4, {**outcome, "shortage": shortage})
+        assert isinstance(console.file, io.StringIO)
+        said = console.file.getvalue()
+        assert said.count("too little CPU to tell the speed of this machine: it got 0.4 of the 1.4 cores") == lines

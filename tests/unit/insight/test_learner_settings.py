@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.insight.learner_settings import PAGE, LearnerSetting, LearnerSpeeds, alternatives, turn_size
+from paceline.measure.cpu import CpuSupply
 
 CURRENT, OTHER = LearnerSetting(2, 1), LearnerSetting(4, 1)
 
@@ -56,8 +57,11 @@ def test_a_change_of_machine_speed_between_rounds_is_not_noise() -> None:
 
 def test_other_programs_are_mentioned() -> None:
     rates = {CURRENT: (10.0,) * 3, OTHER: (13.0,) * 3}
-    assert "other programs used 60 % of the cores" in (LearnerSpeeds(rates, others_share=0.6).hint(0.5) or "")
-    assert "other programs" not in (LearnerSpeeds(rates, others_share=0.05).hint(0.5) or "")
+    busy, quiet = (LearnerSpeeds(rates, CpuSupply(cores=2, own=0.8, others=others)) for others in (1.2, 0.1))
+    assert "here, while other programs or virtual machines used 60% of the 2 cores; learning" in (busy.hint(0.5) or "")
+    assert busy.json(0.5)["others_share"] == 0.6
+    assert "other programs" not in (quiet.hint(0.5) or "")
+    assert "other programs" not in (LearnerSpeeds(rates).hint(0.5) or "")
 
 
 def test_the_json_has_windows_medians_and_the_recommendation() -> None:
