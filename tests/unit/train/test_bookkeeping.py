@@ -76,12 +76,15 @@ MODES: dict[str, tuple[str, dict[str, Any]]] = {
     "a3c": ("a3c", {}),
     "dqn": ("dqn", {"schedule": "batch", "learning_starts": 100}),
     "dqn async": ("dqn", {"schedule": "async", "learning_starts": 100}),
+    "central ppo": ("ppo", {"inference": "central"}),
+    "central impala": ("impala", {"inference": "central"}),
+    "free-running": ("ppo", {"env": "paceline/Busy-v0", "env_kwargs": {"cpu_ms": 0.0, "sleep_ms": 1.0}}),
 }
 
 
-BARRIER = {"ppo", "pipeline", "dqn"}
+BARRIER = {"ppo", "pipeline", "dqn", "central ppo", "free-running"}
 """Modes whose driver waits until all workers have collected, and counts what they did meanwhile."""
-SHARED_GRADIENTS = {"ppo", "pipeline"}
+SHARED_GRADIENTS = {"ppo", "pipeline", "central ppo", "free-running"}
 """Modes whose workers compute shards of the gradient."""
 
 
