@@ -112,7 +112,7 @@ def test_env_that_leaks_memory_is_reported(tmp_path: Path, monkeypatch: pytest.M
     with Run(settings, folder=open_folder(settings)) as run:
         summary = run.go()
     log = (tmp_path / "run" / "train.log").read_text()
-    assert "its memory grew from" in log
+    assert "its memory (PSS) grew from" in log
     assert "peak memory of a worker: " in log
     assert len(summary.worker_peak_mb) == 2
     assert min(summary.worker_peak_mb) > 128, "its envs kept as much"
