@@ -48,8 +48,8 @@ class MemoryGrowth:
                 known.warned_mb = grown_mb
                 a_minute = 60.0 * grown_mb / max(1.0, now_s - known.base_s)
                 notes.append(
-                    f"{name}: its memory (PSS) grew from {base_mb:,.0f} to {mb:,.0f} MB, {a_minute:,.0f} MB a minute. An "
-                    "env may leak memory; lower --n-envs if memory runs short"
+                    f"{name}: its memory (PSS) grew from {base_mb:,.0f} to {mb:,.0f} MB, {a_minute:,.0f} MB a minute. "
+                    "An env may leak memory; lower --n-envs if memory runs short"
                 )
         for pid in self._known.keys() - names.keys():
             del self._known[pid]

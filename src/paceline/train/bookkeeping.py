@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-
-from paceline.errors import CallbackError, EnvHung
+from paceline.errors import CallbackError
 from paceline.measure.folder import BEST_MODEL, CHECKPOINTS, RunFolder
-from paceline.measure.machine import SystemSampler, Usage
 from paceline.measure.next_commands import resume_command
 from paceline.measure.progress import Progress
 from paceline.measure.record import (
@@ -27,16 +23,15 @@ from paceline.measure.record import (
 )
 from paceline.measure.speed import per_second, training_s, with_other
 from paceline.measure.tracking import Tracking
-from paceline.memory.worker_status import MEMORY, note_memory
 from paceline.train import checkpoint
 from paceline.train.activity import activity, lag_percentiles
 from paceline.train.budget import RunBudget
 from paceline.train.callbacks import Callbacks, Moment, OwnNumbers
-from paceline.train.evaluate import Evaluator
 from paceline.train.evaluation_notes import EvaluationNotes
 from paceline.train.fault_notes import FaultNotes
+from paceline.train.run_evaluations import RunEvaluations
+from paceline.train.run_usage import RunUsage
 from paceline.train.saving import Saving
-from paceline.train.stopping import StopNow
 from paceline.train.training import Training
 
 
@@ -72,17 +67,9 @@ class Bookkeeping:
         """Content of `summary.json`; set at the end of each session."""
         self.last_checkpoint: Path | None = None
         self._checkpoints = run.checkpoint_dir or (None if folder is None else folder / CHECKPOINTS)
-        self._evaluator: Evaluator | None = None
-        # On a cluster that runs already, workers are no descendants of this process.
-        self._elsewhere = training.config.parallel.ray_address is not None
-        self._system, self._faults = SystemSampler(elsewhere_mb=self._elsewhere_mb), FaultNotes(training)
-        self._worker_peak_kb = training.arena["heartbeat"][: training.layout.num_workers, MEMORY].copy()
-        self._sample()
+        self._usage, self._faults = RunUsage(training), FaultNotes(training)
         self._iterations = int(training.resumed_meta.get("iterations", 0))
-        best = training.resumed_meta.get("best_eval")
-        self._best = None if best is None else EvaluationRow(*best)
-        self._final: EvaluationRow | None = None
-        self._evaluated_at = -1
+        self._evaluations = RunEvaluations(training, self._note)
         self._saved_at = -1
         self._saving = Saving(self._note)
         self._first_step, self._moved = self._tracker.steps, training.runtime.bytes_up
@@ -106,8 +93,7 @@ class Bookkeeping:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._evaluator is not None:
-            self._evaluator.close()
+        self._evaluations.close()
 
     def updated(self, stats: dict[str, float]) -> None:
         """Log, call callbacks, evaluate and save after an update."""
@@ -132,38 +118,17 @@ class Bookkeeping:
 
     def evaluate(self, watch: EvaluationNotes | None = None) -> EvaluationRow | None:
         """Evaluate the newest weights, and save the model if it is the best so far. None if it hangs or is cut off."""
-        run = self._training.config.run
+        evaluations, folder = self._evaluations, self._folder
         with self._clock.phase("eval"):
-            if self._evaluator is None:
-                self._evaluator = self._training.evaluator()
-            self._evaluated_at = self._tracker.steps
-            try:
-                with self._training.interruptible.during("evaluation"):
-                    result = self._evaluator.evaluate(run.n_eval_episodes, watch=watch)
-            except StopNow:
+            found = evaluations.run(watch)
+            if found is None:
                 return None
-            except EnvHung as hang:
-                self._note(f"{hang} This evaluation is skipped; the run continues.")
-                return None
-            if result.cut:
-                self._note(
-                    f"evaluation: {result.cut} of {run.n_eval_episodes} episodes were cut off at the step limit. "
-                    "Does the env ever set terminated or truncated?"
-                )
-            found = EvaluationRow(result.mean_reward, result.mean_ep_length, result.success_rate)
-            self._final = found
-            if self._is_best(found):
-                before, self._best = self._best, found  # `_write` stores it with the model
-                folder = self._folder
+            if evaluations.is_best(found):
+                before, evaluations.best = evaluations.best, found  # `_write` stores it with the model
                 if folder is not None and self._write(folder / BEST_MODEL, self._training.model_state()) is None:
-                    self._best = before  # not saved: the next evaluation is compared with the model on disk
+                    evaluations.best = before  # not saved: the next evaluation is compared with the model on disk
         self._call("on_evaluation")
         return found
-
-    def _is_best(self, found: EvaluationRow) -> bool:
-        """Whether this evaluation is better than all before. NaN is never better, and any number is better than NaN."""
-        best = math.nan if self._best is None else self._best.mean_reward
-        return not math.isnan(found.mean_reward) and not found.mean_reward <= best
 
     def save(self, *, announce: bool = True) -> None:
         """Write a checkpoint. If that fails, for example on a full disk, show a note and continue.
@@ -207,11 +172,11 @@ class Bookkeeping:
         if self._saved_at != self._tracker.steps:
             self.save()
         signalled = self._budget.stop_reason in SIGNALS
-        if run.n_eval_episodes and self._evaluated_at != self._tracker.steps and not signalled:
-            best = self._best
+        if run.n_eval_episodes and self._evaluations.at_steps != self._tracker.steps and not signalled:
+            best = self._evaluations.best
             if (final := self.evaluate(EvaluationNotes(run.n_eval_episodes, self._note))) is not None:
                 self._record_final(final)
-            if self._best != best:
+            if self._evaluations.best != best:
                 self.save(announce=False)  # once more, with the new best score: a resumed run reads it from here
         self._stopped = True
         self._call("on_stop")
@@ -258,7 +223,7 @@ class Bookkeeping:
                 extras={name: values.copy() for name, values in extras.items()},
                 finished=self._training.rollouts.last.finished,
                 train=self._stats,
-                evaluation=self._final,
+                evaluation=self._evaluations.newest,
                 checkpoint=self.last_checkpoint,
                 stop_reason=self._budget.stop_reason,
                 run_agent=self._callbacks.agent,
@@ -276,7 +241,7 @@ class Bookkeeping:
         spent = with_other(since.seconds, iteration_s)
         report = training.rollouts.last
         workers, moved = training.layout.num_workers, training.runtime.bytes_up
-        usage = self._sample()
+        usage = self._usage.sample()
         for note in self._faults.memory_growth(usage):
             self._note(note)
         finished = report.finished
@@ -330,26 +295,14 @@ class Bookkeeping:
         if self._tracking is not None:
             self._tracking.evaluated(self._tracker.steps, evaluation)
 
-    def _sample(self, *, force: bool = False) -> Usage:
-        """Sample CPU and memory of the run's processes, and note the memory of each worker."""
-        usage, lines = self._system.sample(force=force), self._training.arena["heartbeat"]
-        note_memory(lines, self._training.runtime.pids(), usage.each_mb)
-        np.maximum(self._worker_peak_kb, lines[: len(self._worker_peak_kb), MEMORY], out=self._worker_peak_kb)
-        return usage
-
-    def _elsewhere_mb(self) -> float:
-        """Memory of workers on other machines."""
-        lines = self._training.arena["heartbeat"]
-        return float(lines[:, MEMORY].sum()) / 1024 if self._elsewhere else 0.0
-
     def _write(self, path: Path, arrays: checkpoint.State) -> Path | None:
-        training = self._training
+        training, best = self._training, self._evaluations.best
         meta = {
             "identity": {**training.identity(), **training.schedule()},
             "config": training.config.to_dict(),
             "iterations": self._iterations,
             "steps": self._tracker.steps,
-            "best_eval": None if self._best is None else list(self._best.scalars().values()),
+            "best_eval": None if best is None else list(best.scalars().values()),
             "clock": self._clock.state(),
             "worker_s": dict(self._worker_s),
         }
@@ -358,7 +311,7 @@ class Bookkeeping:
     def _sum_up(self, *, failed: bool = False) -> None:
         training, config = self._training, self._training.config
         reason = self._budget.stop_reason or ""
-        self._sample(force=True)
+        self._usage.sample(force=True)
         now = self._clock.snapshot()
         phases, wall_s = now.seconds, now.elapsed_s
         startup_s = phases.pop("startup", 0.0)
@@ -378,13 +331,13 @@ class Bookkeeping:
             training_s=counted_s,
             fps=per_second(self._tracker.steps, counted_s),
             episodes_per_s=per_second(self._tracker.episodes, counted_s),
-            final_eval=self._final,
-            best_eval=self._best,
+            final_eval=self._evaluations.newest,
+            best_eval=self._evaluations.best,
             phases=with_other(phases, wall_s),
             worker_s=dict(self._worker_s),
-            supply=self._system.supply(),
-            peak_memory_mb=self._system.peak_memory_mb,
-            worker_peak_mb=[round(kb / 1024, 1) for kb in self._worker_peak_kb.tolist()],
+            supply=self._usage.sampler.supply(),
+            peak_memory_mb=self._usage.sampler.peak_memory_mb,
+            worker_peak_mb=self._usage.worker_peak_mb,
             statistics=self._statistics,
             lag=lag_percentiles(self._lag_counts),
             lag_counts={str(lag): count for lag, count in sorted(self._lag_counts.items())},
