@@ -168,7 +168,7 @@ class EnvRecipe:
             look: Called with the env before its reset, to read other properties of it.
 
         Raises:
-            ConfigError: The recipe is invalid, or a space is not supported.
+            ConfigError: The recipe is invalid, or a space is missing or not supported.
             EnvError: The env raised.
         """
         env = self.make()
@@ -183,7 +183,14 @@ class EnvRecipe:
                 raise EnvError(
                     f"env {self.name!r} raised in reset(seed=0): {describe(error)}. Call reset in a script to debug it."
                 ) from error
-            spec = EnvSpec.of(env.observation_space, env.action_space, masked=MASK_KEY in (info or {}))
+            try:
+                observations, actions = env.observation_space, env.action_space
+            except AttributeError as error:
+                raise ConfigError(
+                    f"env {self.name!r}: must have an observation_space and an action_space ({describe(error)}). "
+                    "Set both in its constructor."
+                ) from error
+            spec = EnvSpec.of(observations, actions, masked=MASK_KEY in (info or {}))
             return replace(spec, extras=named_extras(env))
         finally:
             env.close()

@@ -144,6 +144,17 @@ def test_probe_names_a_reset_that_raises() -> None:
         EnvRecipe(source="paceline.envs.fault:FaultEnv", kwargs={"mode": "raise_reset"}).probe()
 
 
+def test_probe_names_a_missing_space() -> None:
+    class NoSpace(gym.Env[Any, Any]):
+        action_space = spaces.Discrete(2)
+
+        def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+            return np.zeros(3, np.float32), {}
+
+    with pytest.raises(ConfigError, match="must have an observation_space and an action_space"):
+        EnvRecipe(source=NoSpace).probe()
+
+
 def test_probe_closes_its_env_and_sees_masks() -> None:
     made: list[SpaceEnv] = []
 
