@@ -27,7 +27,7 @@ COMMANDS = {
     "plot": ("paceline.cli.plot", "plot learning curves"),
     "verify": ("paceline.cli.verify", "verify checksums of checkpoints and list their contents"),
     "ls": ("paceline.cli.ls", "list runs with their state and score"),
-    "bench": ("paceline.cli.bench", "benchmark: parallel against sequential training"),
+    "bench": ("paceline.cli.bench", "measure how fast parallel and sequential training are on your env"),
     "tune": ("paceline.cli.tune", "find the fastest grad_shards and learner_threads (speed only, no hyperparameters)"),
     "check": ("paceline.cli.check", "self-test of the installation, or of your env with --env"),
 }

@@ -110,7 +110,7 @@ class ParallelConfig:
     num_workers: int | Literal["auto"] = "auto"
     """Worker processes. 0: sequential; auto: measure for about a second and choose."""
     num_envs_per_worker: int | None = None
-    """Another way to set n_envs: to max(num_workers, 1) * this."""
+    """Envs per worker: sets n_envs to max(num_workers, 1) * this."""
     group_size: int | None = None
     """Envs per policy call. Changes the weights. Default: the largest divisor of n_envs up to 8 that makes at least 8
     groups (images: 2)."""

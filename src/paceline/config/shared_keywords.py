@@ -61,7 +61,7 @@ class ParallelKeywords(TypedDict, total=False):
     num_workers: int | Literal["auto"] | None
     """Worker processes. 0: sequential; auto: measure for about a second and choose. Default: "auto"."""
     num_envs_per_worker: int | None
-    """Another way to set n_envs: to max(num_workers, 1) * this."""
+    """Envs per worker: sets n_envs to max(num_workers, 1) * this."""
     group_size: int | None
     """Envs per policy call. Changes the weights. Default: the largest divisor of n_envs up to 8 that makes at least 8
     groups (images: 2)."""
