@@ -164,13 +164,16 @@ def panel(view: View, width: int) -> RenderableType:
         rows.append(("eval", f"{number(view.last_eval.mean_reward)} last   {number(view.best_eval.mean_reward)} best"))
 
     if shares := view.shares:
-        rows.append(("time", Text.assemble(worker_rows.stack(shares, 24), "   ", shares_legend(shares))))
+        legend = shares_legend(shares)
+        bar_width = min(24, width - LABEL - len(legend) - 1)
+        stack = worker_rows.stack(shares, bar_width) if bar_width >= worker_rows.LEAST_BAR_WIDTH else Text()
+        rows.append(("time", Text.assemble(stack, "   " if len(stack) else "", legend)))
     workers = _workers(view)
     if view.since_s > SILENT_S:
         workers.append(f"   no update for {duration(view.since_s)}", style="yellow")
     if workers:
         rows.append(("workers", workers))
-    rows += [(f"  {name}", line) for name, line in worker_rows.rows(worker_rows.activities(view.recent))]
+    rows += [(f"  {name}", line) for name, line in worker_rows.rows(worker_rows.activities(view.recent), width - LABEL)]
     return _lines(rows, width)
 
 

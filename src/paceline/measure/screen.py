@@ -7,8 +7,9 @@ import io
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.text import Text
 
 NOTEBOOK_WIDTH = 100
 """Characters per line in a notebook."""
@@ -25,6 +26,7 @@ class TerminalScreen:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._content: RenderableType = ""
 
     @property
     def width(self) -> int:
@@ -41,11 +43,13 @@ class TerminalScreen:
             self._console.print(line, markup=False, soft_wrap=not wrap)
 
     def draw(self, content: RenderableType) -> None:
-        """Draw in place."""
-        self._live.update(content, refresh=True)
+        """Draw in place. The cursor waits on a line of its own, so that the `^C` of a terminal wraps no full line."""
+        self._content = content
+        self._live.update(Group(content, Text()), refresh=True)
 
     def stop(self, *, keep: bool) -> None:
         """Show the cursor again."""
+        self._live.update(self._content)
         self._live.transient = not keep
         self._live.stop()
 

@@ -12,7 +12,12 @@ from paceline.measure.view import COLOURS
 
 SHOWN = 8
 """Workers with a row of their own; the others share one."""
-BAR_WIDTH = 16
+BAR_WIDTH, LEAST_BAR_WIDTH = 16, 4
+GAP = "   "
+"""Between the bar and the shares."""
+NAMES = ("env", "inference", "learn", "idle")
+SHARE = len(f" {1.0:4.0%}  ")
+"""Width of a share after its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +55,30 @@ def activities(recent: Sequence[Iteration]) -> list[Activity]:
     ]
 
 
-def rows(found: Sequence[Activity]) -> list[tuple[str, Text]]:
-    """Return name and text of the rows: one for each of the first workers, and one for the mean of all others."""
-    lines = [(f"{i}", _line(one)) for i, one in enumerate(found[:SHOWN])]
+def rows(found: Sequence[Activity], width: int) -> list[tuple[str, Text]]:
+    """Return name and text of the rows: one for each of the first workers, and one for the mean of all others.
+
+    In a narrow terminal the bar shrinks first, then shares are left out, the idle one first; CPU and memory stay.
+
+    Args:
+        found: The activity of each worker.
+        width: Characters that a text may have.
+    """
+    shown = list(found[:SHOWN])
     if rest := found[SHOWN:]:
-        line = _line(_mean(rest))
-        line.append(f"   mean of {len(rest)} more", style="dim")
-        lines.append((f"{SHOWN}-{len(found) - 1}", line))
+        shown.append(_mean(rest))
+    names = [name for name in NAMES if name != "learn" or any(one.learn >= 0.005 for one in shown)]
+    usages = [_usage(one) for one in shown]
+    room = width - max(map(len, usages), default=0)
+    while len(names) > 1 and SHARE * len(names) + sum(map(len, names)) > room:
+        names.pop()
+    bar_width = min(BAR_WIDTH, room - SHARE * len(names) - sum(map(len, names)) - len(GAP))
+    lines = [
+        (f"{i}", _line(one, names, bar_width, usage)) for i, (one, usage) in enumerate(zip(shown, usages, strict=True))
+    ]
+    if rest:
+        lines[-1][1].append(f"   mean of {len(rest)} more", style="dim")
+        lines[-1] = (f"{SHOWN}-{len(found) - 1}", lines[-1][1])
     return lines
 
 
@@ -83,14 +105,18 @@ def _mean(many: Sequence[Activity]) -> Activity:
     )
 
 
-def _line(one: Activity) -> Text:
+def _line(one: Activity, names: Sequence[str], bar_width: int, usage: str) -> Text:
     shares = {"env": one.env, "inference": one.inference, "learn": one.learn, "idle": one.idle}
-    text = stack(shares, BAR_WIDTH)
-    text.append("   ")
-    for name, share in shares.items():
-        text.append(f"{name} {share:4.0%}  ", style=COLOURS[name] if name != "idle" else "dim")
-    if one.cpu_percent is not None:
-        text.append(f" {one.cpu_percent:3.0f} % cpu")
-    if one.memory_mb is not None:
-        text.append(f"  {one.memory_mb:5,.0f} MB PSS")
+    text = Text()
+    if bar_width >= LEAST_BAR_WIDTH:
+        text = stack(shares, bar_width)
+        text.append(GAP)
+    for name in names:
+        text.append(f"{name} {shares[name]:4.0%}  ", style=COLOURS[name] if name != "idle" else "dim")
+    text.append(usage)
     return text
+
+
+def _usage(one: Activity) -> str:
+    cpu = "" if one.cpu_percent is None else f" {one.cpu_percent:3.0f} % cpu"
+    return cpu if one.memory_mb is None else f"{cpu}  {one.memory_mb:5,.0f} MB"

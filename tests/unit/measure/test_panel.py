@@ -58,7 +58,7 @@ def test_panel_has_a_line_for_each_worker() -> None:
     text = drawn(view(iteration(1, workers=workers)))
     first, second = text.splitlines()[-2:]
     assert first.split()[0] == "0"
-    for part in ("env  60%", "inference  20%", "idle  20%", "97 % cpu", "45 MB PSS"):
+    for part in ("env  60%", "inference  20%", "idle  20%", "97 % cpu", "45 MB"):
         assert part in first
     assert "idle  70%" in second
     assert "cpu" not in second

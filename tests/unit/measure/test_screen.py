@@ -61,6 +61,18 @@ def test_a_long_command_on_a_terminal_is_one_line_that_can_be_copied() -> None:
     assert file.getvalue() == f"{command}\n"
 
 
+def test_the_cursor_waits_on_a_line_of_its_own_so_that_an_echoed_ctrl_c_wraps_no_full_line() -> None:
+    """A wrapped line would be a line more than the next drawing removes: the first one would stay for ever."""
+    file = io.StringIO()
+    screen = TerminalScreen(Console(file=file, force_terminal=True, width=40))
+    screen.start()
+    screen.draw(Text("x" * 40))
+    assert file.getvalue().endswith("x" * 40 + "\n")
+    screen.stop(keep=True)
+    kept = file.getvalue().rpartition("x" * 40)[2]
+    assert kept.count("\n") == 1, "no empty line below the bar that stays"
+
+
 def test_a_notebook_has_one_output_that_is_updated(outputs: Outputs) -> None:
     screen = NotebookScreen()
     screen.start()
