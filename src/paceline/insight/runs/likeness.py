@@ -97,7 +97,8 @@ def remarks(sides: Sequence[Side], found: Sequence[Difference]) -> tuple[str, ..
             if not len(run.progress.get("steps", ())):
                 said.append(f"{name} has no progress.csv: it has no curves.")
             if run.supply is not None and (shortage := run.supply.shortage()):
-                said.append(f"{name} got less CPU than it asked for, so its times and steps/s are too low: {shortage}.")
+                slower = "got less CPU than it asked for, so it was slower than on an idle machine"
+                said.append(f"{name} {slower}: {shortage}.")
         seeds = [run.seed for run in side.runs]
         if many and len(set(seeds)) < len(seeds):
             shown = ", ".join(map(str, seeds))

@@ -42,8 +42,9 @@ PHASE_COLOURS = {
     "checkpoint": "#EE8866",
     "record": "#AAAA00",
     "other": "#BBBBBB",
+    "idle": "#DDDDDD",
 }
-DARK_INK = frozenset({"env", "wait", "learn", "checkpoint", "record", "other"})
+DARK_INK = frozenset({"env", "wait", "learn", "checkpoint", "record", "other", "idle"})
 """Phases with a light colour, which have black text."""
 WIDTHS = (3.2, 1.6)
 """Line width of the first side and of all others, so that both are visible where curves coincide."""
@@ -96,11 +97,13 @@ class Bar:
     side: int
     pieces: tuple[Piece, ...]
     total: str
+    whose: str = ""
+    """Whose time it is, after the name of the side; empty if the side has one bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A panel with one stacked bar per side: time per step, split by phase."""
+    """A panel with stacked bars, time per step split by phase: one per side, or in asynchronous modes two."""
 
     key: str
     title: str
@@ -197,17 +200,26 @@ def _chart(
 def _bars(sides: Sequence[Side]) -> Bars:
     bars = []
     for i, side in enumerate(sides):
-        total, begin, pieces = side.step_us, 0.0, []
+        total = side.step_us
         if total is None:
             continue
-        for phase, share in side.shares.items():
-            if share * total > 0:
-                pieces.append(Piece(phase, begin, share * total, share))
-                begin += share * total
-        bars.append(Bar(i, tuple(pieces), f"{total:,.3g} µs"))
+        for whose, shares in _times(side).items():
+            begin, pieces = 0.0, []
+            for phase, share in shares.items():
+                if share * total > 0:
+                    pieces.append(Piece(phase, begin, share * total, share))
+                    begin += share * total
+            bars.append(Bar(i, tuple(pieces), f"{total:,.3g} µs", whose))
     longest = max((bar.pieces[-1].begin + bar.pieces[-1].length for bar in bars if bar.pieces), default=1.0)
-    note = "wall time of the driver per step by phase; shorter is faster"
+    note = "wall time per step by phase; shorter is faster"
     return Bars("phases", "Where the time went", note, axis("microseconds per step", 0.0, longest), tuple(bars))
+
+
+def _times(side: Side) -> dict[str, dict[str, float]]:
+    """The shares of a side's bars, by whose time it is. Asynchronous drivers wait while their workers step the envs."""
+    if side.worker_shares and not {"env", "collect"} & set(side.shares):
+        return {": driver": side.shares, ": average worker": side.worker_shares}
+    return {"": side.shares}
 
 
 def axis(label: str, low: float, high: float, *, margin: float = 0.0) -> Axis:

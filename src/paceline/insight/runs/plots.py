@@ -153,7 +153,7 @@ def _draw_bars(axes: Axes, bars: Bars, names: tuple[str, ...]) -> None:
         axes.text(0.5, 0.5, "nothing was recorded", transform=axes.transAxes, ha="center", color=FAINT)
         return
     for y, bar in enumerate(bars.bars):
-        axes.text(0, y - 0.29, names[bar.side], color=colour(bar.side), va="bottom", fontsize=10)
+        axes.text(0, y - 0.29, names[bar.side] + bar.whose, color=colour(bar.side), va="bottom", fontsize=10)
         for piece in bar.pieces:
             axes.barh(y, piece.length, 0.5, piece.begin, color=PHASE_COLOURS[piece.phase], edgecolor="white", lw=1.2)
             if (text := piece_text(piece.phase, piece.share, piece.length / bars.x.high)) is not None:
@@ -164,7 +164,7 @@ def _draw_bars(axes: Axes, bars: Bars, names: tuple[str, ...]) -> None:
         axes.annotate(bar.total, (end, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9.5)
     handles = [Patch(color=PHASE_COLOURS[phase], label=phase) for phase in bars.phases]
     axes.legend(
-        handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=len(handles), frameon=False,
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=min(7, len(handles)), frameon=False,
         fontsize=9, handlelength=0.9, handleheight=0.9, columnspacing=1.3, handletextpad=0.45, labelcolor=FAINT,
     )  # fmt: skip
 

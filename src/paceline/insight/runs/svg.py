@@ -70,7 +70,7 @@ def chart_svg(chart: Chart, names: tuple[str, ...]) -> str:
 
 
 def bars_svg(bars: Bars, names: tuple[str, ...]) -> str:
-    """Draw stacked bars, one per side, with the name of the side above its bar."""
+    """Draw stacked bars, with the name of the side above its bar."""
     left, right = 6.0, WIDTH - 66.0  # leaves room for the total to the right of the longest bar
     height = max(HEIGHT, TOP + ROW * len(bars.bars) + BOTTOM + 6)
     bottom = height - BOTTOM
@@ -85,7 +85,7 @@ def bars_svg(bars: Bars, names: tuple[str, ...]) -> str:
         parts.append(_text(WIDTH / 2, (TOP + bottom) / 2, "nothing was recorded", "tick mid"))
     for row, bar in enumerate(bars.bars):
         top = TOP + gap * row + (gap - BAR) / 2 + 8
-        parts.append(_text(left, top - 7, names[bar.side], f"name side{bar.side % len(LIGHT)}"))
+        parts.append(_text(left, top - 7, names[bar.side] + bar.whose, f"name side{bar.side % len(LIGHT)}"))
         end = left
         for piece in bar.pieces:
             begin, end = across(piece.begin), across(piece.begin + piece.length)

@@ -13,6 +13,7 @@ from paceline.insight.runs.compare import compare
 from paceline.insight.runs.picture import DARK, LIGHT, PHASE_COLOURS, Picture, axis, make_picture, tick_text
 from paceline.insight.runs.results import RunResult
 from paceline.insight.runs.sides import PHASES
+from paceline.measure.record import ACTIVITIES
 
 
 @pytest.fixture
@@ -54,6 +55,17 @@ def test_bars_are_time_per_step_and_pieces_add_up(picture: Picture) -> None:
     assert picture.bars.phases == ("env", "inference", "wait", "learn", "record", "other")
 
 
+def test_asynchronous_runs_have_a_bar_for_the_driver_and_one_for_a_worker(runs: list[RunResult]) -> None:
+    driver, worker = {"wait": 13.8, "sync": 1.2}, {"env": 9.0, "inference": 3.0, "idle": 3.0}
+    one, other = runs[0], replace(runs[1], phases=driver, worker_s=worker, num_workers=2)
+    bars = make_picture(compare(sides(one, other))).bars
+    assert [(bar.side, bar.whose) for bar in bars.bars] == [(0, ""), (1, ": driver"), (1, ": average worker")]
+    assert [piece.phase for piece in bars.bars[2].pieces] == ["env", "inference", "idle"]
+    assert [piece.share for piece in bars.bars[2].pieces] == pytest.approx([0.6, 0.2, 0.2])
+    assert bars.bars[1].total == bars.bars[2].total
+    assert "idle" in bars.phases
+
+
 def test_long_runs_are_shown_in_hours(runs: list[RunResult]) -> None:
     hour = dict(runs[0].progress)
     hour["time/time_elapsed"] = hour["time/time_elapsed"] * 1200  # up to five hours
@@ -93,8 +105,8 @@ def test_legend_marks_unfinished_runs_and_other_tasks(tmp_path: Path, runs: list
 
 
 def test_every_phase_and_side_has_a_colour() -> None:
-    assert set(PHASE_COLOURS) == set(PHASES)
-    assert len(set(PHASE_COLOURS.values())) == len(PHASES)
+    assert set(PHASE_COLOURS) == {*PHASES, *ACTIVITIES}
+    assert len(set(PHASE_COLOURS.values())) == len(PHASE_COLOURS)
     assert len(set(LIGHT)) == len(LIGHT) == len(set(DARK)) == len(DARK)
 
 
