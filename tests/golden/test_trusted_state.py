@@ -20,6 +20,13 @@ CASES: dict[str, dict[str, Any]] = {
         "n_steps": 12,
         "native_vector": "always",
     },
+    "a native vector env that could step all groups of a worker": {
+        "env": "tests.unit.envs.toys:toys/Independent-v0",
+        "n_envs": 4,
+        "group_size": 2,
+        "n_steps": 12,
+        "native_vector": "always",
+    },
 }
 
 

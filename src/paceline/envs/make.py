@@ -37,6 +37,10 @@ CartPole-v1's vector env takes 18.3 microseconds per env step in groups of 4, 9.
 32; a single env takes 10.8. A vector env that is faster in smaller groups can declare it: `metadata["native_from"]`.
 """
 
+SAME_AS_SINGLE = "same_as_single_envs"
+"""Key of a vector env's metadata: each of its envs has a random stream of its own, and the data of a single env with
+the same seed. `reset` takes one seed per env."""
+
 _PACKAGES = {"ALE": ("ale_py", "atari")}
 """Namespaces whose ids are registered when a package is imported: the package, and the extra that installs it."""
 
@@ -55,6 +59,8 @@ class EnvRecipe:
     """Number of observations that are stacked into one; applied outside all wrappers."""
     native_vector: NativeChoice = "auto"
     """Whether to use the env's own vector implementation."""
+    vector_per_group: bool = False
+    """Give each group a vector env of its own, also if the env would allow one for all groups of a worker."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) and not callable(self.source):
@@ -152,6 +158,11 @@ class EnvRecipe:
             return True
         metadata = self.vector_metadata
         return metadata is not None and group_size >= metadata.get("native_from", NATIVE_FROM)
+
+    @property
+    def one_vector(self) -> bool:
+        """Whether one native vector env may step all groups of a worker: if its envs are the same as single envs."""
+        return not self.vector_per_group and bool((self.vector_metadata or {}).get(SAME_AS_SINGLE, False))
 
     @property
     def vector_metadata(self) -> dict[str, Any] | None:

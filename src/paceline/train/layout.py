@@ -44,6 +44,9 @@ class Cost:
     inference_more_s: float
     """Additional time for each further group in the same forward."""
 
+    env_more_s: float | None = None
+    """Additional time in the envs for each further group; None for that of the first, as groups step one by one."""
+
     threaded_s: float | None = None
     """`env_s` with a thread for each env; None if envs compute, or env threads are off."""
     threaded_more_s: float | None = None
@@ -61,14 +64,18 @@ class Cost:
 
     def row(self, groups: int, env_threads: int = 1) -> float:
         """Wall-clock seconds of one row of `groups` groups in one process."""
-        envs_s = groups * self.env_s
+        envs_s = self._envs_s(groups)
         if env_threads > 1 and self.threaded_s is not None and self.threaded_more_s is not None:
             envs_s = max(envs_s / env_threads, self.threaded_s + (groups - 1) * self.threaded_more_s)
         return envs_s + self.inference_s + (groups - 1) * self.inference_more_s
 
     def row_cpu(self, groups: int) -> float:
         """CPU seconds of one row of `groups` groups in one process, without env threads."""
-        return self.row(groups) - groups * max(0.0, self.env_s - self.env_cpu_s)
+        return self.row(groups) - self._envs_s(groups) * max(0.0, 1.0 - self.env_cpu_s / self.env_s)
+
+    def _envs_s(self, groups: int) -> float:
+        """Wall-clock seconds in the envs of `groups` groups, without env threads."""
+        return self.env_s + (groups - 1) * (self.env_s if self.env_more_s is None else self.env_more_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,10 @@ def measure(recipe: WorkerRecipe, weights: int, timeouts_s: tuple[float, float])
     shape = recipe.shape
     envs_alone, rest = _collect(recipe, weights, 1, timeouts_s, env_threads=1)
     cost = Cost(envs_alone.wall_s, envs_alone.cpu_s, rest, _more_per_group(recipe, rest))
+    if recipe.one_vector and shape.groups > 1:
+        all_envs, _ = _collect(recipe, weights, shape.groups, timeouts_s, env_threads=1)
+        more = max(0.0, all_envs.wall_s - cost.env_s) / (shape.groups - 1)
+        return replace(cost, env_more_s=more)
     groups = min(shape.groups, -(-FEWEST_TOGETHER // shape.group_size))
     envs = groups * shape.group_size
     if not cost.waits or envs == 1 or recipe.env_threads == 1 or recipe.env.use_native(shape.group_size):

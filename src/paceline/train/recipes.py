@@ -25,6 +25,8 @@ def env_recipe(config: TrainConfig) -> EnvRecipe:
         wrappers=env.wrappers,
         frame_stack=env.frame_stack,
         native_vector=env.native_vector,
+        # A checkpoint with pickled vector envs must not depend on how many groups a worker has.
+        vector_per_group=config.run.trust_env_state,
     )
 
 

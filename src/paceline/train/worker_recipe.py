@@ -177,6 +177,11 @@ class WorkerRecipe:
         """Whether the envs are single Gymnasium envs: neither two-player games nor native vector envs."""
         return self.league is None and not self.env.use_native(self.shape.group_size)
 
+    @property
+    def one_vector(self) -> bool:
+        """Whether one native vector env steps all groups of a worker."""
+        return self.league is None and self.env.use_native(self.shape.group_size) and self.env.one_vector
+
     def threads(self, n: int) -> tuple[int, float]:
         """Return the env threads of a worker with n envs, and the seconds that an env waits per step (0: unknown)."""
         if not self.single:

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from paceline.envs.env_thread import TaskOutcome
-from paceline.envs.make import Env, EnvRecipe, describe
+from paceline.envs.make import SAME_AS_SINGLE, Env, EnvRecipe, describe
 from paceline.errors import ConfigError, EnvError
 from paceline.memory.shared import Arrays
 from paceline.runtime.protocol import shares
@@ -18,7 +18,6 @@ from paceline.vector.channel import Packed
 from paceline.vector.leaves import read_batch
 from paceline.vector.server import News, Reset, StepOrder, VectorProgram
 
-SAME = "same_as_single_envs"
 """Key of a vector version's metadata: env i, in every autoreset mode (an argument of its constructor), has the data
 of a single env with the same seed."""
 WHY = "the env's own vector version steps all envs at once in this process"
@@ -146,13 +145,15 @@ def native_recipe(
             f"num_workers={num_workers}: native_vector='always' steps all envs in this process. Leave one of them out."
         )
     metadata = recipe.vector_metadata or {}
-    fits = bool(metadata.get(SAME)) and num_workers in ("auto", 0) and recipe.kwargs.get("render_mode") is None
+    fits = (
+        bool(metadata.get(SAME_AS_SINGLE)) and num_workers in ("auto", 0) and recipe.kwargs.get("render_mode") is None
+    )
     if not recipe.use_native(num_envs) or not (always or fits):
         return None
     own = metadata.get("autoreset_mode")
     if own is mode:
         return recipe
-    if metadata.get(SAME):
+    if metadata.get(SAME_AS_SINGLE):
         return replace(recipe, kwargs={**recipe.kwargs, "autoreset_mode": mode})
     raise ConfigError(
         f"autoreset_mode={mode.value!r}: the vector version of env {recipe.name!r} has {getattr(own, 'value', own)!r}. "
@@ -165,7 +166,7 @@ def unused(recipe: EnvRecipe) -> str:
     metadata = recipe.vector_metadata
     if metadata is None or recipe.native_vector == "never":
         return ""
-    if metadata.get(SAME):
+    if metadata.get(SAME_AS_SINGLE):
         return f"; the vector version of {recipe.name} is usually faster (num_workers='auto', no render_mode)"
     return (
         f"; the vector version of {recipe.name} may be faster (native_vector='always'), but its episodes differ from "

@@ -249,6 +249,15 @@ def test_native_vector_envs_are_used_for_large_groups() -> None:
     assert EnvRecipe(source=WALK_NATIVE_ONLY).use_native(1)
 
 
+def test_one_vector_env_steps_all_groups_only_if_it_declares_that_they_are_the_same_as_single_envs() -> None:
+    assert EnvRecipe(source="paceline/NetworkDefence-v0").one_vector
+    assert EnvRecipe(source="paceline/WorkflowDefence-v0").one_vector
+    assert not EnvRecipe(source="paceline/NetworkDefence-v0", vector_per_group=True).one_vector
+    assert not EnvRecipe(source="CartPole-v1").one_vector
+    assert not EnvRecipe(source="Pendulum-v1").one_vector
+    assert not EnvRecipe(source=Walk).one_vector
+
+
 def test_a_vector_env_without_autoreset_mode_is_not_used() -> None:
     class Silent(gym.vector.VectorEnv[Any, Any, Any]):
         pass  # its metadata says nothing

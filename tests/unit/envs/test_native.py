@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.unit.envs.toys import WALK, Walk, blank_row, of_groups, play, register
+from tests.unit.envs.toys import INDEPENDENT, WALK, IndependentWalks, Walk, blank_row, of_groups, play, register
 
 from paceline.envs.block import History
 from paceline.envs.make import EnvRecipe
@@ -100,6 +100,48 @@ def test_a_block_depends_on_its_groups_alone() -> None:
     part, _ = play(alone, spec, SIZE, 20)
     for a, b in zip(rows, part, strict=True):
         assert a.obs["obs"][SIZE:].tobytes() == b.obs["obs"].tobytes()
+
+
+def own_streams_block(mode: str, *, vector_per_group: bool, groups: int = 3, **kwargs: Any) -> tuple[VectorEnvs, Any]:
+    recipe = EnvRecipe(
+        source=INDEPENDENT, kwargs={"mode": mode, **kwargs}, native_vector="always", vector_per_group=vector_per_group
+    )
+    spec = EnvSpec.of(Walk().observation_space, Walk().action_space, masked="masked" in kwargs)
+    return VectorEnvs(of_groups(recipe, spec, seed=5, first_group=2, groups=groups, group_size=SIZE)), spec
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"masked": True}])
+@pytest.mark.parametrize("mode", MODES)
+def test_one_vector_env_for_all_groups_gives_the_rows_of_one_for_each(mode: str, kwargs: dict[str, Any]) -> None:
+    together, spec = own_streams_block(mode, vector_per_group=False, **kwargs)
+    apart, _ = own_streams_block(mode, vector_per_group=True, **kwargs)
+    assert [len(block._envs) for block in (together, apart)] == [1, 3]
+    for _ in range(2):  # the second time, the groups begin with seeds of different epochs
+        rows, finals = play(together, spec, 3 * SIZE, 60)
+        others, others_finals = play(apart, spec, 3 * SIZE, 60)
+        for row, other in zip(rows[:-1], others[:-1], strict=True):
+            assert row.valid.tobytes() == other.valid.tobytes()
+            assert row.obs["obs"].tobytes() == other.obs["obs"].tobytes()
+            assert row.mask is other.mask is None or np.array_equal(row.mask, other.mask)  # type: ignore[arg-type]
+            for name in ("reward", "terminated", "truncated"):
+                assert getattr(row, name).tobytes() == getattr(other, name).tobytes()
+        for one, two in zip(finals, others_finals, strict=True):
+            assert [i for i, _ in one] == [i for i, _ in two]
+            assert all(np.array_equal(a["obs"], b["obs"]) for (_, a), (_, b) in zip(one, two, strict=True))
+        assert together.episode.tolist() == apart.episode.tolist()
+    assert len({int(together.episode[i : i + SIZE].max()) for i in range(0, 3 * SIZE, SIZE)}) > 1
+
+
+def test_an_error_names_all_groups_of_a_vector_env(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("gears")
+
+    block, spec = own_streams_block("SameStep", vector_per_group=False, groups=2)
+    monkeypatch.setattr(IndependentWalks, "step", broken)
+    seeds = [group_seed(5, group) + i for group in (2, 3) for i in range(SIZE)]
+    with pytest.raises(EnvError, match=r"vector env of groups 2-3 \(envs 6-11, seed 5\) raised") as raised:
+        play(block, spec, 2 * SIZE, 1)
+    assert f"reset(seed={seeds})" in str(raised.value)
 
 
 def test_a_pending_reset_continues_in_the_next_rollout() -> None:

@@ -118,6 +118,15 @@ class StackedFinals(SyncVectorEnv):
         return obs, reward, terminated, truncated, infos
 
 
+class IndependentWalks(SyncVectorEnv):
+    """A vector env of walks that declares that each has a random stream of its own."""
+
+    metadata = {**SyncVectorEnv.metadata, "autoreset_mode": AutoresetMode.SAME_STEP, "same_as_single_envs": True}  # noqa: RUF012
+
+    def __init__(self, num_envs: int, mode: str = "SameStep", **kwargs: Any) -> None:
+        super().__init__([lambda: Walk(**kwargs)] * num_envs, autoreset_mode=AutoresetMode(mode))
+
+
 def _stack(each: list[Any]) -> Any:
     if isinstance(each[0], dict):
         return {key: _stack([one[key] for one in each]) for key in each[0]}
@@ -137,6 +146,7 @@ def register(env_id: str, **kwargs: Any) -> str:
 
 
 WALK = register("toys/Walk-v0", entry_point=Walk, vector_entry_point=walks)
+INDEPENDENT = register("toys/Independent-v0", entry_point=Walk, vector_entry_point=IndependentWalks)
 WALK_NATIVE_ONLY = register("toys/WalkNative-v0", vector_entry_point=walks)
 
 

@@ -69,6 +69,22 @@ def test_rows_add_up() -> None:
     assert cost.row_cpu(4) == pytest.approx(4.0 + 0.5 + 0.3), "waiting is no work"
 
 
+def test_groups_in_one_vector_env_add_less_than_the_first() -> None:
+    cost = Cost(env_s=3.0, env_cpu_s=1.5, inference_s=0.5, inference_more_s=0.1, env_more_s=0.2)
+    assert cost.row(1) == pytest.approx(3.5)
+    assert cost.row(4) == pytest.approx(3.6 + 0.5 + 0.3)
+    assert cost.row_cpu(4) == pytest.approx(1.8 + 0.5 + 0.3)
+
+
+@pytest.mark.parametrize(("env", "measured"), [("paceline/NetworkDefence-v0", True), ("CartPole-v1", False)])
+def test_groups_are_measured_together_if_one_vector_env_steps_them(
+    env: str, measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layouts, "CALIBRATION_S", 0.01)
+    cost = layouts.measure(*program(env=env), timeouts_s=(60.0, 60.0))
+    assert (cost.env_more_s is not None) == measured
+
+
 def test_predictions_follow_the_busiest_worker_and_the_cores() -> None:
     alone = predict(HEAVY, 100, 8, 0, 4)
     assert alone == pytest.approx(100 * HEAVY.row(8))

@@ -21,8 +21,6 @@ PLAIN_ENV = "paceline/NetworkDefence-v0"
 WORKFLOW_ENV = "paceline/WorkflowDefence-v0"
 ALIGNMENT = "paceline.domains.cyber.workflow:Alignment"
 
-NATIVE_GROUP = 16
-"""Smallest number of envs per group for which the vector env is faster than single envs."""
 BATCH_SIZE = 2000
 """Largest default minibatch size."""
 
@@ -119,7 +117,7 @@ def beneath(named: Set[str]) -> dict[str, Any]:
 
 
 def suited(config: TrainConfig, options: CyberOptions, named: Set[str]) -> TrainConfig:
-    """Apply the options to a config: env, reward shaper, group size and minibatch size.
+    """Apply the options to a config: env, reward shaper and minibatch size.
 
     Args:
         config: All other settings.
@@ -149,19 +147,9 @@ def suited(config: TrainConfig, options: CyberOptions, named: Set[str]) -> Train
             "alignment_lambda, compliance, compliance_threshold: need a workflow (none given). "
             "Use --workflow op_server,enterprise,op_host,defender,user, for example."
         )
-    if "group_size" not in named:
-        changes["group_size"] = group_size(config.n_envs)
     if "batch_size" not in named:
         changes["batch_size"] = _largest_divisor(config.batch_steps, BATCH_SIZE)
     return config.merge(**changes)
-
-
-def group_size(n_envs: int) -> int | None:
-    """Envs per group of vector envs: two groups or more if they divide `n_envs`, else one; None for few envs."""
-    for groups in range(2, n_envs // NATIVE_GROUP + 1):
-        if n_envs % groups == 0:
-            return n_envs // groups
-    return n_envs if n_envs >= NATIVE_GROUP else None
 
 
 def _largest_divisor(number: int, at_most: int) -> int:

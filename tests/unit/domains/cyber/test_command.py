@@ -57,7 +57,7 @@ def test_a_command_with_a_workflow(asked: list[TrainConfig], tmp_path: Path) -> 
     assert config.env.shaper_kwargs == {"alignment_lambda": 30.0}
     assert config.run.stop_at == {"compliance": 0.95}
     assert (config.n_envs, config.rollout_steps, config.run.total_episodes) == (100, 100, 100_000)
-    assert (config.group_size(image=False), config.run.seed) == (50, 3)
+    assert (config.group_size(image=False), config.run.seed) == (5, 3)
     assert config.run.checkpoint_dir == tmp_path
 
 

@@ -15,15 +15,14 @@ from paceline.domains.cyber.training import (
     WORKFLOW_ENV,
     CyberOptions,
     beneath,
-    group_size,
     suited,
 )
 from paceline.errors import ConfigError
 
 
-@pytest.mark.parametrize(("n_envs", "size"), [(100, 50), (64, 32), (32, 16), (25, 25), (51, 17), (8, None), (17, 17)])
-def test_groups_are_large_enough_for_vector_envs_and_two_if_possible(n_envs: int, size: int | None) -> None:
-    assert group_size(n_envs) == size
+def test_the_default_leaves_groups_for_sixteen_workers() -> None:
+    made = suited(config(num_workers=16), CyberOptions(), {"num_workers"})
+    assert (made.n_envs, made.group_size(image=False)) == (100, 5)
 
 
 def config(**settings: Any) -> TrainConfig:
@@ -48,12 +47,11 @@ def test_a_workflow_brings_the_env_the_shaper_and_the_goal() -> None:
     assert later.run.stop_at == {"compliance": 0.5}
 
 
-def test_sizes_suit_the_envs_unless_they_are_named() -> None:
+def test_the_minibatch_size_suits_the_envs_unless_it_is_named() -> None:
     made = suited(config(n_envs=64), CyberOptions(), {"n_envs"})
-    assert made.parallel.group_size == 32
     assert made.training.batch_size == 1600  # the largest divisor of 6,400 up to 2,000
-    kept = suited(config(n_envs=64, group_size=8, batch_size=400), CyberOptions(), {"group_size", "batch_size"})
-    assert (kept.parallel.group_size, kept.training.batch_size) == (8, 400)
+    kept = suited(config(n_envs=64, batch_size=400), CyberOptions(), {"n_envs", "batch_size"})
+    assert kept.training.batch_size == 400
 
 
 def test_defaults_give_way_to_what_is_named() -> None:
