@@ -248,3 +248,10 @@ def test_resuming_another_training_is_refused_with_the_difference(
     with pytest.raises(CheckpointError, match="belongs to another training") as caught:
         Run(other)
     assert said in str(caught.value)
+
+
+def test_missing_initial_weights_are_found_before_the_folder_is_created(tmp_path: Path) -> None:
+    settings = {"env": "CartPole-v1", "init_from": tmp_path / "runs" / "none", "output_dir": tmp_path / "runs" / "new"}
+    with pytest.raises(CheckpointError, match=r"none: no such folder. Give the folder of a run.$"):
+        open_folder(TrainConfig.from_flat(**settings))
+    assert not (tmp_path / "runs").exists()
