@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
 
+from paceline.config import help_texts
 from paceline.config.help_texts import field_help
 from paceline.config.train_config import section_types
 
@@ -34,3 +36,18 @@ class Derived(Base):
 def test_texts_are_on_one_line_and_inherited_and_replaced() -> None:
     assert field_help(Base) == {"steps": "Steps of the base."}
     assert field_help(Derived) == {"steps": "Steps of the derived class."}
+
+
+def test_each_file_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = ast.parse
+
+    def counted(source: str) -> ast.Module:
+        parsed.append(source)
+        return parse(source)
+
+    monkeypatch.setattr(ast, "parse", counted)
+    help_texts._classes.cache_clear()
+    for cls in section_types("ppo").values():
+        field_help(cls)
+    assert len(parsed) == 2  # sections.py and ppo_settings.py
