@@ -120,6 +120,17 @@ def test_a_signal_ends_at_a_safe_point_with_a_checkpoint_that_goes_on(mode: str,
         assert run.go(steps=500).steps > summary.steps
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_workers_count_the_steps_that_they_collect(mode: str) -> None:
+    with Run(config(mode, "CartPole-v1", total_timesteps=512)) as run:
+        assert run.training.collected() == 0
+        steps, collected = run.go().steps, run.training.collected()
+    if mode in ASYNC:
+        assert collected > 0
+    else:
+        assert 0.9 * steps < collected <= steps if mode == "own pace" else collected == steps
+
+
 class SecondSignal:
     """Sends Ctrl-C twice when workers have finished the fourth rollout, but the driver has not counted it.
 

@@ -20,7 +20,7 @@ from paceline.envs.thread_per_env import ThreadPerEnv
 from paceline.memory.rows import Row
 from paceline.memory.slot_shape import SlotShape
 from paceline.memory.slots import FinalSlot
-from paceline.memory.worker_status import BEAT, STOP
+from paceline.memory.worker_status import BEAT, STEPS, STOP
 from paceline.nets.actor import DeferredValueActor
 from paceline.ops.distributions import ActionHead
 from paceline.spec import EnvSpec
@@ -67,13 +67,13 @@ class FreeRunning:
         actor: The policy of their groups.
         head: Turns policy outputs and noise into actions.
         shape: Shape of the slots.
-        stop: The worker's status line. A nonzero `STOP` ends collection early.
+        line: The worker's status line. A nonzero `STOP` ends collection early.
     """
 
     def __init__(
-        self, envs: ThreadPerEnv, actor: DeferredValueActor, head: ActionHead, shape: SlotShape, stop: NDArray[np.int64]
+        self, envs: ThreadPerEnv, actor: DeferredValueActor, head: ActionHead, shape: SlotShape, line: NDArray[np.int64]
     ) -> None:
-        self.envs, self._choose, self._size, self._stop = envs, head.choose, shape.group_size, stop
+        self.envs, self._choose, self._size, self._line = envs, head.choose, shape.group_size, line
         self._row_actors = [actor.row_actor(i % shape.group_size) for i in range(len(envs.envs))]
         # Two private one-env rows per thread, used in turn. Creating views of the env's columns in every step would
         # cost more than copying, and keeping views of all rows would take more memory than the rows themselves.
@@ -100,7 +100,7 @@ class FreeRunning:
         n_steps = self._last = len(params)
         failures: list[tuple[int, int, BaseException]] = []
         ended: list[tuple[int, int, dict[str, Any]]] = []
-        stop = self._stop
+        line = self._line
 
         def drive(i: int) -> float:
             row_actor, choose = self._row_actors[i], self._choose
@@ -111,7 +111,7 @@ class FreeRunning:
             row.show(column.at(0))
             try:
                 for t in range(n_steps):
-                    if t > self._last or stop[STOP] or self.envs.halted:
+                    if t > self._last or line[STOP] or self.envs.halted:
                         break
                     own_params[t] = now = row_actor(row.obs)
                     column.action[t] = action = choose(now, own_noise[t], row.mask)
@@ -123,6 +123,7 @@ class FreeRunning:
                     for _, obs in last_obs:
                         ended.append((t, i, obs))
                     beat[BEAT] += 1
+                    line[STEPS] += 1  # by several threads: one may be lost now and then, and it is only displayed
                     row, after = after, row
             except BaseException as error:
                 self._last = min(self._last, t)

@@ -22,7 +22,7 @@ from paceline.collect.times import CollectTimes
 from paceline.envs.block import EnvBlock, History, ahead_of
 from paceline.memory.rows import Row
 from paceline.memory.slots import FinalSlot, Slots
-from paceline.memory.worker_status import BEAT, STOP
+from paceline.memory.worker_status import BEAT, STEPS, STOP
 from paceline.nets.actor import Actor, DeferredValueActor
 from paceline.ops.distributions import ActionHead
 from paceline.runtime.protocol import InferenceChannel
@@ -120,7 +120,7 @@ class RolloutCollector:
         rows, finals_of = self._sets[into]
         self._begin(step, into)
         if self._free_running is None:
-            env_s = 0.0
+            env_s, count = 0.0, self._noise.shape[1]
             act = None if self._deferred is None else self._deferred.act
             # In lockstep: every env takes step t before any takes step t+1.
             for t, (row, after, params, row_noise) in enumerate(
@@ -145,6 +145,7 @@ class RolloutCollector:
                 for i, obs in finals:
                     finals_of[i // self._size].add(t, self._first_group * self._size + i, obs)
                 self._heartbeat[BEAT] += 1
+                self._heartbeat[STEPS] += count
                 if self._heartbeat[STOP]:
                     break
         else:

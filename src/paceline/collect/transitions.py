@@ -23,7 +23,7 @@ from paceline.collect.times import CollectTimes
 from paceline.envs.block import EnvBlock, History
 from paceline.memory.replay_rows import ReplayWriter
 from paceline.memory.rows import Row
-from paceline.memory.worker_status import BEAT, STOP
+from paceline.memory.worker_status import BEAT, STEPS, STOP
 from paceline.nets.actor import Actor, DeferredValueActor
 from paceline.nets.features import Leaves
 from paceline.ops.exploring import EpsilonGreedy
@@ -179,6 +179,7 @@ class Lane:
                 judged[-1] = (*judged[-1], row.reward.copy(), ended)
             self._now, self._after = after, row
             self._heartbeat[BEAT] += 1
+            self._heartbeat[STEPS] += len(ended)
             if self._heartbeat[STOP]:
                 break  # the run is ending and nothing reads these rows
         if self._judge is not None:

@@ -81,15 +81,16 @@ def last_lines(summary: Summary, info: RunInfo, goal: Goal) -> list[str]:
 def plain_line(view: View) -> str:
     """Return the state as one line for a log; it starts with the unit of the budget that ends the run first."""
     newest = view.newest
+    if newest is None:
+        return f"[{duration(view.wall_s)}] {_first_rollout(view)} | {plural(view.info.n_envs, 'env')}"
     parts = [] if view.by_episodes else [_amount(view)]
     parts.append(f"episode {view.episodes:,}" + (f"/{view.goal.episodes:,}" if view.goal.episodes else ""))
-    if newest is not None and newest.last_return is not None:
+    if newest.last_return is not None:
         parts.append(f"reward {number(newest.last_return)}")
         parts.append(f"length {newest.last_length:,}")
-    if newest is not None and newest.ep_rew_mean is not None:
+    if newest.ep_rew_mean is not None:
         parts.append(f"mean(100) {number(newest.ep_rew_mean)}")
-    if newest is not None:
-        parts.append(f"{plural(newest.iteration_episodes, 'episode')} in this rollout")
+    parts.append(f"{plural(newest.iteration_episodes, 'episode')} in this rollout")
     parts.append(plural(view.info.n_envs, "env"))
     if view.fps is not None:
         parts.append(f"{view.fps:,.0f} steps/s")
@@ -112,7 +113,7 @@ def plain_line(view: View) -> str:
 def bar_line(view: View, width: int) -> Text:
     """Return the progress bar of `learn(progress_bar=True)`: one line, at most `width` wide."""
     if view.newest is None:
-        return _starting(view)
+        return _starting(view, width)
     parts = [f"{view.fraction:4.0%}", _amount(view, of="/")]
     time = duration(view.wall_s)
     parts.append(time if view.left_s is None else f"{time}, {duration(view.left_s)} left")
@@ -131,7 +132,7 @@ def bar_line(view: View, width: int) -> Text:
 def panel(view: View, width: int) -> RenderableType:
     """Return the live panel, at most `width` wide."""
     if view.newest is None:
-        return _starting(view)
+        return _starting(view, width)
     newest = view.newest
     rows: list[tuple[str, Text | str]] = []
 
@@ -170,15 +171,33 @@ def panel(view: View, width: int) -> RenderableType:
         rows.append(("time", Text.assemble(stack, "   " if len(stack) else "", legend)))
     workers = _workers(view)
     if view.since_s > SILENT_S:
-        workers.append(f"   no update for {duration(view.since_s)}", style="yellow")
+        workers.append(f"   no update for {duration(view.since_s)}, {_collected(view)}", style="yellow")
     if workers:
         rows.append(("workers", workers))
     rows += [(f"  {name}", line) for name, line in worker_rows.rows(worker_rows.activities(view.recent), width - LABEL)]
     return _lines(rows, width)
 
 
-def _starting(view: View) -> Text:
-    return Text(f"starting, {duration(view.wall_s)}", style="dim", no_wrap=True, overflow="ellipsis")
+def _starting(view: View, width: int) -> Text:
+    tail = f"{_first_rollout(view)}, {duration(view.wall_s)}"
+    line, bar_width = Text(no_wrap=True, overflow="ellipsis"), min(LINE_BAR_WIDTH, width - len(tail) - 1)
+    if view.info.rollout_steps and view.collected and bar_width > 0:
+        line.append(bar(min(1.0, view.collected / view.info.rollout_steps), bar_width))
+        line.append(" ")
+    line.append(tail, style="dim")
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def _first_rollout(view: View) -> str:
+    return f"first rollout: {_collected(view)}" if view.collected else "starting"
+
+
+def _collected(view: View) -> str:
+    """Return how much of the rollout is collected, as text."""
+    total = view.info.rollout_steps
+    of = f" of {total:,}" if total is not None and view.collected <= total else ""
+    return f"{view.collected:,}{of} steps collected"
 
 
 def _lines(rows: Sequence[tuple[str, Text | str]], width: int) -> Group:

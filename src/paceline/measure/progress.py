@@ -52,6 +52,7 @@ class Progress:
         console: Where to draw; None for stderr.
         live: Whether to redraw in place; None decides by the console.
         log: Receives the first and last lines, notes, and a line every five seconds, whatever is displayed.
+        collected: Returns the steps that workers have collected so far. Called until `close`, in the display thread.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Progress:
         console: Console | None = None,
         live: bool | None = None,
         log: TrainLog | None = None,
+        collected: Callable[[], int] | None = None,
     ) -> None:
         self._info = info
         self._log = log
@@ -74,6 +76,8 @@ class Progress:
         self._screen = None if display == "none" else screen_for(self._console, live)
         self._notes: SimpleQueue[str] = SimpleQueue()  # its `put` may interrupt itself, in a signal handler
         self._lock = threading.Lock()  # protects the fields below; only held briefly
+        self._collected = collected or _nothing
+        self._counted = 0  # what `collected` returned after the newest iteration
         self._recent: deque[Iteration] = deque()
         self._returns: deque[float] = deque(maxlen=4096)
         self._last_eval: EvaluationRow | None = None
@@ -83,7 +87,7 @@ class Progress:
         self._ready = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._plain_at = float("-inf")
+        self._plain_at = time.perf_counter()
         self._plain_iteration = 0
 
     def __enter__(self) -> Progress:
@@ -100,6 +104,7 @@ class Progress:
         if self._thread is not None:
             return
         self._to_log(first_lines(self._info))
+        self._counted = self._collected()
         if self._display == "none":
             return
         logging.getLogger(LOGGER).addHandler(self._warnings)
@@ -121,6 +126,7 @@ class Progress:
                 if self._best_eval is None or iteration.evaluation.mean_reward > self._best_eval.mean_reward:
                     self._best_eval = iteration.evaluation
             self._updated = now = time.perf_counter()
+            self._counted = self._collected()
         if self._log is not None and now - self._logged >= PLAIN_EVERY_S:
             self._to_log([plain_line(self.view())])
             self._logged = now
@@ -154,6 +160,8 @@ class Progress:
         self._notes.put("")
         self._thread.join(PATIENCE_S)
         self._thread = None
+        with self._lock:
+            self._collected = _nothing  # what it reads may be gone before a blocked terminal lets the thread go on
 
     def view(self) -> View:
         """Return the data that the display shows now."""
@@ -162,11 +170,13 @@ class Progress:
             returns = list(self._returns)
             last_eval, best_eval = self._last_eval, self._best_eval
             since_s = time.perf_counter() - self._updated
+            collected = max(0, self._collected() - self._counted)  # the count of a replaced worker starts again
         newest = recent[-1] if recent else None
         return View(
             newest=newest,
             wall_s=(newest.wall_s if newest else 0.0) + since_s,
             since_s=since_s,
+            collected=collected,
             recent=recent,
             returns=returns,
             last_eval=last_eval,
@@ -224,17 +234,22 @@ class Progress:
 
     def _draw(self, notes: Sequence[str], *, last: bool = False) -> None:
         self._say([f"note: {note}" for note in notes])
-        view = self.view()
+        view, now = self.view(), time.perf_counter()
+        due = now - self._plain_at >= PLAIN_EVERY_S
         if self._screen is not None:
             draw = bar_line if self._display == "bar" else panel
             self._screen.draw(draw(view, self._screen.width))
-            return
-        now = time.perf_counter()
-        if view.newest is None or view.newest.iteration == self._plain_iteration:
-            return
-        if last or now - self._plain_at >= PLAIN_EVERY_S:
-            self._say([plain_line(view)])
-            self._plain_at, self._plain_iteration = now, view.newest.iteration
+        if view.newest is None and due:
+            self._to_log([plain_line(view)])  # the training's thread logs iterations only, and the first may take long
+        new = view.newest is not None and view.newest.iteration != self._plain_iteration
+        if (due and view.newest is None) or (new and (due or last or not self._plain_iteration)):
+            if self._screen is None:
+                self._say([plain_line(view)])
+            self._plain_at, self._plain_iteration = now, 0 if view.newest is None else view.newest.iteration
+
+
+def _nothing() -> int:
+    return 0
 
 
 class _Warnings(logging.Handler):

@@ -81,6 +81,8 @@ class RunInfo:
     folder: str | None = None
     """Folder of the run; None without one."""
     resumed_steps: int = 0
+    rollout_steps: int | None = None
+    """Steps of a rollout; None if the envs have no common one."""
     resumable: bool = True
     """Whether a command can resume and evaluate the run: not with an env that was passed as a Python object."""
 

@@ -37,6 +37,8 @@ class View:
     wall_s: float
     since_s: float
     """Seconds since the newest iteration."""
+    collected: int = 0
+    """Steps that workers have collected since the newest iteration."""
     returns: Sequence[float] = ()
     """Mean returns so far, oldest first."""
     last_eval: EvaluationRow | None = None

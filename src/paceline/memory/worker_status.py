@@ -1,6 +1,6 @@
-"""Status of each worker in shared memory: heartbeat, claimed work, running env, memory.
+"""Status of each worker in shared memory: heartbeat, claimed work, running env, memory, steps.
 
-worker --writes--> its own line of 8 integers, one cache line <--reads at any time, without a message-- driver
+worker --writes--> its own line of 16 integers, two cache lines <--reads at any time, without a message-- driver
 
 The driver itself writes `STOP`, and whoever started the worker (the driver, or a Ray node) writes `MEMORY`.
 """
@@ -27,6 +27,10 @@ MEMORY = 6
 """Memory of the worker (PSS) in kilobytes in the last sample; 0 before the first one."""
 NOT_FINITE = 7
 """Number of NaN and infinite values from envs (`collect.finite`)."""
+STEPS = 8
+"""Steps that the worker has collected since it started; only displayed. Stays 0 on the nodes of a Ray cluster."""
+SIZE = 16
+"""Integers per line."""
 
 
 StatusLine: TypeAlias = NDArray[np.int64] | None
@@ -35,7 +39,7 @@ StatusLine: TypeAlias = NDArray[np.int64] | None
 
 def spare() -> NDArray[np.int64]:
     """Return a private line that no driver reads."""
-    return np.zeros(8, np.int64)
+    return np.zeros(SIZE, np.int64)
 
 
 class WorkerStatus:
@@ -104,7 +108,7 @@ def note_memory(lines: NDArray[np.int64], pids: Sequence[int], memory_mb: Mappin
     """Write the memory of workers into their lines.
 
     Args:
-        lines: [workers, 8] the lines.
+        lines: [workers, 16] the lines.
         pids: Process ids, in worker order; those that were not sampled are left out.
         memory_mb: The sample, by process id.
     """
@@ -123,4 +127,4 @@ def envs_of(line: NDArray[np.int64]) -> str:
 
 def heartbeat_field(workers: int) -> Field:
     """Return the field `heartbeat`, which holds the lines of all workers."""
-    return Field.of("heartbeat", (max(1, workers), 8), np.int64)
+    return Field.of("heartbeat", (max(1, workers), SIZE), np.int64)

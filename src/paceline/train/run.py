@@ -237,7 +237,7 @@ class Run:
         training.clock.restart("startup")
         budget = RunBudget(training.tracker, training.clock, self._goal(steps, episodes, seconds))
         with (
-            Progress(self._info(), budget.goal, display=display, log=log) as progress,
+            Progress(self._info(), budget.goal, display=display, log=log, collected=training.collected) as progress,
             handled_by(Stopper(budget.stop, progress.answer, training.interruptible)),
         ):
             for note in self.notes:
@@ -303,6 +303,7 @@ class Run:
             folder=None if self._folder is None else str(self._folder),
             resumed_steps=self.training.tracker.steps,
             resumable=isinstance(config.env.env, str),
+            rollout_steps=None if config.training.asynchronous else config.batch_steps,
         )
 
 

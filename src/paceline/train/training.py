@@ -16,6 +16,7 @@ from paceline.measure.episodes import EpisodeTracker
 from paceline.memory.parts import under
 from paceline.memory.shared import Arena
 from paceline.memory.weights import Weights
+from paceline.memory.worker_status import STEPS
 from paceline.nets.normalise import ObsNormaliser, RewardNormaliser
 from paceline.runtime.protocol import Job, Runtime
 from paceline.spec import EnvSpec
@@ -66,6 +67,10 @@ class Training:
     def started_layout(self) -> Layout:
         """The layout with the env threads that the workers have chosen. Call it after the envs have been reset."""
         return replace(self.layout, env_threads=max(1, int(self.arena[ENV_THREADS].max())))
+
+    def collected(self) -> int:
+        """Steps that workers have collected so far, with those of a rollout under way; only for display."""
+        return int(self.arena["heartbeat"][:, STEPS].sum())
 
     @property
     def interruptible(self) -> Interruptible:

@@ -127,12 +127,27 @@ def test_panel_before_the_first_iteration_and_without_episodes() -> None:
     assert "no episode has ended yet" in drawn(view(iteration(1, ep_rew_mean=None, ep_len_mean=None)))
 
 
+def test_the_first_rollout_shows_how_much_of_it_is_collected() -> None:
+    begun = view(info=replace(INFO, rollout_steps=4096), collected=1024, wall_s=65.0)
+    line = "first rollout: 1,024 of 4,096 steps collected"
+    assert drawn(begun) == f"{bar(0.25, 30).plain} {line}, 1:05\n"
+    assert drawn(begun, 60) == f"{'━' * 8} {line}, 1:05\n"
+    assert drawn(begun, 40) == f"{line[:39]}…\n"
+    assert bar_line(begun, 80).plain.startswith("━")
+    assert plain_line(begun) == f"[1:05] {line} | 32 envs"
+    without_a_common_rollout = view(collected=1024, wall_s=65.0)
+    assert drawn(without_a_common_rollout).startswith("first rollout: 1,024 steps collected, 1:05")
+    assert plain_line(view(wall_s=3.0)) == "[0:03] starting | 32 envs"
+
+
 def test_panel_shows_dead_workers_restarts_and_silence() -> None:
     now = iteration(4, parallel={"workers_alive": 1, "worker_restarts": 3})
     text = drawn(view(now, since_s=75.0))
     assert "1 of 2" in text
     assert "3 restarts" in text
-    assert "no update for 1:15" in text
+    assert "no update for 1:15, 0 steps collected" in text
+    collecting = view(now, since_s=75.0, collected=300, info=replace(INFO, rollout_steps=400))
+    assert "no update for 1:15, 300 of 400 steps collected" in drawn(collecting)
 
 
 @pytest.mark.parametrize("width", [30, 50, 80, 200])

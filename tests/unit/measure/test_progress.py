@@ -44,6 +44,45 @@ def test_plain_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch)
     assert "\x1b" not in file.getvalue()
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_first_rollout_is_a_line_in_the_log_and_where_there_is_no_terminal(
+    terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "REFRESH_S", 0.01)
+    monkeypatch.setattr(progress_module, "PLAIN_EVERY_S", 0.01)
+    console, file = captured(terminal=terminal)
+    steps = [100]
+    with (
+        closing(TrainLog(tmp_path / "train.log")) as log,
+        Progress(INFO, Goal(), console=console, live=terminal, log=log, collected=lambda: steps[0]) as progress,
+    ):
+        steps[0] += 64
+        while "first rollout: 64 steps collected" not in (tmp_path / "train.log").read_text():
+            time.sleep(0.01)
+        progress.update(iteration(1))
+        assert progress.view().collected == 0, "counted from the newest iteration on"
+        steps[0] += 5
+        assert progress.view().collected == 5
+        steps[0] = 1
+        assert progress.view().collected == 0, "a worker was replaced"
+    assert progress.view().collected == 0
+    assert "first rollout: 64 steps collected" in file.getvalue()
+
+
+def test_after_its_end_a_display_asks_for_no_steps_which_may_lie_in_freed_memory() -> None:
+    freed: list[bool] = []
+
+    def collected() -> int:
+        assert not freed
+        return 7
+
+    progress = Progress(INFO, Goal(), console=captured(terminal=False)[0], collected=collected)
+    progress.start()
+    progress.close()
+    freed.append(True)
+    assert progress.view().collected == 0
+
+
 def test_live_panel_is_drawn_and_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "REFRESH_S", 0.01)
     console, file = captured(terminal=True)
