@@ -174,7 +174,7 @@ class NotFinite:
     """The driver's side: sums the workers' counts of NaN and infinite values and words the warning.
 
     Args:
-        lines: [workers, 8] status lines of all workers.
+        lines: [workers, 16] status lines of all workers.
         on_nan: What workers do with such a value.
     """
 
