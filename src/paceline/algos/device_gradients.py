@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -25,11 +27,11 @@ class DeviceGradients:
     def __init__(self, gradient: PPOGradient, slots: Slots, shards: Shards, device: torch.device) -> None:
         self._gradient, self._shards, self._device = gradient, shards, device
         self._views = slots.samples()
-        self.begin()
+        self.begin(math.inf)
 
-    def begin(self) -> None:
+    def begin(self, clip_range: float) -> None:
         """Copy the batch to the device, once for all epochs."""
-        self._rows = self._views.to(self._device)
+        self._rows, self._clip_range = self._views.to(self._device), clip_range
 
     def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, NDArray[np.float32]]:
         """Run forward and backward on the device; the loss, a few numbers per row, is computed on the CPU."""
@@ -44,5 +46,6 @@ class DeviceGradients:
             mean=mean,
             inv_std=inv_std,
             total=stop - start,
+            clip_range=self._clip_range,
         )
         return self._gradient.vector, np.array(terms, np.float32)

@@ -29,7 +29,7 @@ from paceline.nets.array_net import ArrayNet
 from paceline.ops.adam import FlatAdam
 from paceline.ops.clip import clip_norm
 from paceline.ops.q_learning import bootstrap_targets, loss_and_slope, q_pullback, q_values
-from paceline.ops.schedules import scheduled
+from paceline.ops.schedules import value_at
 
 STATS = ("mean_q", "td_error", "epsilon", "buffer_size", "samples_per_insert")
 """Statistics of DQN, besides those of all learners."""
@@ -74,6 +74,7 @@ class DQNLearner:
         self._replay, self._sampler, self._epsilon = replay, sampler, epsilon
         self._rows = np.arange(config.batch_size)
         self._config, self._seed, self._clock = config, seed, clock
+        self._lr = value_at("learning_rate", config.learning_rate, config.lr_schedule)
         self._optimiser = FlatAdam(self._vector, eps=1e-8)
         self.lag = 0
         """Always 0: DQN is off-policy and needs no correction for old data."""
@@ -106,7 +107,7 @@ class DQNLearner:
     def optimise(self, updates: int) -> dict[str, float]:
         """Do `updates` optimiser steps on stored data only; schedules do not advance."""
         config, progress = self._config, self._progress
-        lr = scheduled(config.learning_rate, config.lr_schedule, progress)
+        lr = self._lr(progress)
         stats = {"learning_rate": lr}
         # No numpy warnings: a NaN or infinity reaches the gradient norm, and `BadUpdates` handles it there.
         quiet = np.errstate(over="ignore", invalid="ignore")

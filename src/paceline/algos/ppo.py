@@ -32,7 +32,7 @@ from paceline.ops.clip import clip_norm
 from paceline.ops.minibatch_moments import minibatch_moments
 from paceline.ops.optimiser import Optimiser
 from paceline.ops.returns import explained_variance
-from paceline.ops.schedules import scheduled
+from paceline.ops.schedules import value_at
 from paceline.ops.surrogate import TERMS
 
 Floats = NDArray[np.float32]
@@ -90,6 +90,8 @@ class PPOLearner:
         self._vector, self._weights, self._gradients, self._shards = vector, weights, gradients, shards
         self._targets = targets
         self._config, self._seed, self._clock = config, seed, clock
+        self._lr = value_at("learning_rate", config.learning_rate, config.lr_schedule)
+        self._clip_range = value_at("clip_range", config.clip_range, config.clip_schedule)
         self._obs_norm, self._reward_norm = obs_norm, reward_norm
         self._optimiser, self._action_std = optimiser, action_std
         self.lag = 0
@@ -125,8 +127,8 @@ class PPOLearner:
 
     def _learn(self, batch: Trajectory, progress: float) -> dict[str, float]:
         cfg = self._config
-        lr = scheduled(cfg.learning_rate, cfg.lr_schedule, progress)
-        advantage, returns = self._prepare(batch)
+        lr, clip_range = self._lr(progress), self._clip_range(progress)
+        advantage, returns = self._prepare(batch, clip_range)
         rows = np.flatnonzero(batch.valid.numpy())
         pieces = -(-len(rows) // (cfg.batch_size or len(rows) or 1))  # 0 if no row is valid: every env only reset
         cuts = [len(rows) * piece // max(1, pieces) for piece in range(pieces + 1)]
@@ -147,9 +149,12 @@ class PPOLearner:
             if cfg.target_kl is not None and float(terms[done - 1, _KL]) > 1.5 * cfg.target_kl:
                 break
         self._update_normalisers(batch)
-        return self._stats(terms[: max(1, done)], batch.value[:-1].numpy().reshape(-1)[rows], returns[rows], lr)
+        stats = self._stats(terms[: max(1, done)], batch.value[:-1].numpy().reshape(-1)[rows], returns[rows])
+        if math.isfinite(clip_range):
+            stats["clip_range"] = clip_range
+        return {**stats, "learning_rate": lr, "n_updates": float(self.n_updates)}
 
-    def _prepare(self, batch: Trajectory) -> tuple[Floats, Floats]:
+    def _prepare(self, batch: Trajectory, clip_range: float) -> tuple[Floats, Floats]:
         """Compute advantages and returns, [T * B] each, and write the samples to shared memory for the gradients."""
         reward = batch.reward if self._reward_norm is None else self._reward_norm.apply(batch.reward)
         target = self._targets(batch, reward)
@@ -157,7 +162,7 @@ class PPOLearner:
         arrays = [column.numpy().reshape(-1) for column in columns]
         for place, array in zip(self._shards.samples.numpy().T, arrays, strict=True):
             place[...] = array
-        self._gradients.begin()
+        self._gradients.begin(clip_range)
         _, advantage, returns, _ = arrays
         return advantage, returns
 
@@ -170,19 +175,11 @@ class PPOLearner:
         self.n_updates += 1
         return terms
 
-    def _stats(self, terms: Floats, value: Floats, returns: Floats, lr: float) -> dict[str, float]:
+    def _stats(self, terms: Floats, value: Floats, returns: Floats) -> dict[str, float]:
         cfg = self._config
         stats = dict(zip(TERMS, terms.mean(0).tolist(), strict=True))
-        if math.isfinite(cfg.clip_range):
-            stats["clip_range"] = cfg.clip_range
         loss = stats["policy_gradient_loss"] + cfg.ent_coef * stats["entropy_loss"] + cfg.vf_coef * stats["value_loss"]
-        return {
-            "loss": loss,
-            **stats,
-            "explained_variance": explained_variance(value, returns),
-            "learning_rate": lr,
-            "n_updates": float(self.n_updates),
-        }
+        return {"loss": loss, **stats, "explained_variance": explained_variance(value, returns)}
 
     def _update_normalisers(self, batch: Trajectory) -> None:
         valid = batch.valid.numpy()

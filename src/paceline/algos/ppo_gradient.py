@@ -72,6 +72,7 @@ class PPOGradient:
         mean: float,
         inv_std: float,
         total: int,
+        clip_range: float,
     ) -> tuple[float, ...]:
         """Compute the gradient of N rows.
 
@@ -83,6 +84,7 @@ class PPOGradient:
             mean: Mean of the advantages over the whole minibatch.
             inv_std: Inverse of their standard deviation.
             total: Rows of the whole minibatch.
+            clip_range: Clip range of the probability ratio.
 
         Returns:
             The loss terms, divided by `total`: the terms of all shards add up to those of the minibatch.
@@ -102,7 +104,7 @@ class PPOGradient:
                 returns=returns,
                 old_value=old_value,
                 total=total,
-                clip_range=cfg.clip_range,
+                clip_range=clip_range,
                 clip_range_vf=cfg.clip_range_vf,
                 ent_coef=cfg.ent_coef,
                 vf_coef=cfg.vf_coef,
@@ -158,7 +160,14 @@ class ShardedGradient:
         if norm is not None:
             obs = norm.apply(obs)
         self._terms[shard] = self._gradient(
-            obs, rest["action"], rest.get("mask"), rest["samples"], mean=mean, inv_std=inv_std, total=stop - start
+            obs,
+            rest["action"],
+            rest.get("mask"),
+            rest["samples"],
+            mean=mean,
+            inv_std=inv_std,
+            total=stop - start,
+            clip_range=self._shards.clip_range,
         )
         self._grads[shard] = self._vector
 
@@ -166,8 +175,8 @@ class ShardedGradient:
 class Gradients(Protocol):
     """Computes the gradients for the learner."""
 
-    def begin(self) -> None:
-        """Called once per batch, when its samples are in shared memory."""
+    def begin(self, clip_range: float) -> None:
+        """Called once per batch, when its samples are in shared memory, with its clip range."""
 
     def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, NDArray[np.float32]]:
         """Gradient `[P]` and loss terms of the minibatch `order[start:stop]`."""
@@ -190,8 +199,9 @@ class ShardedUpdate:
         self._grads, self._terms = shards.grads.numpy(), shards.terms.numpy()
         self._sum = torch.zeros_like(shards.grads[0])
 
-    def begin(self) -> None:
-        """Nothing to do: workers read the batch in shared memory."""
+    def begin(self, clip_range: float) -> None:
+        """Share the clip range. Workers read the batch in shared memory."""
+        self._shards.clip_range = clip_range
 
     def __call__(self, start: int, stop: int, mean: float, inv_std: float) -> tuple[Tensor, NDArray[np.float32]]:
         """Compute the gradient of minibatch `order[start:stop]`. Blocks until all shards are done."""

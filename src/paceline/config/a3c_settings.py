@@ -6,7 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from paceline.config.algorithm_settings import AlgorithmSettings, Schedule, check_asynchronous
+from paceline.config.algorithm_settings import (
+    AlgorithmSettings,
+    Schedule,
+    Scheduled,
+    check_asynchronous,
+    checked_schedule,
+)
 from paceline.errors import ConfigError, check_range
 
 if TYPE_CHECKING:
@@ -19,10 +25,11 @@ class A3CConfig(AlgorithmSettings):
 
     n_steps: int = 32
     """Steps per slot: a worker's envs take this many steps before it updates the weights (T)."""
-    learning_rate: float = 1e-3
-    """Learning rate."""
+    learning_rate: Scheduled = 1e-3
+    """Learning rate. Instead of a number: module:function of the remaining progress (1 to 0); in Python also a
+    function."""
     lr_schedule: Schedule = "constant"
-    """constant, or linear decay to 0 at the end of the budget."""
+    """constant, or linear or cosine decay to 0 at the end of the budget."""
     optimizer: Literal["adam", "rmsprop"] = "adam"
     """Optimiser. Its moments are shared by all workers."""
     gamma: float = 0.99
@@ -60,24 +67,28 @@ class A3CConfig(AlgorithmSettings):
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_range("n_steps", self.n_steps, "Try 32.", at_least=1)
-        check_range("learning_rate", self.learning_rate, "Try 1e-3.", above=0)
+        rate = checked_schedule("learning_rate", self.learning_rate, self.lr_schedule, "Try 1e-3.")
+        object.__setattr__(self, "learning_rate", rate)
         check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)
         check_range("gae_lambda", self.gae_lambda, "Try 0.95.", at_least=0, at_most=1)
         check_range("ent_coef", self.ent_coef, "Use 0 for no entropy bonus.", at_least=0)
         check_range("vf_coef", self.vf_coef, "Try 0.5.", at_least=0)
         check_range("max_grad_norm", self.max_grad_norm, "Try 0.5.", above=0)
         check_range("lr_spread", self.lr_spread, "Use 1 for the same learning rate in all workers.", at_least=1)
+        if self.lr_spread != 1 and not isinstance(self.learning_rate, int | float):
+            raise ConfigError(
+                f"lr_spread={self.lr_spread}: needs a number as learning_rate, not a function. Use 1, or a number."
+            )
         check_range("ent_spread", self.ent_spread, "Use 1 for the same coefficient in all workers.", at_least=1)
 
     def of_worker(self, worker: int, workers: int) -> A3CConfig:
         """The settings of one worker, with its own learning rate and entropy coefficient."""
         # From -1 (first worker) to 1 (last), so that the factors are log-spaced around 1.
         place = 2 * worker / (workers - 1) - 1 if workers > 1 else 0.0
-        return replace(
-            self,
-            learning_rate=self.learning_rate * self.lr_spread**place,
-            ent_coef=self.ent_coef * self.ent_spread**place,
-        )
+        rate = self.learning_rate
+        if isinstance(rate, int | float):
+            rate *= self.lr_spread**place
+        return replace(self, learning_rate=rate, ent_coef=self.ent_coef * self.ent_spread**place)
 
     def check(self, env: EnvConfig, parallel: ParallelConfig, run: RunConfig) -> None:
         """See `AlgorithmSettings.check`."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Callable
 from dataclasses import Field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, check_range
 
 if TYPE_CHECKING:
     from paceline.config.sections import EnvConfig, ParallelConfig, RunConfig
 
-Schedule = Literal["constant", "linear"]
+Schedule = Literal["constant", "linear", "cosine"]
 """How a setting changes over the budget; `paceline.ops.schedules` has the functions."""
+Scheduled: TypeAlias = float | str | Callable[[float], float]
+"""An initial value; or a function of the remaining progress (1 to 0), or its import path."""
 NetworkOutputs = Literal["policy", "values", "dueling values"]
 """Meaning of the network's outputs: parameters of the action distribution, Q-values, or advantages and a value."""
 
@@ -35,8 +41,18 @@ class AlgorithmSettings(Protocol):
         return self.n_steps or 1
 
     @property
-    def learning_rate(self) -> float:
-        """Learning rate at the start."""
+    def learning_rate(self) -> Scheduled:
+        """Learning rate: that of the start, or a function."""
+
+    @property
+    def lr_schedule(self) -> Schedule:
+        """How a learning rate that is a number changes over the budget."""
+        return "constant"
+
+    @property
+    def clip_schedule(self) -> Schedule:
+        """How a clip range that is a number changes over the budget, in algorithms that clip."""
+        return "constant"
 
     @property
     def batch_size(self) -> int | None:
@@ -92,6 +108,35 @@ SettingsDefaults = AlgorithmSettings
 """The former name of the class to derive settings from."""
 
 
+def checked_schedule(name: str, value: Scheduled, schedule: Schedule, hint: str) -> Scheduled:
+    """Check a setting that may be a function; returns the import path of a function that has one.
+
+    A function of a script or inside another function has none: its run cannot be resumed from the saved config alone.
+
+    Args:
+        name: The setting.
+        value: Its value.
+        schedule: The schedule of a number, which a function must not have.
+        hint: The advice that ends the message about a number.
+
+    Raises:
+        ConfigError: The number is not above zero, the text is no import path, or a function has a schedule.
+    """
+    if isinstance(value, str) and not re.fullmatch(r"[\w.]+:\w+|<Python object .*>", value):
+        raise ConfigError(f"{name}={value!r}: must be a number or an import path. {hint} Or write module:function.")
+    if not isinstance(value, str) and not callable(value):
+        check_range(name, value, hint, above=0)
+        return value
+    if schedule != "constant":
+        raise ConfigError(
+            f"{name} is a function, which gives the value itself, and cannot be combined with a {schedule} schedule. "
+            "Leave one of the two out."
+        )
+    if isinstance(value, FunctionType) and vars(sys.modules.get(value.__module__, object)).get(value.__name__) is value:
+        return value if value.__module__ == "__main__" else f"{value.__module__}:{value.__name__}"
+    return value
+
+
 def check_asynchronous(env: EnvConfig, run: RunConfig) -> None:
     """Raise ConfigError for what needs all envs to pause, or their steps in order."""
     if run.trust_env_state:
@@ -110,16 +155,12 @@ class SurrogateSettings(AlgorithmSettings, Protocol):
     """What the learner of PPO, IMPALA, APPO and A3C, and its gradient, read from the settings."""
 
     @property
-    def lr_schedule(self) -> Schedule:
-        """How the learning rate changes over the budget."""
-
-    @property
     def n_epochs(self) -> int:
         """Passes over each batch."""
 
     @property
-    def clip_range(self) -> float:
-        """Clip range of the probability ratio; infinite for no clipping."""
+    def clip_range(self) -> Scheduled:
+        """Clip range of the probability ratio: that of the start, or a function. Infinite for no clipping."""
 
     @property
     def clip_range_vf(self) -> float | None:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from paceline.config.algorithm_settings import AlgorithmSettings, NetworkOutputs, Schedule
+from paceline.config.algorithm_settings import AlgorithmSettings, NetworkOutputs, Schedule, Scheduled, checked_schedule
 from paceline.errors import ConfigError, check_optional, check_range
 
 if TYPE_CHECKING:
@@ -42,10 +42,11 @@ class DQNConfig(AlgorithmSettings):
     """Save the replay buffer in checkpoints. If false, a resumed run starts with an empty buffer."""
     batch_size: int = 64
     """Minibatch size in transitions."""
-    learning_rate: float = 1e-3
-    """Learning rate of Adam."""
+    learning_rate: Scheduled = 1e-3
+    """Learning rate of Adam. Instead of a number: module:function of the remaining progress (1 to 0); in Python also a
+    function."""
     lr_schedule: Schedule = "constant"
-    """constant, or linear decay to 0 at the end of the budget."""
+    """constant, or linear or cosine decay to 0 at the end of the budget."""
     gamma: float = 0.99
     """Discount factor."""
     multi_step: int = 1
@@ -96,7 +97,8 @@ class DQNConfig(AlgorithmSettings):
         check_range("learning_starts", self.learning_starts, "Try 1000.", at_least=1)
         buffer_room(self.buffer_size)
         check_range("batch_size", self.batch_size, "Try 64.", at_least=1)
-        check_range("learning_rate", self.learning_rate, "Try 1e-3.", above=0)
+        rate = checked_schedule("learning_rate", self.learning_rate, self.lr_schedule, "Try 1e-3.")
+        object.__setattr__(self, "learning_rate", rate)
         check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)
         check_range("multi_step", self.multi_step, "Try 1 or 3.", at_least=1)
         check_range("target_update", self.target_update, "Try 1000.", at_least=1)

@@ -6,7 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from paceline.config.algorithm_settings import AlgorithmSettings, Schedule, check_asynchronous
+from paceline.config.algorithm_settings import (
+    AlgorithmSettings,
+    Schedule,
+    Scheduled,
+    check_asynchronous,
+    checked_schedule,
+)
 from paceline.errors import ConfigError, check_optional, check_range
 
 if TYPE_CHECKING:
@@ -25,10 +31,11 @@ class ImpalaConfig(AlgorithmSettings):
     """Minibatch size in steps. Default: the largest divisor of n_steps * n_envs up to 1024."""
     n_epochs: int = 1
     """Epochs: passes over each batch."""
-    learning_rate: float = 1e-3
-    """Learning rate of Adam."""
+    learning_rate: Scheduled = 1e-3
+    """Learning rate of Adam. Instead of a number: module:function of the remaining progress (1 to 0); in Python also a
+    function."""
     lr_schedule: Schedule = "constant"
-    """constant, or linear decay to 0 at the end of the budget."""
+    """constant, or linear or cosine decay to 0 at the end of the budget."""
     gamma: float = 0.99
     """Discount factor."""
     vtrace_lambda: float = 0.95
@@ -74,7 +81,8 @@ class ImpalaConfig(AlgorithmSettings):
         for name in ("batch_slots", "batch_size", "grad_shards"):
             check_optional(name, getattr(self, name), "Leave it out.", at_least=1)
         check_range("n_epochs", self.n_epochs, "Try 1.", at_least=1)
-        check_range("learning_rate", self.learning_rate, "Try 1e-3.", above=0)
+        rate = checked_schedule("learning_rate", self.learning_rate, self.lr_schedule, "Try 1e-3.")
+        object.__setattr__(self, "learning_rate", rate)
         check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)
         check_range("vtrace_lambda", self.vtrace_lambda, "Try 0.95.", at_least=0, at_most=1)
         check_range("rho_clip", self.rho_clip, "Try 1.", above=0)
@@ -103,14 +111,18 @@ class APPOConfig(ImpalaConfig):
 
     n_epochs: int = 2
     """Epochs: passes over each batch."""
-    learning_rate: float = 5e-4
-    """Learning rate of Adam."""
-    clip_range: float = 0.2  # type: ignore[misc]  # a field here, a constant in ImpalaConfig
-    """PPO clip range of the probability ratio: 1 +/- this."""
+    learning_rate: Scheduled = 5e-4
+    """Learning rate of Adam. Instead of a number: module:function of the remaining progress (1 to 0); in Python also a
+    function."""
+    clip_range: Scheduled = 0.2  # type: ignore[misc, assignment]  # a field here, a constant in ImpalaConfig
+    """PPO clip range of the probability ratio: 1 +/- this. A function, as learning_rate, is possible."""
+    clip_schedule: Schedule = "constant"
+    """clip_range: constant, or linear or cosine decay to 0 at the end of the budget."""
 
     proximal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         super(APPOConfig, self).__post_init__()
-        check_range("clip_range", self.clip_range, "Try 0.2.", above=0)
+        clip = checked_schedule("clip_range", self.clip_range, self.clip_schedule, "Try 0.2.")
+        object.__setattr__(self, "clip_range", clip)

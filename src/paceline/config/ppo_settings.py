@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paceline.config.algorithm_settings import AlgorithmSettings, Schedule
+from paceline.config.algorithm_settings import AlgorithmSettings, Schedule, Scheduled, checked_schedule
 from paceline.errors import ConfigError, check_optional, check_range
 
 
@@ -20,16 +20,19 @@ class PPOConfig(AlgorithmSettings):
     largest divisor up to 1024."""
     n_epochs: int = 4
     """Epochs: passes over each rollout."""
-    learning_rate: float = 3e-4
-    """Learning rate of Adam."""
+    learning_rate: Scheduled = 3e-4
+    """Learning rate of Adam. Instead of a number: module:function of the remaining progress (1 to 0); in Python also a
+    function."""
     lr_schedule: Schedule = "constant"
-    """constant, or linear decay to 0 at the end of the budget."""
+    """constant, or linear or cosine decay to 0 at the end of the budget."""
     gamma: float = 0.99
     """Discount factor."""
     gae_lambda: float = 0.95
     """GAE lambda. 0: trust the critic (low variance); 1: Monte-Carlo returns (low bias)."""
-    clip_range: float = 0.2
-    """PPO clip range of the probability ratio: 1 +/- this."""
+    clip_range: Scheduled = 0.2
+    """PPO clip range of the probability ratio: 1 +/- this. A function, as learning_rate, is possible."""
+    clip_schedule: Schedule = "constant"
+    """clip_range: constant, or linear or cosine decay to 0 at the end of the budget."""
     clip_range_vf: float | None = None
     """Clip range of the value function. Default: no clipping."""
     ent_coef: float = 0.0
@@ -60,10 +63,12 @@ class PPOConfig(AlgorithmSettings):
         check_range("n_steps", self.n_steps, "Try 128.", at_least=1)
         check_optional("batch_size", self.batch_size, "Try 1024.", at_least=1)
         check_range("n_epochs", self.n_epochs, "Try 4.", at_least=1)
-        check_range("learning_rate", self.learning_rate, "Try 3e-4.", above=0)
+        rate = checked_schedule("learning_rate", self.learning_rate, self.lr_schedule, "Try 3e-4.")
+        object.__setattr__(self, "learning_rate", rate)
         check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)
         check_range("gae_lambda", self.gae_lambda, "Try 0.95.", at_least=0, at_most=1)
-        check_range("clip_range", self.clip_range, "Try 0.2.", above=0)
+        clip = checked_schedule("clip_range", self.clip_range, self.clip_schedule, "Try 0.2.")
+        object.__setattr__(self, "clip_range", clip)
         check_optional("clip_range_vf", self.clip_range_vf, "Use none for no clipping.", above=0)
         check_range("ent_coef", self.ent_coef, "Use 0 for no entropy bonus.", at_least=0)
         check_range("vf_coef", self.vf_coef, "Try 0.5.", at_least=0)

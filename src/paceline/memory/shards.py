@@ -31,7 +31,7 @@ class Shards:
     def __init__(self, arena: Arrays, count: int | None = None) -> None:
         self.samples: Tensor = torch.from_numpy(arena["samples"])  # [N, 4]
         self.order: Tensor = torch.from_numpy(arena["order"])  # [N]  rows of the batch, shuffled
-        self._minibatch = arena["minibatch"]
+        self._minibatch, self._clip_range = arena["minibatch"], arena["clip_range"]
         self.grads: Tensor = torch.from_numpy(arena["grads"][:count])  # [S, P]
         self.terms: Tensor = torch.from_numpy(arena["terms"][:count])  # [S, K]
 
@@ -42,6 +42,7 @@ class Shards:
             Field.of("samples", (samples, len(SAMPLE)), np.float32),
             Field.of("order", (samples,), np.int64),
             Field.of("minibatch", (4,), np.float64),
+            Field.of("clip_range", (1,), np.float64),
             Field.of("grads", (shards, weights), np.float32),
             Field.of("terms", (shards, len(TERMS)), np.float32),
         ]
@@ -55,6 +56,15 @@ class Shards:
     @minibatch.setter
     def minibatch(self, minibatch: tuple[int, int, float, float]) -> None:
         self._minibatch[:] = minibatch
+
+    @property
+    def clip_range(self) -> float:
+        """Clip range of the present batch."""
+        return float(self._clip_range[0])
+
+    @clip_range.setter
+    def clip_range(self, clip_range: float) -> None:
+        self._clip_range[0] = clip_range
 
     def bounds(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Return the start and end of each shard of the minibatch `order[start:stop]`."""

@@ -21,6 +21,7 @@ from paceline.memory.shared import Arena
 from paceline.memory.slot_shape import SlotShape
 from paceline.nets.flat import bind, move_parameters, size_of
 from paceline.nets.normalise import RewardNormaliser
+from paceline.ops.schedules import value_at
 from paceline.runtime.protocol import Job
 from paceline.runtime.ray.connection import require_ray
 from paceline.runtime.watchdog import watched
@@ -56,6 +57,7 @@ def build(config: TrainConfig) -> Training:
     spec, game = _probe(config, env, shaper)
     evaluation = evaluation_recipe(config, spec)
     config.check_groups(image=spec.has_image)
+    value_at("learning_rate", config.training.learning_rate, config.training.lr_schedule)  # before workers use it
     keep_freed_memory()
     threads.limit(1)  # as in workers, so that acting rounds in the same way; the learner raises it while it learns
     network, device = policy_recipe(config), learner_device(config)

@@ -33,7 +33,7 @@ def test_begin_copies_the_batch_and_gradients_use_the_copy(make: Make) -> None:
             return copy.deepcopy(views.to(device))
 
     gradients._views = OnAnotherDevice()
-    gradients.begin()
+    gradients.begin(0.2)
 
     def gradient() -> torch.Tensor:
         vector, terms = gradients(0, T * B, 0.0, 1.0)
@@ -45,5 +45,5 @@ def test_begin_copies_the_batch_and_gradients_use_the_copy(make: Make) -> None:
     learner.arena["obs/obs"][...] = 0.0  # the next rollout overwrites the batch
     learner.arena["action"][...] = 0
     torch.testing.assert_close(gradient(), before, rtol=0, atol=0)
-    gradients.begin()
+    gradients.begin(0.2)
     assert not torch.equal(gradient(), before)

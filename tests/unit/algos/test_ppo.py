@@ -43,7 +43,7 @@ def advantage_by_definition(b: Trajectory, gamma: float, lam: float) -> np.ndarr
 
 
 def prepared(learner: PPOLearner, b: Trajectory, name: str) -> np.ndarray:
-    learner._prepare(b)
+    learner._prepare(b, 0.2)
     column: np.ndarray = learner._shards.samples[:, SAMPLE.index(name)].reshape(T, B).numpy().copy()
     return column
 
@@ -195,6 +195,25 @@ def test_learning_rate_schedules(make: Make) -> None:
         assert constant.update(batch(), progress)["learning_rate"] == 0.01
         assert (vector(linear) == before) == (progress == 1.0), "at the end of the budget nothing moves any more"
     assert vector(linear) != vector(constant)
+
+
+def test_the_clip_range_follows_its_schedule(make: Make) -> None:
+    """Every update has the weights of a learner with the clip range of that moment as a constant."""
+    b = batch()
+    b = dataclasses.replace(b, log_prob=b.log_prob + torch.linspace(-0.6, 0.6, T * B).reshape(T, B))
+    by_schedule = make(clip_schedule="linear", clip_range=0.4, n_epochs=2)
+    by_function = make(clip_range=lambda left: 0.4 * left, n_epochs=2)
+    for progress, expected in ((0.0, 0.4), (0.75, 0.1)):
+        constant = make(clip_range=expected, n_epochs=2)
+        constant.load(by_schedule.state())
+        for learner in (by_schedule, by_function, constant):
+            stats = learner.update(dataclasses.replace(b, version=learner.version), progress)
+            assert stats["clip_range"] == pytest.approx(expected)
+            assert stats["clip_fraction"] > 0
+        assert vector(by_schedule) == vector(by_function)
+        np.testing.assert_allclose(
+            np.frombuffer(vector(by_schedule), np.float32), np.frombuffer(vector(constant), np.float32), atol=1e-6
+        )
 
 
 def test_a_gradient_that_is_not_finite_is_skipped_and_counted(make: Make) -> None:

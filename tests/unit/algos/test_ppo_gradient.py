@@ -47,6 +47,9 @@ def test_a_minibatch_may_have_fewer_rows_than_shards(make: Make) -> None:
     assert learner.n_updates == 12
 
 
+CLIP = 0.2
+
+
 def loss_by_definition(
     policy: nn.Module, b: Trajectory, advantage: torch.Tensor, returns: torch.Tensor, config: PPOConfig
 ) -> torch.Tensor:
@@ -54,7 +57,7 @@ def loss_by_definition(
     params, value = policy(b.obs[PLAIN][:-1].flatten(0, 1))
     chosen = torch.distributions.Categorical(logits=params)
     ratio = (chosen.log_prob(b.action.flatten()) - b.log_prob.flatten()).exp()
-    clipped = ratio.clamp(1 - config.clip_range, 1 + config.clip_range)
+    clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
     surrogate = torch.minimum(ratio * advantage, clipped * advantage).mean()
     value_loss = (value - returns).square().mean()
     loss: torch.Tensor = -surrogate + config.vf_coef * value_loss - config.ent_coef * chosen.entropy().mean()
@@ -77,7 +80,7 @@ def test_the_gradient_is_that_of_the_loss_by_autograd(policy: str) -> None:
     samples = torch.stack([b.log_prob.flatten(), advantage, returns, b.value[:-1].flatten()], 1).numpy()
     terms = gradient(
         {PLAIN: b.obs[PLAIN][:-1].flatten(0, 1).numpy()}, b.action.flatten().numpy(), None, samples,
-        mean=0.25, inv_std=2.0, total=T * B,
+        mean=0.25, inv_std=2.0, total=T * B, clip_range=CLIP,
     )  # fmt: skip
     found = gradient.vector.clone()
     assert SAMPLE == ("log_prob", "advantage", "returns", "value")

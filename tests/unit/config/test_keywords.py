@@ -16,6 +16,7 @@ from pathlib import Path
 import gymnasium
 from paceline import A3C, APPO, DQN, IMPALA, PPO
 from paceline.config.keywords import PPOKeywords
+from paceline.train.callbacks import Moment
 
 PPO("CartPole-v1")
 PPO("CartPole-v1", num_workers=4, seed=7, verbose=1, hidden_sizes=[64, 64], output_dir="runs/x", n_steps=64)
@@ -27,10 +28,20 @@ IMPALA("CartPole-v1", max_lag=4)
 APPO("CartPole-v1", clip_range=0.3)
 A3C("CartPole-v1", optimizer="rmsprop")
 DQN("CartPole-v1", buffer_size="1GB", double=False).learn(n_episodes=3)
+
+class Watch:
+    def on_update(self, moment: Moment) -> None:
+        moment.record("mine/size", moment.agent.get_weights().std())
+        moment.agent.save("model")
+
+PPO("CartPole-v1", learning_rate=lambda left: left * 3e-4, eval_env=lambda: gymnasium.make("CartPole-v1")).learn(
+    1000, callbacks=[Watch()]
+)
+action, _ = agent.predict([0.0, 0.0, 0.0, 0.0])
 """
 BAD = {
     'PPO("CartPole-v1", num_worker=4)': 'Unexpected keyword argument "num_worker" for "PPO"; did you mean "num_w',
-    'PPO("CartPole-v1", learning_rate="fast")': 'incompatible type "str"; expected "float"',
+    'PPO("CartPole-v1", gamma="high")': 'incompatible type "str"; expected "float"',
     'PPO("CartPole-v1", activation="gelu")': "expected \"Literal['tanh', 'relu', 'elu']\"",
     'PPO("CartPole-v1", max_lag=4)': 'Unexpected keyword argument "max_lag" for "PPO"',
     'PPO(env="CartPole-v1", seed="7")': 'Argument "seed" to "PPO" has incompatible type "str"',
