@@ -75,7 +75,7 @@ ANSWERS = {
     "verbose": "The progress display is on unless quiet is set.",
     "progress_bar": "The progress display is on unless quiet is set.",
     "tensorboard_log": "TensorBoard events are always written to the run folder; output_dir sets that folder.",
-    "policy_kwargs": "hidden_sizes and activation set the network; policy=module:Class is a network of your own.",
+    "policy_kwargs": "hidden_sizes, value_hidden_sizes and activation set the MLP; policy=module:Class is your own.",
     "num_minibatches": "batch_size is the size of a minibatch; n_steps * n_envs / batch_size is their number.",
     "train_batch_size": "An update learns from n_steps * n_envs steps, in minibatches of batch_size.",
     "capture_video": "`paceline eval RUN --video FILE` records episodes of a trained agent.",

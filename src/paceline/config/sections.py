@@ -220,14 +220,18 @@ class PolicyConfig:
     policy: str | type[Any] = "auto"
     """Network: auto, mlp, nature_cnn, impala_cnn or module:Class; in Python also a class."""
     hidden_sizes: tuple[int, ...] = (64, 64)
-    """Units of each hidden layer."""
+    """Units of each hidden layer of an mlp."""
+    value_hidden_sizes: tuple[int, ...] | None = None
+    """Units of each hidden layer of its value network. Default: the same as hidden_sizes. Another value lets the
+    learner compute in torch instead of numpy, which is slower for small networks."""
     activation: Literal["tanh", "relu", "elu"] = "tanh"
     """Activation function."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for size in self.hidden_sizes:
-            check_range("hidden_sizes", size, "Try 64 64.", at_least=1)
+        for name, sizes in (("hidden_sizes", self.hidden_sizes), ("value_hidden_sizes", self.value_hidden_sizes)):
+            for size in sizes or ():
+                check_range(name, size, "Try 64 64.", at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -108,7 +108,10 @@ class PolicyKeywords(TypedDict, total=False):
     policy: str | type[Any]
     """Network: auto, mlp, nature_cnn, impala_cnn or module:Class; in Python also a class. Default: "auto"."""
     hidden_sizes: Sequence[int]
-    """Units of each hidden layer. Default: (64, 64)."""
+    """Units of each hidden layer of an mlp. Default: (64, 64)."""
+    value_hidden_sizes: Sequence[int] | None
+    """Units of each hidden layer of its value network. Default: the same as hidden_sizes. Another value lets the
+    learner compute in torch instead of numpy, which is slower for small networks."""
     activation: Literal["tanh", "relu", "elu"]
     """Activation function. Default: "tanh"."""
 

@@ -103,7 +103,7 @@ class TrainConfig:
         if self.training.asynchronous:
             return 1  # no worker computes gradients of a batch in these modes
         rows = min(self.training.batch_size or self.batch_steps, self.batch_steps)
-        wide = image or max(self.policy.hidden_sizes, default=0) >= WIDE
+        wide = image or max((*self.policy.hidden_sizes, *(self.policy.value_hidden_sizes or ())), default=0) >= WIDE
         return max(1, min(8 if image else 2, rows // (WIDE_SHARD_ROWS if wide else SHARD_ROWS)))
 
     def shard_rows(self, shards: int) -> int:

@@ -46,15 +46,7 @@ class MLPPolicy(nn.Module):
 
     def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (64, 64), activation: Activation = "tanh") -> None:
         super().__init__()
-        images = [leaf.name for leaf in spec.obs if leaf.kind == "image"]
-        if images:
-            raise ConfigError(
-                f"policy 'mlp': cannot read images (leaf {images[0]!r}). Use policy='nature_cnn' or 'impala_cnn'."
-            )
-        if activation not in ACTIVATIONS:
-            raise ConfigError(f"activation={activation!r}: must be one of {', '.join(ACTIVATIONS)}.")
-        if any(size < 1 for size in hidden_sizes):
-            raise ConfigError(f"hidden_sizes={tuple(hidden_sizes)}: every width must be at least 1.")
+        check_mlp(spec, hidden_sizes, activation)
         self.leaves = spec.obs
         self.activation: Activation = activation
         self.gaussian = spec.action.kind == "gaussian"
@@ -129,6 +121,19 @@ class MLPPolicy(nn.Module):
         value.append((view(self.value_weight)[:, None], view(self.value_bias)))
         log_std = view(self.log_std) if self.gaussian else None
         return MLPActor(self.leaves, policy, value, log_std, ACTIVATIONS[self.activation].numpy, groups, group_size)
+
+
+def check_mlp(spec: EnvSpec, hidden_sizes: Sequence[int], activation: Activation) -> None:
+    """Raise ConfigError if an MLP of these layers cannot be built for the env."""
+    images = [leaf.name for leaf in spec.obs if leaf.kind == "image"]
+    if images:
+        raise ConfigError(
+            f"policy 'mlp': cannot read images (leaf {images[0]!r}). Use policy='nature_cnn' or 'impala_cnn'."
+        )
+    if activation not in ACTIVATIONS:
+        raise ConfigError(f"activation={activation!r}: must be one of {', '.join(ACTIVATIONS)}.")
+    if any(size < 1 for size in hidden_sizes):
+        raise ConfigError(f"hidden_sizes={tuple(hidden_sizes)}: every width must be at least 1.")
 
 
 def _forward(rows: Tensor, activation: Activation, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:

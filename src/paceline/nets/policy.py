@@ -16,6 +16,7 @@ from paceline.moved import current_module
 from paceline.nets.cnn import ImpalaCNN, NatureCNN
 from paceline.nets.features import policy_input
 from paceline.nets.mlp import Activation, MLPPolicy
+from paceline.nets.uneven_mlp import UnevenMLP
 from paceline.spec import EnvSpec
 
 POLICIES = ("auto", "impala_cnn", "mlp", "nature_cnn")
@@ -80,6 +81,7 @@ def build_policy(
     spec: EnvSpec,
     *,
     hidden_sizes: Sequence[int] = (64, 64),
+    value_hidden_sizes: Sequence[int] | None = None,
     activation: Activation = "tanh",
     seed: int = 0,
 ) -> nn.Module:
@@ -91,6 +93,7 @@ def build_policy(
         source: One of `POLICIES`, `"module:Class"`, or a class (see `Policy`).
         spec: Spec of the env.
         hidden_sizes: Hidden layers of mlp.
+        value_hidden_sizes: Those of its value tower; None for the same.
         activation: Activation of mlp.
         seed: Seed of the initial weights.
 
@@ -100,20 +103,30 @@ def build_policy(
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed: that would also seed CUDA generators, which `fork_rng(devices=[])` does not restore.
         torch.default_generator.manual_seed(seed)
-        module, name = _construct(source, spec, hidden_sizes, activation)
+        module, name = _construct(source, spec, hidden_sizes, value_hidden_sizes, activation)
         _check_layers(module, name)
         _check_outputs(module, name, spec)
     return module
 
 
 def _construct(
-    source: PolicySource, spec: EnvSpec, hidden_sizes: Sequence[int], activation: Activation
+    source: PolicySource,
+    spec: EnvSpec,
+    hidden_sizes: Sequence[int],
+    value_hidden_sizes: Sequence[int] | None,
+    activation: Activation,
 ) -> tuple[nn.Module, str]:
     if source == "auto":
         source = "nature_cnn" if any(leaf.kind == "image" for leaf in spec.obs) else "mlp"
+    if value_hidden_sizes is not None and source != "mlp":
+        raise ConfigError(
+            f"value_hidden_sizes={tuple(value_hidden_sizes)}: is for policy='mlp' (got {source!r}). Leave it out."
+        )
     match source:
-        case "mlp":
+        case "mlp" if value_hidden_sizes is None or tuple(value_hidden_sizes) == tuple(hidden_sizes):
             return MLPPolicy(spec, hidden_sizes, activation), source
+        case "mlp":
+            return UnevenMLP(spec, hidden_sizes, value_hidden_sizes or (), activation), source
         case "nature_cnn":
             return NatureCNN(spec), source
         case "impala_cnn":
@@ -201,9 +214,15 @@ class PolicyRecipe:
     hidden_sizes: tuple[int, ...]
     activation: Activation
     seed: int
+    value_hidden_sizes: tuple[int, ...] | None = None
 
     def build(self, spec: EnvSpec) -> nn.Module:
         """Return a new network whose parameters depend only on the seed."""
         return build_policy(
-            self.policy, spec, hidden_sizes=self.hidden_sizes, activation=self.activation, seed=self.seed
+            self.policy,
+            spec,
+            hidden_sizes=self.hidden_sizes,
+            value_hidden_sizes=self.value_hidden_sizes,
+            activation=self.activation,
+            seed=self.seed,
         )

@@ -80,7 +80,11 @@ def policy_recipe(config: TrainConfig) -> PolicyRecipe:
     """The recipe of the network."""
     policy = config.policy
     return PolicyRecipe(
-        policy=policy.policy, hidden_sizes=policy.hidden_sizes, activation=policy.activation, seed=config.run.seed
+        policy=policy.policy,
+        hidden_sizes=policy.hidden_sizes,
+        value_hidden_sizes=policy.value_hidden_sizes,
+        activation=policy.activation,
+        seed=config.run.seed,
     )
 
 
@@ -93,13 +97,14 @@ def identity(config: TrainConfig, spec: EnvSpec, weights: int) -> dict[str, Any]
         weights: Number of parameters.
     """
     action = spec.action
-    policy = config.policy.policy
+    policy, values = config.policy.policy, config.policy.value_hidden_sizes
     return {
         "algo": config.run.algo,
         "obs": [[leaf.name, list(leaf.shape), str(leaf.dtype)] for leaf in spec.obs],
         "action": [action.kind, list(action.shape), list(action.nvec)],
         "policy": policy if isinstance(policy, str) else policy.__qualname__,
         "hidden_sizes": list(config.policy.hidden_sizes),
+        "value_hidden_sizes": None if values is None else list(values),
         "activation": config.policy.activation,
         "weights": weights,
         "normalize_obs": config.env.normalize_obs,
