@@ -31,7 +31,7 @@ class Network:
     def config(self, **settings: Any) -> TrainConfig:
         """The config of this network, with `settings` changed."""
         # With this learning rate no weight changes, so every update does the same work.
-        common = {"num_workers": 0, "learning_rate": 1e-12, "quiet": True}
+        common = {"num_workers": 0, "learning_rate": 1e-12, "normalize_reward": False, "quiet": True}
         return TrainConfig.from_flat(**{**common, **self.settings, **settings})
 
     def default_shards(self) -> int:

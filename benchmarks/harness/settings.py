@@ -28,3 +28,12 @@ CARTPOLE_PPO: dict[str, Any] = {
     **SAME_NAMES,
 }
 """As `harness/windows_paceline.py` and `peers/windows_sb3.py` read them; `shared` lists the settings to pass on."""
+
+SPEED_PPO: dict[str, Any] = {
+    "n_steps": 128,
+    "batch_size": 1024,
+    "n_epochs": 4,
+    "learning_rate": 3e-4,
+    "normalize_reward": False,
+}
+"""Paceline's own settings in measurements of speed. Named, so that results stay comparable when defaults change."""

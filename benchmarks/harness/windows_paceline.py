@@ -104,7 +104,9 @@ def main() -> None:
     stream = reply_stream()
     parts = time_parts() if settings.get("parts") else []
     shared = {name: settings[name] for name in ("env", "n_envs", "seed", "hidden_sizes", *settings["shared"])}
-    training = build(TrainConfig.from_flat(**{"num_workers": 0, "quiet": True, **shared, **settings.get("ours", {})}))
+    # Other libraries do not normalise rewards by default.
+    common = {"num_workers": 0, "quiet": True, "normalize_reward": False}
+    training = build(TrainConfig.from_flat(**{**common, **shared, **settings.get("ours", {})}))
     try:
         training.rollouts.reset()
         # The loop and the bookkeeping of a real run, without its files.

@@ -52,6 +52,7 @@ def settings(task: Task) -> dict[str, Any]:
         "ent_coef": ppo.ent_coef,
         "vf_coef": ppo.vf_coef,
         "max_grad_norm": ppo.max_grad_norm,
+        "normalize_reward": False,
         **own,
     }
 

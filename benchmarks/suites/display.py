@@ -18,6 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.harness.settings import SPEED_PPO
 from paceline.config.train_config import TrainConfig
 from paceline.measure.progress import Display, Progress
 from paceline.measure.record import Goal, Iteration
@@ -58,7 +59,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12, help="at least 2")
     parser.add_argument("--window-s", type=float, default=3.0)
     args = parser.parse_args()
-    config = TrainConfig.from_flat(env="CartPole-v1", num_workers=args.num_workers, total_timesteps=10**9, quiet=True)
+    own = {"n_envs": 32, "num_workers": args.num_workers, "total_timesteps": 10**9, "quiet": True}
+    config = TrainConfig.from_flat(env="CartPole-v1", **SPEED_PPO, **own)
     fps: dict[str, list[float]] = {kind: [] for kind in KINDS}
     per_cpu_s: dict[str, list[float]] = {kind: [] for kind in KINDS}
     shares, per_update_us = [], []

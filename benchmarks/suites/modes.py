@@ -34,7 +34,8 @@ class Case:
     window_s: float = 4.0
 
 
-PPO, PIPELINE, IMPALA = {"algo": "ppo"}, {"algo": "ppo", "pipeline": True}, {"algo": "impala"}
+PPO: dict[str, Any] = {"algo": "ppo", "batch_size": 1024, "learning_rate": 3e-4}
+PIPELINE, IMPALA = {**PPO, "pipeline": True}, {"algo": "impala"}
 CASES = {
     "slow-cpu": Case(
         title="one env in 32 takes 10 times as long, steps burn 1 ms",
@@ -64,7 +65,7 @@ CASES = {
         env_kwargs={"cpu_ms": 0.2},
         sides={"ppo": PPO, "pipeline": PIPELINE},
         targets={"pipeline": 0.95},
-        common={"num_workers": 2, "n_steps": 128},
+        common={"num_workers": 2, "n_steps": 128, "n_epochs": 4},
     ),
     "sleep-learn": Case(
         title="steps sleep 1 ms, updates are long (16 epochs)",

@@ -22,6 +22,7 @@ from benchmarks.harness import results
 from benchmarks.harness.guard import Ratio, Verdict, judge
 from benchmarks.harness.minibatches import NETWORKS, updates_of
 from benchmarks.harness.paths import RESULTS
+from benchmarks.harness.settings import SPEED_PPO
 from paceline.config.train_config import TrainConfig
 from paceline.insight.bench import bench
 
@@ -49,7 +50,7 @@ def stepping(rounds: int, window_s: float, n_steps: int) -> dict[str, Ratio]:
     """Ratios of whole trainings: a cheap env, an env that computes, and an env that sleeps."""
     sides = {}
     for name, env in ENVS.items():
-        config = TrainConfig.from_flat(**env, n_envs=32, n_steps=n_steps, quiet=True)
+        config = TrainConfig.from_flat(**{**SPEED_PPO, **env, "n_envs": 32, "n_steps": n_steps, "quiet": True})
         sides[name] = bench(
             config, num_workers=WORKERS, rounds=rounds, window_s=window_s, learner=False, tick=_progress(name)
         )

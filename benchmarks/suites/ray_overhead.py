@@ -30,7 +30,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 from benchmarks.harness import peer_venvs, results  # noqa: E402
 from benchmarks.harness.contestants import Contestant  # noqa: E402
-from benchmarks.harness.settings import CARTPOLE_PPO, SAME_NAMES  # noqa: E402
+from benchmarks.harness.settings import CARTPOLE_PPO, SAME_NAMES, SPEED_PPO  # noqa: E402
 from benchmarks.peers.task import PPOSettings  # noqa: E402
 from paceline.config.train_config import TrainConfig  # noqa: E402
 from paceline.memory.shared import Arena, Field  # noqa: E402
@@ -46,7 +46,9 @@ NODES = 2
 STORE_BYTES = 150 * 2**20
 """Size of the object store of each node."""
 
-BUSY = {"env": "paceline/Busy-v0", "env_kwargs": {"cpu_ms": 1.0}, "n_envs": 32, "n_steps": 64, "quiet": True}
+BUSY = {
+    **SPEED_PPO, "env": "paceline/Busy-v0", "env_kwargs": {"cpu_ms": 1.0}, "n_envs": 32, "n_steps": 64, "quiet": True,
+}  # fmt: skip
 ON_RAY = {"runtime": "ray", "ray_address": "auto", "nodes": NODES, "workers_per_node": 1}
 
 

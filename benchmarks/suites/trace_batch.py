@@ -34,7 +34,9 @@ SRC = SOURCE / "paceline"
 PAGE = ROOT / "docs" / "explain" / "follow-one-batch.md"
 SMALL: dict[str, Any] = {"n_envs": 8, "group_size": 4, "seed": 0, "quiet": True, "n_eval_episodes": 0}
 """Two groups of envs, one for each of two workers."""
-PPO: dict[str, Any] = {**SMALL, "algo": "ppo", "n_steps": 64, "batch_size": 512, "n_epochs": 1}
+PPO: dict[str, Any] = {
+    **SMALL, "algo": "ppo", "n_steps": 64, "batch_size": 512, "n_epochs": 1, "normalize_reward": False,
+}  # fmt: skip
 """One minibatch of 512 rows, which is large enough to be split into shards for the workers."""
 DQN: dict[str, Any] = {
     **SMALL, "algo": "dqn", "learning_starts": 64, "buffer_size": 4096, "n_steps": 8, "batch_size": 32,

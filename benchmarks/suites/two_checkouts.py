@@ -22,8 +22,9 @@ from typing import Any
 from benchmarks.harness import results
 from benchmarks.harness.contestants import Contestant, ContestantFailed
 from benchmarks.harness.guard import difference
+from benchmarks.harness.settings import SPEED_PPO
 
-PPO: dict[str, Any] = {"algo": "ppo", "n_envs": 32, "num_workers": 2}
+PPO: dict[str, Any] = {"algo": "ppo", "n_envs": 32, "num_workers": 2, **SPEED_PPO}
 BUSY = "paceline/Busy-v0"
 WORKLOADS: dict[str, dict[str, Any]] = {
     "cartpole": {**PPO, "env": "CartPole-v1"},
@@ -32,8 +33,12 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "atari": {
         **PPO, "env": "benchmarks.harness.frames_env:Frames", "policy": "nature_cnn", "n_envs": 8, "n_steps": 32,
     },
-    "dqn": {"algo": "dqn", "env": "CartPole-v1", "n_envs": 32, "num_workers": 2, "n_steps": 16},
-    "cyber": {**PPO, "env": "paceline/NetworkDefence-v0", "n_envs": 100, "group_size": 50, "n_steps": 50},
+    "dqn": {
+        "algo": "dqn", "env": "CartPole-v1", "n_envs": 32, "num_workers": 2, "n_steps": 16, "samples_per_insert": 8,
+    },
+    "cyber": {
+        **PPO, "env": "paceline/NetworkDefence-v0", "n_envs": 100, "group_size": 50, "n_steps": 50, "batch_size": 1000,
+    },
 }  # fmt: skip
 """Settings of the agent by workload. Iterations are short, so that a window contains several."""
 

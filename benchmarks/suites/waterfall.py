@@ -24,6 +24,7 @@ import numpy as np
 
 from benchmarks.harness import results
 from benchmarks.harness.probes import DriverProbe, Probe, Probes, plan_of
+from benchmarks.harness.settings import SPEED_PPO
 from paceline.config.train_config import TrainConfig
 from paceline.insight.windows import iterate
 from paceline.memory.shared import Arena
@@ -62,7 +63,9 @@ class Side:
     """
 
     def __init__(self, workers: int, stack: ExitStack) -> None:
-        self.training: Training = build(TrainConfig.from_flat(env="CartPole-v1", num_workers=workers, quiet=True))
+        self.training: Training = build(
+            TrainConfig.from_flat(env="CartPole-v1", n_envs=32, num_workers=workers, quiet=True, **SPEED_PPO)
+        )
         stack.callback(self.training.close)
         self.training.rollouts.reset()
         iterate(self.training)  # warm-up: loads kernels, touches every page

@@ -24,6 +24,7 @@ import psutil
 
 from benchmarks.harness import results
 from benchmarks.harness.paths import ROOT
+from benchmarks.harness.settings import SPEED_PPO
 
 FURTHER = 4
 """Number of workers of the training that is compared with a training of one worker."""
@@ -38,9 +39,8 @@ def child(method: str, workers: int) -> None:
     from paceline.measure.machine import tree_memory_mb
     from paceline.train.build import build
 
-    config = TrainConfig.from_flat(
-        env="CartPole-v1", n_envs=32, num_workers=workers, start_method=method, n_epochs=1, quiet=True
-    )
+    own = {"n_envs": 32, "num_workers": workers, "start_method": method, "n_epochs": 1, "quiet": True}
+    config = TrainConfig.from_flat(env="CartPole-v1", **{**SPEED_PPO, **own})
     began = perf_counter()
     training = build(config)
     try:
