@@ -1,6 +1,7 @@
 """The configs whose weights hashes and checkpoints are stored under `tests/golden/stored`: plain data.
 
-Every case names only settings of the command line, so that it survives a change of everything inside.
+Every case names only settings of the command line, so that it survives a change of everything inside, and every setting
+whose default has changed since it was stored (ADR 0029).
 A case keeps its meaning for good: to test something else, add a case, and run `make golden`.
 """
 
@@ -17,6 +18,8 @@ PPO: Settings = {
     "n_steps": 16,
     "batch_size": 64,
     "n_epochs": 2,
+    "learning_rate": 3e-4,
+    "normalize_reward": False,
     "grad_shards": 2,
     "total_timesteps": 512,
 }
@@ -24,8 +27,12 @@ DQN: Settings = {
     "algo": "dqn",
     "n_steps": 8,
     "batch_size": 16,
+    "learning_rate": 1e-3,
+    "lr_schedule": "constant",
+    "multi_step": 1,
     "learning_starts": 64,
     "target_update": 7,
+    "exploration_fraction": 0.2,
     "buffer_size": 400,
     "samples_per_insert": 2.0,
     "total_timesteps": 512,
@@ -49,6 +56,10 @@ CASES: dict[str, Settings] = {
         "n_envs": 16,
         "group_size": None,
         "n_steps": 64,
+        "batch_size": 1024,
+        "n_epochs": 4,
+        "learning_rate": 3e-4,
+        "normalize_reward": False,
         "total_timesteps": 2048,
     },
     "ppo_linear_lr": {**PPO, **CARTPOLE, "lr_schedule": "linear", "ent_coef": 0.01, "normalize_advantage": False},
