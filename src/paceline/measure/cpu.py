@@ -21,7 +21,9 @@ PROC = Path("/proc")
 NOT_BUSY = frozenset({"idle", "iowait", "guest", "guest_nice", "interrupt", "dpc"})
 """Entries of `psutil.cpu_times` that are no work, or that another entry contains."""
 LEAST = 0.1
-"""A run is short of CPU if it lacks more than this fraction of what it asked for and others use more of the cores."""
+"""Others are mentioned if they use more than this fraction of the cores."""
+LACK = 0.2
+"""A run is short of CPU if others had more than this fraction of what it asked for."""
 FULL = 0.9
 """Where the system does not tell how long processes wait for a core: the cores are full from this fraction on."""
 
@@ -75,7 +77,7 @@ class CpuSupply:
         """Return in words that the run got less CPU than it asked for, and who had it; empty if it got it."""
         if self.throttled > LEAST:
             return f"the CPU quota of its control group (cgroup) stopped it in {self.throttled:.0%} of the time slices"
-        if self.quiet or self.missing <= LEAST * (self.own + self.missing):
+        if self.quiet or self.missing <= LACK * (self.own + self.missing):
             return ""
         return (
             f"it got {self.own:.1f} of the {self.own + self.missing:.1f} cores that it asked for, {self.others_text()}"

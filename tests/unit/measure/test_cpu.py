@@ -31,6 +31,7 @@ def test_a_run_that_others_kept_from_the_cores_is_short_of_cpu() -> None:
         {"waiting": 0.0},  # it had nothing to do: its envs wait for a simulator
         {"own": 1.9, "others": 0.05, "waiting": 2.0},  # its own workers had the cores
         {"own": 1.5, "others": 0.5, "waiting": 0.05},
+        {"own": 1.7, "others": 0.24, "waiting": 1.0},  # a browser: the shares of the phases still tell the limit
         {"own": 0.5, "others": 0.5, "waiting": None},  # a core was free
     ],
 )
