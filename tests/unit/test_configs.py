@@ -46,6 +46,12 @@ def test_sequential_and_parallel_differ_in_who_does_the_work_only() -> None:
     assert one.group_size(image=False) == other.group_size(image=False)
 
 
+@pytest.mark.parametrize("name", ["network_defence", "ludo"])
+def test_sixteen_workers_can_share_the_envs(name: str) -> None:
+    config = TrainConfig.from_yaml(ROOT / "configs" / f"{name}.yaml", num_workers=16)
+    assert config.n_envs // config.group_size(image=False) >= 16
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_each_trains(path: Path, tmp_path: Path) -> None:
     config = TrainConfig.from_yaml(path, total_timesteps=1, num_workers=0, output_dir=tmp_path / "run", quiet=True)

@@ -3,7 +3,7 @@
     step: the learner moves -> the opponent of each board moves -> ... -> the learner's turn again, or the game is over
 
 Each board has one opponent per episode: a fixed player or a snapshot of the learner. The boards of a group that share
-an opponent share one forward pass. All randomness derives from (seed, env, episode), so an episode can be replayed.
+a snapshot share one forward pass. All randomness derives from (seed, env, episode), so an episode can be replayed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class Opponents:
     def answer(
         self, game: Game, rows: NDArray[np.intp], first_env: int, noise: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
-        """Choose the opponents' moves, [k]. The boards of a group that share an opponent share one forward pass.
+        """Choose the opponents' moves, [k].
+
+        All boards of a fixed player are one call; the boards of a group that share a snapshot share a forward pass.
 
         Args:
             game: The boards.
@@ -99,8 +101,10 @@ class Opponents:
             first_env: The env of board 0.
             noise: [k] random bits.
         """
-        count = len(self.pool.odds)
-        groups_and_opponents = rows // self._size * count + self.pool.opponent[first_env + rows]
+        count, opponent = len(self.pool.odds), self.pool.opponent[first_env + rows]
+        # A fixed player's move depends on its board alone, a network's also on how many rows it computes at once.
+        group = np.where(opponent < len(self._players), 0, rows // self._size)
+        groups_and_opponents = group * count + opponent
         moves = np.empty(len(rows), np.int64)
         for both in np.unique(groups_and_opponents):
             mine = groups_and_opponents == both

@@ -93,7 +93,7 @@ class Player(Protocol):
     """Chooses moves. Keeps no state between calls, so that one player can play on any number of boards."""
 
     def choose(self, game: Game, rows: Rows, noise: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Choose a legal action for the mover of each board, [k].
+        """Choose a legal action for the mover of each board, [k]; it must not depend on the other boards.
 
         Args:
             game: The boards; read only.

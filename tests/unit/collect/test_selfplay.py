@@ -105,6 +105,22 @@ def test_boards_with_the_same_opponent_share_one_forward_pass() -> None:
     assert set(bed.calls) == {(1, 4)}
 
 
+def test_a_fixed_player_moves_on_the_boards_of_all_groups_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    choose = RandomPlayer.choose
+
+    def counted(self: RandomPlayer, game: Any, rows: Any, noise: Any) -> NDArray[np.int64]:
+        asked.append(len(rows))
+        return choose(self, game, rows, noise)
+
+    monkeypatch.setattr(RandomPlayer, "choose", counted)
+    bed, rng = Bed([1.0, 0.0, 0.0, 0.0], groups=4), np.random.default_rng(0)
+    bed.block.reset(bed.row)
+    asked.clear()
+    bed.step(bed.legal(rng))
+    assert asked[0] == 16
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.6])
 def test_games_of_a_group_do_not_depend_on_other_groups(epsilon: float) -> None:
     def story(bed: Bed, mine: slice) -> list[Any]:
