@@ -60,7 +60,7 @@ def test_a_name_like_none_of_many_gets_no_suggestion_and_no_list() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("imapla", "impala"), ("hidden", "hidden_sizes"), ("batchsize", "batch_size"),
+    [("imapla", "impala"), ("hidden", "hidden_sizes"), ("batchsize", "batch_size"), ("IMPALA", "impala"),
      ("sac", None), ("verbose", None), ("lr", None), ("clip", None), ("", None)],
 )  # fmt: skip
 def test_only_names_that_are_near_are_suggested(typed: str, meant: str | None) -> None:

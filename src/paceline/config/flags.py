@@ -183,7 +183,7 @@ def _values(words: Sequence[str], algo: str, known: Mapping[str, Flag]) -> dict[
             )
         name = canonical(word.removeprefix("--"))
         flag, turned_off = known.get(name), known.get(name.removeprefix("no_"))
-        if flag is None and turned_off is not None and turned_off.switch:
+        if flag is None and turned_off is not None and turned_off.switch and not equals:
             given[turned_off.name] = "false"
             continue
         if flag is None:

@@ -261,7 +261,8 @@ def _sections(flat: Mapping[str, Any], algo: str) -> Sections:
         if name not in known:
             raise ConfigError(f"{given}: no such setting. {hint_about(name, algo, [*known, *ALIASES])}")
         if name in result[known[name]]:
-            raise ConfigError(f"{given}: given twice (it means {name}). Give it once.")
+            names = " and ".join(each for each in flat if canonical(each) == name)
+            raise ConfigError(f"{name}: given twice ({names} are the same). Give it once.")
         result[known[name]][name] = value
     return result
 

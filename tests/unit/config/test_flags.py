@@ -115,6 +115,7 @@ def test_pin_cores_with_and_without_a_value(argv: tuple[str, ...], cores: tuple[
         (("--lambda", "1"), "--lambda: no such flag. Did you mean '--gae-lambda'?"),
         (("--verbose", "1"), "--verbose: no such flag. The progress display is on unless quiet is set."),
         (("--sync-every", "2"), "--sync-every: no such flag. It is a setting of impala and appo, not of ppo."),
+        (("--no-quiet=1",), "--no-quiet: no such flag."),
         (("--zzz", "1"), "--zzz: no such flag. `paceline train ppo --help-all` lists all settings."),
         (("--algo", "ppo"), "--algo: no such flag."),
         (("--n-steps",), "--n-steps: needs a value. Write --n-steps INT."),

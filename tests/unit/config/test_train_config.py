@@ -186,7 +186,8 @@ def test_common_aliases_are_accepted() -> None:
 
 
 def test_a_setting_and_its_alias_together_are_refused() -> None:
-    assert "given twice" in refused(num_episodes=5, total_episodes=6)
+    said = "total_episodes: given twice (num_episodes and total_episodes are the same). Give it once."
+    assert refused(num_episodes=5, total_episodes=6) == said
 
 
 def test_flag_names_are_unique_over_sections_and_aliases_point_somewhere() -> None:
