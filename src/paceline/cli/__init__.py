@@ -28,7 +28,7 @@ COMMANDS = {
     "verify": ("paceline.cli.verify", "verify checksums of checkpoints and list their contents"),
     "ls": ("paceline.cli.ls", "list runs with their state and score"),
     "bench": ("paceline.cli.bench", "measure how fast parallel and sequential training are on your env"),
-    "tune": ("paceline.cli.tune", "find the fastest grad_shards and learner_threads (speed only, no hyperparameters)"),
+    "tune": ("paceline.cli.tune", "time grad_shards and learner_threads (speed, not hyperparameters)"),
     "check": ("paceline.cli.check", "self-test of the installation, or of your env with --env"),
 }
 """Module and summary of each command. A command is a module with `run(argv) -> exit code`."""

@@ -115,9 +115,9 @@ class APPOConfig(ImpalaConfig):
     """Learning rate of Adam. Instead of a number: module:function of the remaining progress (1 to 0); in Python also a
     function."""
     clip_range: Scheduled = 0.2  # type: ignore[misc, assignment]  # a field here, a constant in ImpalaConfig
-    """PPO clip range of the probability ratio: 1 +/- this. A function, as learning_rate, is possible."""
+    """PPO clip range of the probability ratio: 1 +/- this. Also a function, as learning_rate."""
     clip_schedule: Schedule = "constant"
-    """clip_range: constant, or linear or cosine decay to 0 at the end of the budget."""
+    """Schedule of clip_range: constant, or linear or cosine decay to 0 at the end of the budget."""
 
     proximal: ClassVar[bool] = True
 

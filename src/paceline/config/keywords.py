@@ -31,9 +31,10 @@ class PPOKeywords(SharedKeywords, total=False):
     gae_lambda: float
     """GAE lambda. 0: trust the critic (low variance); 1: Monte-Carlo returns (low bias). Default: 0.95."""
     clip_range: float | str | Callable[[float], float]
-    """PPO clip range of the probability ratio: 1 +/- this. A function, as learning_rate, is possible. Default: 0.2."""
+    """PPO clip range of the probability ratio: 1 +/- this. Also a function, as learning_rate. Default: 0.2."""
     clip_schedule: Literal["constant", "linear", "cosine"]
-    """clip_range: constant, or linear or cosine decay to 0 at the end of the budget. Default: "constant"."""
+    """Schedule of clip_range: constant, or linear or cosine decay to 0 at the end of the budget. Default:
+    "constant"."""
     clip_range_vf: float | None
     """Clip range of the value function. Default: no clipping."""
     ent_coef: float
@@ -153,9 +154,10 @@ class APPOKeywords(SharedKeywords, total=False):
     learner_threads: int
     """Torch threads of the learner. Default: 1."""
     clip_range: float | str | Callable[[float], float]
-    """PPO clip range of the probability ratio: 1 +/- this. A function, as learning_rate, is possible. Default: 0.2."""
+    """PPO clip range of the probability ratio: 1 +/- this. Also a function, as learning_rate. Default: 0.2."""
     clip_schedule: Literal["constant", "linear", "cosine"]
-    """clip_range: constant, or linear or cosine decay to 0 at the end of the budget. Default: "constant"."""
+    """Schedule of clip_range: constant, or linear or cosine decay to 0 at the end of the budget. Default:
+    "constant"."""
 
 
 class A3CKeywords(SharedKeywords, total=False):

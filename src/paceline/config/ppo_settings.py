@@ -30,9 +30,9 @@ class PPOConfig(AlgorithmSettings):
     gae_lambda: float = 0.95
     """GAE lambda. 0: trust the critic (low variance); 1: Monte-Carlo returns (low bias)."""
     clip_range: Scheduled = 0.2
-    """PPO clip range of the probability ratio: 1 +/- this. A function, as learning_rate, is possible."""
+    """PPO clip range of the probability ratio: 1 +/- this. Also a function, as learning_rate."""
     clip_schedule: Schedule = "constant"
-    """clip_range: constant, or linear or cosine decay to 0 at the end of the budget."""
+    """Schedule of clip_range: constant, or linear or cosine decay to 0 at the end of the budget."""
     clip_range_vf: float | None = None
     """Clip range of the value function. Default: no clipping."""
     ent_coef: float = 0.0

@@ -222,8 +222,8 @@ class PolicyConfig:
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Units of each hidden layer of an mlp."""
     value_hidden_sizes: tuple[int, ...] | None = None
-    """Units of each hidden layer of its value network. Default: the same as hidden_sizes. Another value lets the
-    learner compute in torch instead of numpy, which is slower for small networks."""
+    """Units of each hidden layer of the value network of an mlp. Default: the same as hidden_sizes. Another value lets
+    the learner compute in torch instead of numpy, which is slower for small networks."""
     activation: Literal["tanh", "relu", "elu"] = "tanh"
     """Activation function."""
 

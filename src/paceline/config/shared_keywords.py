@@ -110,8 +110,8 @@ class PolicyKeywords(TypedDict, total=False):
     hidden_sizes: Sequence[int]
     """Units of each hidden layer of an mlp. Default: (64, 64)."""
     value_hidden_sizes: Sequence[int] | None
-    """Units of each hidden layer of its value network. Default: the same as hidden_sizes. Another value lets the
-    learner compute in torch instead of numpy, which is slower for small networks."""
+    """Units of each hidden layer of the value network of an mlp. Default: the same as hidden_sizes. Another value lets
+    the learner compute in torch instead of numpy, which is slower for small networks."""
     activation: Literal["tanh", "relu", "elu"]
     """Activation function. Default: "tanh"."""
 

@@ -30,6 +30,7 @@ def test_help_names_every_command(argv: list[str], capsys: pytest.CaptureFixture
     assert cli.main(argv) == 0
     shown = capsys.readouterr().out
     assert all(f"  {name} " in shown for name in cli.COMMANDS)
+    assert [line for line in shown.splitlines() if len(line) > 100 or (line.startswith("  ") and len(line) > 80)] == []
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
