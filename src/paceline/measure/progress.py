@@ -154,12 +154,11 @@ class Progress:
             self._to_log(last_lines(summary, self._info, self._goal))
             self._summary = summary
         logging.getLogger(LOGGER).removeHandler(self._warnings)
-        if self._thread is None:
-            return
-        self._stopping.set()
-        self._notes.put("")
-        self._thread.join(PATIENCE_S)
-        self._thread = None
+        if self._thread is not None:
+            self._stopping.set()
+            self._notes.put("")
+            self._thread.join(PATIENCE_S)
+            self._thread = None
         with self._lock:
             self._collected = _nothing  # what it reads may be gone before a blocked terminal lets the thread go on
 

@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -69,14 +70,16 @@ def test_the_first_rollout_is_a_line_in_the_log_and_where_there_is_no_terminal(
     assert "first rollout: 64 steps collected" in file.getvalue()
 
 
-def test_after_its_end_a_display_asks_for_no_steps_which_may_lie_in_freed_memory() -> None:
+@pytest.mark.parametrize("display", ["none", "panel"])
+def test_after_its_end_a_display_asks_for_no_steps_which_may_lie_in_freed_memory(display: Any) -> None:
     freed: list[bool] = []
 
     def collected() -> int:
         assert not freed
         return 7
 
-    progress = Progress(INFO, Goal(), console=captured(terminal=False)[0], collected=collected)
+    console, _ = captured(terminal=False)
+    progress = Progress(INFO, Goal(), console=console, collected=collected, display=display)
     progress.start()
     progress.close()
     freed.append(True)
