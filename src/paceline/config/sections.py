@@ -226,12 +226,19 @@ class PolicyConfig:
     the learner compute in torch instead of numpy, which is slower for small networks."""
     activation: Literal["tanh", "relu", "elu"] = "tanh"
     """Activation function."""
+    features_extractor: str | type[Any] | None = None
+    """Module of your own in front of the mlp: module:Class; in Python also a class. Gets the observation space, returns
+    features [N, F]."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         for name, sizes in (("hidden_sizes", self.hidden_sizes), ("value_hidden_sizes", self.value_hidden_sizes)):
             for size in sizes or ():
                 check_range(name, size, "Try 64 64.", at_least=1)
+        if isinstance(self.features_extractor, str) and ":" not in self.features_extractor:
+            raise ConfigError(
+                f"features_extractor={self.features_extractor!r}: must be an import path. Write module:Class."
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -114,6 +114,9 @@ class PolicyKeywords(TypedDict, total=False):
     the learner compute in torch instead of numpy, which is slower for small networks."""
     activation: Literal["tanh", "relu", "elu"]
     """Activation function. Default: "tanh"."""
+    features_extractor: str | type[Any] | None
+    """Module of your own in front of the mlp: module:Class; in Python also a class. Gets the observation space, returns
+    features [N, F]."""
 
 
 class RunKeywords(TypedDict, total=False):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from paceline.errors import ConfigError, nearest
 from paceline.moved import current_module
 from paceline.nets.cnn import ImpalaCNN, NatureCNN
+from paceline.nets.extracted_mlp import ExtractedMLP
 from paceline.nets.features import policy_input
 from paceline.nets.mlp import Activation, MLPPolicy
 from paceline.nets.uneven_mlp import UnevenMLP
@@ -83,6 +84,7 @@ def build_policy(
     hidden_sizes: Sequence[int] = (64, 64),
     value_hidden_sizes: Sequence[int] | None = None,
     activation: Activation = "tanh",
+    features_extractor: PolicySource | None = None,
     seed: int = 0,
 ) -> nn.Module:
     """Construct and check a policy.
@@ -95,6 +97,7 @@ def build_policy(
         hidden_sizes: Hidden layers of mlp.
         value_hidden_sizes: Those of its value tower; None for the same.
         activation: Activation of mlp.
+        features_extractor: Module in front of mlp: `"module:Class"`, or a class (see `ExtractedMLP`).
         seed: Seed of the initial weights.
 
     Raises:
@@ -103,7 +106,7 @@ def build_policy(
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed: that would also seed CUDA generators, which `fork_rng(devices=[])` does not restore.
         torch.default_generator.manual_seed(seed)
-        module, name = _construct(source, spec, hidden_sizes, value_hidden_sizes, activation)
+        module, name = _construct(source, spec, hidden_sizes, value_hidden_sizes, activation, features_extractor)
         _check_layers(module, name)
         _check_outputs(module, name, spec)
     return module
@@ -115,7 +118,15 @@ def _construct(
     hidden_sizes: Sequence[int],
     value_hidden_sizes: Sequence[int] | None,
     activation: Activation,
+    extractor: PolicySource | None,
 ) -> tuple[nn.Module, str]:
+    if extractor is not None:
+        if source not in ("auto", "mlp"):
+            raise ConfigError(f"features_extractor: is for policy='mlp' (got {source!r}). Leave one of the two out.")
+        make = _imported(extractor, "features_extractor") if isinstance(extractor, str) else extractor
+        name = extractor if isinstance(extractor, str) else extractor.__qualname__
+        values = hidden_sizes if value_hidden_sizes is None else value_hidden_sizes
+        return ExtractedMLP(make, name, spec, hidden_sizes, values, activation), name
     if source == "auto":
         source = "nature_cnn" if any(leaf.kind == "image" for leaf in spec.obs) else "mlp"
     if value_hidden_sizes is not None and source != "mlp":
@@ -153,18 +164,18 @@ def _construct(
     return module, name
 
 
-def _imported(path: str) -> Callable[..., Any]:
+def _imported(path: str, setting: str = "policy") -> Callable[..., Any]:
     module_name, _, attribute = path.partition(":")
     try:
         module = importlib.import_module(current_module(module_name))
     except ModuleNotFoundError as exc:
         raise ConfigError(
-            f"policy={path!r}: no module {exc.name!r}. Run from its folder, install it, or set PYTHONPATH."
+            f"{setting}={path!r}: no module {exc.name!r}. Run from its folder, install it, or set PYTHONPATH."
         ) from exc
     cls = getattr(module, attribute, None)
     if not callable(cls):
         classes = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, nn.Module)]
-        raise ConfigError(f"policy={path!r}: {module_name!r} has no {attribute!r}. {nearest(attribute, classes)}")
+        raise ConfigError(f"{setting}={path!r}: {module_name!r} has no {attribute!r}. {nearest(attribute, classes)}")
     found: Callable[..., Any] = cls
     return found
 
@@ -215,6 +226,7 @@ class PolicyRecipe:
     activation: Activation
     seed: int
     value_hidden_sizes: tuple[int, ...] | None = None
+    features_extractor: str | type[nn.Module] | None = None
 
     def build(self, spec: EnvSpec) -> nn.Module:
         """Return a new network whose parameters depend only on the seed."""
@@ -224,5 +236,6 @@ class PolicyRecipe:
             hidden_sizes=self.hidden_sizes,
             value_hidden_sizes=self.value_hidden_sizes,
             activation=self.activation,
+            features_extractor=self.features_extractor,
             seed=self.seed,
         )

@@ -43,8 +43,8 @@ class UnevenMLP(nn.Module):
         self.leaves, self.activation, self.gaussian = spec.obs, activation, spec.action.kind == "gaussian"
         outputs = spec.action.param_size // 2 if self.gaussian else spec.action.param_size
         features = sum(leaf.features for leaf in spec.obs)
-        self.policy_tower = _tower((features, *hidden_sizes, outputs), activation, gain=0.01)
-        self.value_tower = _tower((features, *value_hidden_sizes, 1), activation, gain=1.0)
+        self.policy_tower = tower((features, *hidden_sizes, outputs), activation, gain=0.01)
+        self.value_tower = tower((features, *value_hidden_sizes, 1), activation, gain=1.0)
         if self.gaussian:
             self.log_std = nn.Parameter(torch.zeros(outputs))
 
@@ -59,11 +59,18 @@ class UnevenMLP(nn.Module):
     def numpy_actor(self, groups: int, group_size: int) -> MLPActor:
         """Return an actor for `groups * group_size` rows that computes in numpy on this module's parameter memory."""
         log_std = view(self.log_std) if self.gaussian else None
-        policy, value = (_arrays(tower) for tower in (self.policy_tower, self.value_tower))
+        policy, value = (_arrays(part) for part in (self.policy_tower, self.value_tower))
         return MLPActor(self.leaves, policy, value, log_std, ACTIVATIONS[self.activation].numpy, groups, group_size)
 
 
-def _tower(widths: Sequence[int], activation: Activation, *, gain: float) -> nn.Sequential:
+def tower(widths: Sequence[int], activation: Activation, *, gain: float) -> nn.Sequential:
+    """Return linear layers with an activation between them, initialised as those of `MLPPolicy`.
+
+    Args:
+        widths: Width of the input, of each hidden layer and of the output.
+        activation: Non-linearity after each hidden layer.
+        gain: Gain of the output layer.
+    """
     layers: list[nn.Module] = []
     for width, after in itertools.pairwise(widths):
         layer = nn.Linear(width, after)
@@ -74,6 +81,6 @@ def _tower(widths: Sequence[int], activation: Activation, *, gain: float) -> nn.
     return nn.Sequential(*layers[:-1])
 
 
-def _arrays(tower: nn.Sequential) -> list[tuple[Floats, Floats]]:
+def _arrays(layers: nn.Sequential) -> list[tuple[Floats, Floats]]:
     """Weights `[in, out]` and biases `[out]` of each layer, as views."""
-    return [(view(layer.weight).T, view(layer.bias)) for layer in tower if isinstance(layer, nn.Linear)]
+    return [(view(layer.weight).T, view(layer.bias)) for layer in layers if isinstance(layer, nn.Linear)]

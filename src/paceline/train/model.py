@@ -81,8 +81,8 @@ def saved_settings(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def require_text(snapshot: Snapshot, saved: Mapping[str, Any]) -> None:
-    """Raise ConfigError if an env of the saved settings was a Python object, of which only the name is saved."""
-    for name in ("env", "eval_env"):
+    """Raise ConfigError if a saved setting that is needed was a Python object, of which only the name is saved."""
+    for name in ("env", "eval_env", "features_extractor"):
         if str(saved.get(name)).startswith("<Python object"):
             raise ConfigError(
                 f"{snapshot.path}: the {name} was a Python object, which is not saved. Pass it in Python: "

@@ -84,6 +84,7 @@ def policy_recipe(config: TrainConfig) -> PolicyRecipe:
         hidden_sizes=policy.hidden_sizes,
         value_hidden_sizes=policy.value_hidden_sizes,
         activation=policy.activation,
+        features_extractor=policy.features_extractor,
         seed=config.run.seed,
     )
 
@@ -97,7 +98,8 @@ def identity(config: TrainConfig, spec: EnvSpec, weights: int) -> dict[str, Any]
         weights: Number of parameters.
     """
     action = spec.action
-    policy, values = config.policy.policy, config.policy.value_hidden_sizes
+    policy, extractor = config.policy.policy, config.policy.features_extractor
+    values = config.policy.value_hidden_sizes
     return {
         "algo": config.run.algo,
         "obs": [[leaf.name, list(leaf.shape), str(leaf.dtype)] for leaf in spec.obs],
@@ -106,6 +108,7 @@ def identity(config: TrainConfig, spec: EnvSpec, weights: int) -> dict[str, Any]
         "hidden_sizes": list(config.policy.hidden_sizes),
         "value_hidden_sizes": None if values is None else list(values),
         "activation": config.policy.activation,
+        "features_extractor": extractor.__qualname__ if isinstance(extractor, type) else extractor,
         "weights": weights,
         "normalize_obs": config.env.normalize_obs,
     }
