@@ -80,6 +80,16 @@ class AlgorithmSettings(Protocol):
         return False
 
     @property
+    def largest_default_batch(self) -> int:
+        """Largest minibatch that is chosen if `batch_size` is not given."""
+        return 1024
+
+    @property
+    def normalizes_reward(self) -> bool:
+        """Whether rewards are normalised if `normalize_reward` is not given."""
+        return False
+
+    @property
     def asynchronous(self) -> bool:
         """Whether workers collect while the learner learns, each at its own pace."""
         return False

@@ -21,17 +21,17 @@ class DQNConfig(AlgorithmSettings):
     schedule: Literal["batch", "async"] = "batch"
     """batch: collect, then update, in turns; same weights for any number of workers. async: collect and update at the
     same time."""
-    episodes_per_batch: int = 4
-    """Episodes per group between updates, if n_steps is not given. Unfinished episodes continue in the next batch."""
+    episodes_per_batch: int | None = None
+    """Episodes per group between updates, instead of n_steps. Unfinished episodes continue in the next batch."""
     n_steps: int | None = None
-    """Steps per env between updates; in async mode, steps per slot. Default: batches count episodes instead, see
-    episodes_per_batch; in async mode 16."""
+    """Steps per env between updates. Default: 4, unless episodes_per_batch is given. In async mode: steps per slot
+    (default: 16)."""
     learning_steps_per_batch: int | None = None
-    """Gradient steps after each batch. Default: groups * episodes_per_batch, or as many as samples_per_insert
-    requires."""
+    """Gradient steps after each batch. Default: as many as samples_per_insert requires; with episodes_per_batch, groups
+    * episodes_per_batch."""
     samples_per_insert: float | None = None
-    """Replay ratio: average number of times each step is sampled. Default: 8 in async mode and with n_steps; otherwise
-    learning_steps_per_batch sets the updates."""
+    """Replay ratio: average number of times each step is sampled. Default: 32, where learning_steps_per_batch and
+    episodes_per_batch do not apply."""
     spi_tolerance: float = 0.1
     """Async: allowed drift from samples_per_insert, as a fraction of the samples due after learning_starts steps."""
     learning_starts: int = 1000
@@ -45,11 +45,12 @@ class DQNConfig(AlgorithmSettings):
     learning_rate: Scheduled = 1e-3
     """Learning rate of Adam. Instead of a number: module:function of the remaining progress (1 to 0); in Python also a
     function."""
-    lr_schedule: Schedule = "constant"
-    """constant, or linear or cosine decay to 0 at the end of the budget."""
+    lr_schedule: Schedule = "linear"
+    """constant, or linear or cosine decay to 0 at the end of the budget. A function as learning_rate replaces the
+    default."""
     gamma: float = 0.99
     """Discount factor."""
-    multi_step: int = 1
+    multi_step: int = 3
     """n-step return length."""
     double: bool = True
     """Double DQN: the online network chooses the next action, the target network evaluates it."""
@@ -57,7 +58,7 @@ class DQNConfig(AlgorithmSettings):
     """Dueling network: separate state-value and advantage streams."""
     loss: Literal["huber", "mse"] = "huber"
     """Loss of the temporal-difference error; huber is linear beyond 1."""
-    target_update: int = 1000
+    target_update: int = 100
     """Updates between copies of the weights to the target network."""
     tau: float | None = None
     """Polyak rate of the target network, applied at every update; replaces target_update."""
@@ -71,7 +72,7 @@ class DQNConfig(AlgorithmSettings):
     """Initial epsilon: probability of a random action."""
     epsilon_end: float = 0.05
     """Final epsilon."""
-    exploration_fraction: float = 0.2
+    exploration_fraction: float = 0.1
     """Fraction of the budget over which epsilon decays linearly, if epsilon_decay is not given."""
     epsilon_decay: float | None = None
     """Multiply epsilon by this after every batch (async: after every round of the learner); replaces
@@ -89,19 +90,20 @@ class DQNConfig(AlgorithmSettings):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_range("episodes_per_batch", self.episodes_per_batch, "Try 4.", at_least=1)
-        for name, hint in (("n_steps", "16"), ("learning_steps_per_batch", "64")):
+        for name, hint in (("episodes_per_batch", "4"), ("n_steps", "4"), ("learning_steps_per_batch", "64")):
             check_optional(name, getattr(self, name), f"Try {hint}, or leave it out.", at_least=1)
-        check_optional("samples_per_insert", self.samples_per_insert, "Try 8.", above=0)
+        check_optional("samples_per_insert", self.samples_per_insert, "Try 32.", above=0)
         check_range("spi_tolerance", self.spi_tolerance, "Try 0.1.", above=0)
         check_range("learning_starts", self.learning_starts, "Try 1000.", at_least=1)
         buffer_room(self.buffer_size)
         check_range("batch_size", self.batch_size, "Try 64.", at_least=1)
+        if self.lr_schedule == "linear" and not isinstance(self.learning_rate, int | float):
+            object.__setattr__(self, "lr_schedule", "constant")
         rate = checked_schedule("learning_rate", self.learning_rate, self.lr_schedule, "Try 1e-3.")
         object.__setattr__(self, "learning_rate", rate)
         check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)
         check_range("multi_step", self.multi_step, "Try 1 or 3.", at_least=1)
-        check_range("target_update", self.target_update, "Try 1000.", at_least=1)
+        check_range("target_update", self.target_update, "Try 100.", at_least=1)
         check_optional("tau", self.tau, "Try 0.005.", above=0, at_most=1)
         check_range("priority_alpha", self.priority_alpha, "Try 0.6.", at_least=0, at_most=1)
         check_range("priority_beta", self.priority_beta, "Try 0.4.", at_least=0, at_most=1)
@@ -124,7 +126,7 @@ class DQNConfig(AlgorithmSettings):
     @property
     def rollout_steps(self) -> int:
         """Steps per env between updates (async: per slot), if batches are not counted in episodes."""
-        return self.n_steps or 16
+        return self.n_steps or (16 if self.asynchronous else 4)
 
     @property
     def asynchronous(self) -> bool:
@@ -157,14 +159,14 @@ class DQNConfig(AlgorithmSettings):
     @property
     def plays_episodes(self) -> bool:
         """Whether a batch is counted in episodes."""
-        return self.schedule == "batch" and self.n_steps is None
+        return self.schedule == "batch" and self.n_steps is None and self.episodes_per_batch is not None
 
     @property
     def spi(self) -> float | None:
         """Samples per insert; None if the number of updates per batch is fixed."""
         if self.samples_per_insert is not None:
             return self.samples_per_insert
-        return None if self.learning_steps_per_batch is not None or self.plays_episodes else 8.0
+        return None if self.learning_steps_per_batch is not None or self.plays_episodes else 32.0
 
 
 UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}

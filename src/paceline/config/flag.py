@@ -50,7 +50,7 @@ class Flag:
     @property
     def switch(self) -> bool:
         """Whether it is on or off, so that `--no-NAME` turns it off."""
-        return self.annotation is bool
+        return _kinds(self.annotation) == {bool}
 
     @property
     def bare(self) -> str | None:

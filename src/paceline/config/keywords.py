@@ -15,15 +15,15 @@ class PPOKeywords(SharedKeywords, total=False):
     """The settings of ppo."""
 
     n_steps: int
-    """Steps each env takes before an update (T). Default: 128."""
+    """Steps each env takes before an update (T). Default: 64."""
     batch_size: int | None
     """Minibatch size in steps. Must divide n_steps * n_envs, or be at least that for one full batch. Default: the
-    largest divisor up to 1024."""
+    largest divisor up to 256."""
     n_epochs: int
-    """Epochs: passes over each rollout. Default: 4."""
+    """Epochs: passes over each rollout. Default: 10."""
     learning_rate: float | str | Callable[[float], float]
     """Learning rate of Adam. Instead of a number: module:function of the remaining progress (1 to 0); in Python also a
-    function. Default: 0.0003."""
+    function. Default: 0.001."""
     lr_schedule: Literal["constant", "linear", "cosine"]
     """constant, or linear or cosine decay to 0 at the end of the budget. Default: "constant"."""
     gamma: float
@@ -198,18 +198,17 @@ class DQNKeywords(SharedKeywords, total=False):
     schedule: Literal["batch", "async"]
     """batch: collect, then update, in turns; same weights for any number of workers. async: collect and update at the
     same time. Default: "batch"."""
-    episodes_per_batch: int
-    """Episodes per group between updates, if n_steps is not given. Unfinished episodes continue in the next batch.
-    Default: 4."""
+    episodes_per_batch: int | None
+    """Episodes per group between updates, instead of n_steps. Unfinished episodes continue in the next batch."""
     n_steps: int | None
-    """Steps per env between updates; in async mode, steps per slot. Default: batches count episodes instead, see
-    episodes_per_batch; in async mode 16."""
+    """Steps per env between updates. Default: 4, unless episodes_per_batch is given. In async mode: steps per slot
+    (default: 16)."""
     learning_steps_per_batch: int | None
-    """Gradient steps after each batch. Default: groups * episodes_per_batch, or as many as samples_per_insert
-    requires."""
+    """Gradient steps after each batch. Default: as many as samples_per_insert requires; with episodes_per_batch, groups
+    * episodes_per_batch."""
     samples_per_insert: float | None
-    """Replay ratio: average number of times each step is sampled. Default: 8 in async mode and with n_steps; otherwise
-    learning_steps_per_batch sets the updates."""
+    """Replay ratio: average number of times each step is sampled. Default: 32, where learning_steps_per_batch and
+    episodes_per_batch do not apply."""
     spi_tolerance: float
     """Async: allowed drift from samples_per_insert, as a fraction of the samples due after learning_starts steps.
     Default: 0.1."""
@@ -225,11 +224,12 @@ class DQNKeywords(SharedKeywords, total=False):
     """Learning rate of Adam. Instead of a number: module:function of the remaining progress (1 to 0); in Python also a
     function. Default: 0.001."""
     lr_schedule: Literal["constant", "linear", "cosine"]
-    """constant, or linear or cosine decay to 0 at the end of the budget. Default: "constant"."""
+    """constant, or linear or cosine decay to 0 at the end of the budget. A function as learning_rate replaces the
+    default. Default: "linear"."""
     gamma: float
     """Discount factor. Default: 0.99."""
     multi_step: int
-    """n-step return length. Default: 1."""
+    """n-step return length. Default: 3."""
     double: bool
     """Double DQN: the online network chooses the next action, the target network evaluates it. Default: True."""
     dueling: bool
@@ -237,7 +237,7 @@ class DQNKeywords(SharedKeywords, total=False):
     loss: Literal["huber", "mse"]
     """Loss of the temporal-difference error; huber is linear beyond 1. Default: "huber"."""
     target_update: int
-    """Updates between copies of the weights to the target network. Default: 1000."""
+    """Updates between copies of the weights to the target network. Default: 100."""
     tau: float | None
     """Polyak rate of the target network, applied at every update; replaces target_update."""
     prioritized: bool
@@ -251,7 +251,7 @@ class DQNKeywords(SharedKeywords, total=False):
     epsilon_end: float
     """Final epsilon. Default: 0.05."""
     exploration_fraction: float
-    """Fraction of the budget over which epsilon decays linearly, if epsilon_decay is not given. Default: 0.2."""
+    """Fraction of the budget over which epsilon decays linearly, if epsilon_decay is not given. Default: 0.1."""
     epsilon_decay: float | None
     """Multiply epsilon by this after every batch (async: after every round of the learner); replaces
     exploration_fraction."""

@@ -13,14 +13,14 @@ from paceline.errors import ConfigError, check_optional, check_range
 class PPOConfig(AlgorithmSettings):
     """PPO: all envs collect a rollout, then the weights are updated from minibatches of it."""
 
-    n_steps: int = 128
+    n_steps: int = 64
     """Steps each env takes before an update (T)."""
     batch_size: int | None = None
     """Minibatch size in steps. Must divide n_steps * n_envs, or be at least that for one full batch. Default: the
-    largest divisor up to 1024."""
-    n_epochs: int = 4
+    largest divisor up to 256."""
+    n_epochs: int = 10
     """Epochs: passes over each rollout."""
-    learning_rate: Scheduled = 3e-4
+    learning_rate: Scheduled = 1e-3
     """Learning rate of Adam. Instead of a number: module:function of the remaining progress (1 to 0); in Python also a
     function."""
     lr_schedule: Schedule = "constant"
@@ -57,13 +57,15 @@ class PPOConfig(AlgorithmSettings):
     rounding)."""
 
     splits_batches: ClassVar[bool] = True
+    largest_default_batch: ClassVar[int] = 256
+    normalizes_reward: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_range("n_steps", self.n_steps, "Try 128.", at_least=1)
-        check_optional("batch_size", self.batch_size, "Try 1024.", at_least=1)
-        check_range("n_epochs", self.n_epochs, "Try 4.", at_least=1)
-        rate = checked_schedule("learning_rate", self.learning_rate, self.lr_schedule, "Try 3e-4.")
+        check_range("n_steps", self.n_steps, "Try 64.", at_least=1)
+        check_optional("batch_size", self.batch_size, "Try 256.", at_least=1)
+        check_range("n_epochs", self.n_epochs, "Try 10.", at_least=1)
+        rate = checked_schedule("learning_rate", self.learning_rate, self.lr_schedule, "Try 1e-3.")
         object.__setattr__(self, "learning_rate", rate)
         check_range("gamma", self.gamma, "Try 0.99.", at_least=0, at_most=1)
         check_range("gae_lambda", self.gae_lambda, "Try 0.95.", at_least=0, at_most=1)

@@ -40,8 +40,8 @@ class EnvConfig:
     """Use the env's built-in vector env for each group, if it has one."""
     normalize_obs: bool = False
     """Normalise vector observations by their running mean and standard deviation."""
-    normalize_reward: bool = False
-    """Divide rewards by the running standard deviation of the discounted return."""
+    normalize_reward: bool | None = None
+    """Divide rewards by the running standard deviation of the discounted return. Default: true for ppo, else false."""
     opponents: dict[str, Any] = field(default_factory=dict)
     """Opponents in a two-player game and their shares: random=.25,heuristic=.25,self=.5. self: snapshots of the agent
     (random until the first exists). Default: the env's own opponent."""

@@ -25,8 +25,8 @@ class EnvKeywords(TypedDict, total=False):
     """Use the env's built-in vector env for each group, if it has one. Default: "auto"."""
     normalize_obs: bool
     """Normalise vector observations by their running mean and standard deviation. Default: False."""
-    normalize_reward: bool
-    """Divide rewards by the running standard deviation of the discounted return. Default: False."""
+    normalize_reward: bool | None
+    """Divide rewards by the running standard deviation of the discounted return. Default: true for ppo, else false."""
     opponents: Mapping[str, Any]
     """Opponents in a two-player game and their shares: random=.25,heuristic=.25,self=.5. self: snapshots of the agent
     (random until the first exists). Default: the env's own opponent."""

@@ -28,7 +28,6 @@ from paceline.config.sections import DEFAULT_N_ENVS, EnvConfig, ParallelConfig, 
 from paceline.errors import ConfigError, closest, nearest
 
 DEFAULT_ALGO = "ppo"
-LARGEST_DEFAULT_BATCH = 1024
 SHARD_ROWS, WIDE_SHARD_ROWS, WIDE = 128, 64, 128
 """Fewest rows per default shard: SHARD_ROWS, or WIDE_SHARD_ROWS for images and for layers of at least WIDE units."""
 
@@ -50,7 +49,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Resolve the number of envs and check relations between sections."""
         n_envs = _n_envs(self.env, self.parallel)
-        object.__setattr__(self, "env", replace(self.env, n_envs=n_envs))
+        scales = self.env.normalize_reward
+        scales = self.training.normalizes_reward if scales is None else scales
+        object.__setattr__(self, "env", replace(self.env, n_envs=n_envs, normalize_reward=scales))
         object.__setattr__(self, "parallel", replace(self.parallel, num_envs_per_worker=None))
         self.check_groups(image=False)
         if self.training.splits_batches:
@@ -149,7 +150,7 @@ class TrainConfig:
                 "Use more steps or envs."
             )
         if size is None:
-            return max(divisor for divisor in divisors(total) if divisor <= LARGEST_DEFAULT_BATCH)
+            return max(divisor for divisor in divisors(total) if divisor <= self.training.largest_default_batch)
         if self._splits_into_minibatches(self.n_envs):
             return size
         nearby = min((d for d in divisors(total) if d > 1), key=lambda divisor: abs(divisor - size))

@@ -16,7 +16,7 @@ class BatchPace:
     def __init__(self, config: DQNConfig, groups: int) -> None:
         self._config = config
         per_batch = config.learning_steps_per_batch
-        self._per_batch = groups * config.episodes_per_batch if per_batch is None else per_batch
+        self._per_batch = groups * (config.episodes_per_batch or 1) if per_batch is None else per_batch
         self.remainder = 0.0
         """Fraction of an update that is due and carried over to the next batch."""
 

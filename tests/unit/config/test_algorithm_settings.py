@@ -36,9 +36,9 @@ def test_what_settings_say_of_their_algorithm(algo: str) -> None:
 
 def test_the_settings_of_dqn_decide_its_schedule_batches_and_outputs() -> None:
     assert DQNConfig(schedule="async").asynchronous
-    assert DQNConfig().plays_episodes
-    assert not DQNConfig(n_steps=4).plays_episodes
-    assert DQNConfig(n_steps=4).rollout_steps == 4
+    assert DQNConfig(episodes_per_batch=4).plays_episodes
+    assert not DQNConfig().plays_episodes
+    assert DQNConfig(n_steps=8).rollout_steps == 8
     assert DQNConfig(dueling=False).network_outputs == "values"
 
 

@@ -46,6 +46,10 @@ def test_a_value_out_of_range_is_named_with_its_value(name: str, value: Any) -> 
     assert str(raised.value).startswith(f"{name}={value!r}: must be ")
 
 
+SPI = 32.0
+"""The default replay ratio."""
+
+
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
@@ -83,11 +87,13 @@ def test_a_capacity_that_is_no_number_is_refused(size: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "in_episodes", "steps", "spi"),
     [
-        ({}, True, 16, None),
-        ({"n_steps": 4}, False, 4, 8.0),
-        ({"schedule": "async"}, False, 16, 8.0),
+        ({}, False, 4, SPI),
+        ({"n_steps": 8}, False, 8, SPI),
+        ({"schedule": "async"}, False, 16, SPI),
         ({"schedule": "async", "n_steps": 5, "samples_per_insert": 2.0}, False, 5, 2.0),
-        ({"samples_per_insert": 3.0}, True, 16, 3.0),
+        ({"episodes_per_batch": 2}, True, 4, None),
+        ({"episodes_per_batch": 2, "n_steps": 4}, False, 4, SPI),
+        ({"episodes_per_batch": 2, "samples_per_insert": 3.0}, True, 4, 3.0),
         ({"n_steps": 4, "learning_steps_per_batch": 10}, False, 4, None),
     ],
 )
@@ -101,5 +107,13 @@ def test_batches_in_episodes_or_steps_and_the_replay_ratio(
 def test_a_resumed_run_must_share_what_defines_the_replay() -> None:
     one = DQNConfig()
     assert one.identity() == DQNConfig(learning_rate=0.5, batch_size=7).identity()
-    for change in ({"multi_step": 3}, {"buffer_size": 7}, {"prioritized": True}, {"save_replay": False}):
+    for change in ({"multi_step": 2}, {"buffer_size": 7}, {"prioritized": True}, {"save_replay": False}):
         assert one.identity() != DQNConfig(**change).identity()
+
+
+def test_a_function_as_learning_rate_replaces_the_default_schedule() -> None:
+    assert DQNConfig().lr_schedule == "linear"
+    config = DQNConfig(learning_rate="math:sqrt")
+    assert config.lr_schedule == "constant"
+    with pytest.raises(ConfigError, match="cosine schedule"):
+        DQNConfig(learning_rate="math:sqrt", lr_schedule="cosine")

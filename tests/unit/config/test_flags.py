@@ -91,6 +91,7 @@ def test_switches(argv: tuple[str, ...], expected: bool) -> None:
 
 def test_a_switch_that_is_on_can_be_turned_off() -> None:
     assert read(*ENV, "--no-normalize-advantage").training.normalize_advantage is False
+    assert read(*ENV, "--no-normalize-reward").env.normalize_reward is False
 
 
 def test_resume_with_and_without_a_path() -> None:
@@ -124,7 +125,7 @@ def test_pin_cores_with_and_without_a_value(argv: tuple[str, ...], cores: tuple[
         (("--n-envs", "0"), "n_envs=0: must be at least 1."),
         (("--n-envs", "-3"), "n_envs=-3: must be at least 1."),
         (("--n-envs", "1.5"), "n_envs='1.5': must be an integer"),
-        (("--batch-size", "3000"), "batch_size=3000: must divide n_steps*n_envs = 128*32 = 4096"),
+        (("--batch-size", "1500"), "batch_size=1500: must divide n_steps*n_envs = 64*32 = 2048"),
         (("--num-workers", "atuo"), "num_workers='atuo': must be an integer or 'auto'"),
         (("--start-method", "forkservr"), "Did you mean 'forkserver'?"),
         (("--duration", "soon"), "duration='soon': must be a time"),

@@ -54,5 +54,5 @@ def test_one_advantage_cannot_be_normalised() -> None:
 
 def test_the_defaults_are_the_documented_ones() -> None:
     shown = {item.name: getattr(PPOConfig(), item.name) for item in fields(PPOConfig)}
-    expected = {"n_steps": 128, "batch_size": None, "n_epochs": 4, "learning_rate": 3e-4, "gamma": 0.99, "vf_coef": 0.5}
+    expected = {"n_steps": 64, "batch_size": None, "n_epochs": 10, "learning_rate": 1e-3, "gamma": 0.99, "vf_coef": 0.5}
     assert {name: shown[name] for name in expected} == expected

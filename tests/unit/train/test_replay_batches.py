@@ -41,7 +41,7 @@ def rollouts(**settings: Any) -> Training:
 
 
 def test_a_batch_has_the_requested_rows_and_the_updates_that_are_due() -> None:
-    with closing(rollouts(samples_per_insert=2.0)) as training:
+    with closing(rollouts(samples_per_insert=2.0, multi_step=1)) as training:
         collector = training.rollouts
         assert isinstance(collector, ReplayBatches)
         collector.reset()

@@ -76,7 +76,7 @@ def test_predictions_explore_with_the_final_epsilon() -> None:
         ({"env": "Pendulum-v1"}, "needs Discrete actions"),
         ({"buffer_size": "many"}, "number of transitions, or bytes"),
         ({"buffer_size": "900000GB"}, "of memory are free"),
-        ({"buffer_size": 150, "learning_starts": 150}, "less than n_steps=16 or learning_starts=150 require"),
+        ({"buffer_size": 150, "learning_starts": 150}, "less than n_steps=4 or learning_starts=150 require"),
         ({"buffer_size": 150, "learning_starts": 8, "n_steps": 32}, "less than n_steps=32"),
         ({"learning_steps_per_batch": 3, "samples_per_insert": 2}, "Give one of the two"),
         ({"schedule": "async", "learning_steps_per_batch": 3}, "no batches in async mode"),
