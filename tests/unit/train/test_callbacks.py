@@ -305,7 +305,7 @@ def test_recorded_numbers_are_in_every_log(tmp_path: Path, workers: int) -> None
     assert {name: own[name] for name in ("mine/rollouts", "even", "mine/checkpoint", "mine/end")} == {
         "mine/rollouts": 5, "even": 2, "mine/checkpoint": 5 * STEPS, "mine/end": -1,
     }  # fmt: skip
-    log = EventAccumulator(str(run / "logs"))
+    log = EventAccumulator(str(run))
     log.Reload()
     assert [(each.step, each.value) for each in log.Scalars("even")] == [(2 * STEPS, 1.0), (4 * STEPS, 2.0)]
     assert [(each.step, each.value) for each in log.Scalars("mine/end")] == [(5 * STEPS, -1.0)]
