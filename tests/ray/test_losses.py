@@ -256,6 +256,28 @@ def test_a_first_interrupt_saves_and_ends_a_run(tmp_path: Path) -> None:
     assert checkpoint.find(tmp_path / "run", resumable=True).is_dir()
 
 
+def test_a_second_interrupt_does_not_wait_for_the_rollout_and_saves_too(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    slow = ("--env", "paceline/Busy-v0", "--env-kwargs", "sleep_ms=20", "--n-steps", "4096", "--workers-per-node", "1")
+    command = program("--output-dir", str(run), *slow, "--quiet")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.perf_counter() + 90
+            while not (run / "train.log").is_file() or "run folder" not in (run / "train.log").read_text():
+                assert process.poll() is None
+                assert time.perf_counter() < deadline
+                time.sleep(0.1)
+            time.sleep(2.0)  # into the first rollout, which takes minutes
+            process.send_signal(signal.SIGINT)
+            assert process.stderr is not None
+            assert any("stopping after this rollout" in line for line in process.stderr)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+    assert checkpoint.find(run, resumable=True).name == checkpoint.step_name(0)
+
+
 def test_unreachable_ray_address_fails_before_anything_starts(tmp_path: Path) -> None:
     command = program("--ray-address", "127.0.0.1:1", "--output-dir", str(tmp_path / "run"))
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)

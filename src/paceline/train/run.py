@@ -35,7 +35,7 @@ from paceline.train.budget import RunBudget
 from paceline.train.build import build
 from paceline.train.callbacks import Callbacks, StopAtMeans, StopAtScore
 from paceline.train.out_of_memory import out_of_memory
-from paceline.train.stopping import StopNow, Stopper
+from paceline.train.stopping import Stopper
 from paceline.train.training import Training
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class Run:
         budget = RunBudget(training.tracker, training.clock, self._goal(steps, episodes, seconds))
         with (
             Progress(self._info(), budget.goal, display=display, log=log, collected=training.collected) as progress,
-            handled_by(Stopper(budget.stop, progress.answer, training.interruptible)),
+            handled_by(stopper := Stopper(budget.stop, progress.answer, training.interruptible)),
         ):
             for note in self.notes:
                 progress.note(note)
@@ -247,7 +247,9 @@ class Run:
             try:
                 try:
                     yield budget, bookkeeping
-                except StopNow:
+                except KeyboardInterrupt:
+                    if not stopper.cut_off:
+                        raise
                     self.cut_off = True
                 bookkeeping.finish()
             except BaseException as error:

@@ -52,6 +52,8 @@ class Stopper:
     ) -> None:
         self._stop, self._answer, self._interruptible = stop, answer, interruptible
         self._stopping = self._finishing = False
+        self.cut_off = False
+        """Whether a rollout was cut off. Ray turns the StopNow into a KeyboardInterrupt."""
 
     def __call__(self, number: int) -> None:
         """Answer the signal, and raise StopNow or KeyboardInterrupt if it is to act at once."""
@@ -62,7 +64,7 @@ class Stopper:
         self._stop(name)
         if waiting == "evaluation":
             self._answer(f"{key}: stopping; the evaluation is cut off")
-            self._cut_off()
+            self._raise_stop_now()
         if first and waiting is None:
             self._answer(f"{key}: stopping after this update")
         elif first:
@@ -72,7 +74,8 @@ class Stopper:
             )
         elif waiting is not None:
             self._answer(f"{key}: stopping now, with the state of the last update")
-            self._cut_off()
+            self.cut_off = True
+            self._raise_stop_now()
         elif not self._finishing:
             self._finishing = True
             self._answer(
@@ -82,6 +85,6 @@ class Stopper:
         else:
             raise KeyboardInterrupt
 
-    def _cut_off(self) -> NoReturn:
+    def _raise_stop_now(self) -> NoReturn:
         self._interruptible.waiting = None  # so that the next signal does not interrupt the save that follows
         raise StopNow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 from itertools import count, pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from paceline.measure.record import TAGS, tensorboard_tag
 from paceline.train import checkpoint
 from paceline.train.play import play
 from paceline.train.run import Run, open_folder, train
+from paceline.train.stopping import StopNow
 
 __all__ = ["runs"]  # a fixture
 
@@ -96,6 +98,30 @@ def test_a_run_ends_after_its_budget_of_episodes(tmp_path: Path) -> None:
     summary = train(config(tmp_path / "run", total_timesteps=None, total_episodes=20))
     assert summary.stop_reason == "total_episodes"
     assert 20 <= summary.episodes < 20 + STEPS
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+def test_a_rollout_that_is_cut_off_is_known_also_if_a_library_replaces_the_exception(
+    cut_off: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray raises a KeyboardInterrupt of its own if a signal handler raises. Any other one is not caught."""
+
+    def wait(*_: Any, **__: Any) -> None:
+        if cut_off:
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(StopNow):
+                signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt
+
+    with Run(saving(), folder=open_folder(saving(output_dir=tmp_path / "run"))) as run:
+        monkeypatch.setattr(run.training.runtime, "wait", wait)
+        if cut_off:
+            assert run.go().stop_reason == "SIGINT"
+            assert checkpoint.find(tmp_path / "run").name == checkpoint.step_name(0)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                run.go()
+        assert run.cut_off is cut_off
 
 
 def test_tracking_gets_the_rows_of_progress_csv_and_the_summary(tmp_path: Path, runs: list[FakeRun]) -> None:
