@@ -5,7 +5,7 @@
 .PHONY: bench-check bench-baseline bench-grad bench-scaling bench-learning bench-waterfall bench-ceiling bench-modes bench-lag bench-docs
 .PHONY: keywords golden golden-checkpoints bench-two learning-seeds bench-trace bench-kernels bench-env-loop bench-round-trip bench-display bench-cyber-env
 .PHONY: chaos soak bench-faults bench-cyber bench-cyborg test-ray test-rllib bench-ray
-.PHONY: bench-dqn bench-replay bench-games bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
+.PHONY: bench-defaults bench-dqn bench-replay bench-games bench-sb3 bench-vector bench-weights bench-workers bench-peers bench-solve
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -178,6 +178,13 @@ bench-scaling: setup ## Steps/s and memory over envs and workers (about ten minu
 
 bench-learning: setup ## Learning curves against stable-baselines3, five seeds
 	@$(BIN)/python -m benchmarks.suites.learning $(ARGS)
+
+# LunarLander needs Box2D and HalfCheetah MuJoCo, which the default suite stays without.
+bench-defaults: ## Default settings on standard tasks, ten seeds, beside stable-baselines3's (hours), in .venv-defaults
+	@$(MAKE) --no-print-directory VENV=.venv-defaults setup
+	@.venv-defaults/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,sb3]' \
+		'gymnasium[box2d]' mujoco imageio
+	@PYTHONPATH=src:. .venv-defaults/bin/python -m benchmarks.suites.defaults $(ARGS)
 
 bench-waterfall: setup ## Time per step by part: env, inference, waiting, learning
 	@$(BIN)/python -m benchmarks.suites.waterfall $(ARGS)
