@@ -4,6 +4,7 @@ Budgets are reduced first, so that this takes seconds. `make TARGET` is replaced
 `--device mps` by the CPU. The fence line or the first line of a block can have a mark:
 
     ```python no-test     the block is not run; commands of a bash block are only parsed
+    ```python no-test sb3 the same, but `make test-sb3` runs it: code of stable-baselines3
     # corridor.py         the block is a file of that name, for the blocks and commands of its page
 """
 
@@ -56,7 +57,9 @@ for path in sys.argv[1:]:
     os.chdir(os.path.dirname(path))
     runpy.run_path(path, run_name="__main__")
 """
-"""Runs all files in one process, because importing torch takes most of the time. Each has its own namespace."""
+"""Runs several files in one process, because importing torch takes most of the time. Each has its own namespace."""
+PARTS = 3
+"""Processes that share the pages, so that each ends within the time limit of a test on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,13 @@ class Block:
     language: str
     code: str
     line: int
-    tested: bool
+    marks: list[str]
+    """The other words of the fence line."""
+
+    @property
+    def tested(self) -> bool:
+        """Whether the block is run."""
+        return "no-test" not in self.marks
 
     @property
     def file_name(self) -> str | None:
@@ -79,7 +88,7 @@ def _blocks(page: Path) -> Iterator[Block]:
     text = page.read_text(encoding="utf-8")
     for found in FENCE.finditer(text):
         line = text[: found.start()].count("\n") + 1
-        yield Block(found[1], found[3], line, tested="no-test" not in found[2].split())
+        yield Block(found[1], found[3], line, found[2].split())
 
 
 def _write_files(page: Path, folder: Path) -> None:
@@ -154,9 +163,10 @@ def _fewer(steps: str) -> str:
     return str(int(float(steps)) // SHRINK)
 
 
-def test_python_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_python_runs(part: int, tmp_path: Path) -> None:
     scripts = []
-    for page in PAGES:
+    for page in PAGES[part::PARTS]:
         folder = tmp_path / page.stem
         _write_files(page, folder)
         for block in _blocks(page):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
+from tests.docs import test_docs_run
 from tests.unit.vector.toys import SampleEnv
 
 from paceline import PPO
@@ -103,3 +107,20 @@ def test_evaluate_policy_accepts_an_agent() -> None:
         mean, _ = evaluation.evaluate_policy(agent, env, n_eval_episodes=6, warn=False)
         assert 8 <= mean <= 500
         env.close()
+
+
+@pytest.mark.timeout(600)
+def test_the_code_of_sb3_in_the_documentation_runs(tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3")
+    page = test_docs_run.ROOT / "docs" / "how-to" / "coming-from-sb3.md"
+    blocks = [block for block in test_docs_run._blocks(page) if "sb3" in block.marks]
+    assert len(blocks) > 10
+    for block in blocks:
+        code = test_docs_run._short_code(block.code).replace(", progress_bar=True", "")  # needs tqdm
+        (tmp_path / f"line_{block.line}.py").write_text(code, encoding="utf-8")
+    scripts = [str(tmp_path / f"line_{block.line}.py") for block in blocks]
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", test_docs_run.RUN_ALL, *scripts], env=one_thread, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
