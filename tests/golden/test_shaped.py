@@ -79,7 +79,11 @@ def test_parts_are_logged_and_the_env_s_own_reward_stays_what_it_is(tmp_path: Pa
     watching = Watching()
     train(config("ppo", 2, output_dir=tmp_path / "run"), watching)
     rows = list(csv.DictReader((tmp_path / "run" / "progress.csv").read_text().splitlines()))
-    last = {key.removeprefix("rollout/"): float(value) for key, value in rows[-1].items() if key.startswith("rollout/")}
+    last = {
+        key.removeprefix("rollout/"): float(value)
+        for key, value in rows[-1].items()
+        if value and key.startswith("rollout/")
+    }
     assert last["ep_rew_mean"] < 0  # the simulator never pays
     assert last["distance_mean"] > 0
     assert last["travelled_mean"] == pytest.approx(2 * last["distance_mean"])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 _PARTS, _MEAN = "rollout/", "_mean"
-_WIN_RATE = "train/win_rate_"
+_WIN_RATE, _AGAINST = "train/win_rate_", "win rate against "
 _NO_PARTS = ("rollout/ep_rew_mean", "rollout/ep_len_mean")
 
 
@@ -36,6 +36,7 @@ _SHOWN = {
     "rollout/success_rate": Statistic("success rate", "{:.0%}".format, True),
     "train/elo": Statistic("Elo", "{:,.0f}".format, True),
     "train/loss": Statistic("loss", _short, False),
+    "train/explained_variance": Statistic("explained variance", _short, False),
     "train/epsilon": Statistic("epsilon", _short, False),
     "train/mean_q": Statistic("mean Q", _short, False),
     "train/buffer_size": Statistic("replay buffer", "{:,.0f}".format, False),
@@ -48,12 +49,19 @@ def statistics(tags: Iterable[str]) -> dict[str, Statistic]:
     found = {tag: one for tag, one in _SHOWN.items() if tag in tags}
     for tag in tags:
         if tag.startswith(_WIN_RATE):
-            found[tag] = Statistic(f"win rate against {tag.removeprefix(_WIN_RATE)}", "{:.0%}".format, True)
+            found[tag] = Statistic(_AGAINST + tag.removeprefix(_WIN_RATE), "{:.0%}".format, True)
         elif tag.startswith(_PARTS) and tag.endswith(_MEAN) and tag not in _NO_PARTS:
             found[tag] = Statistic(tag[len(_PARTS) : -len(_MEAN)], _short, True)
     return dict(sorted(found.items(), key=lambda item: not item[1].of_task))
 
 
 def written(values: Mapping[str, float], *, of_task: bool) -> list[str]:
-    """Return label and value of the statistics of the task, or of learning."""
-    return [one(values[tag]) for tag, one in statistics(values).items() if one.of_task == of_task]
+    """Return label and value of the statistics of the task, or of learning; win rates together, to save width."""
+    texts: list[str] = []
+    for tag, one in statistics(values).items():
+        text = one(values[tag])
+        if texts and text.startswith(_AGAINST) and texts[-1].startswith(_AGAINST):
+            texts[-1] += ", " + text.removeprefix(_AGAINST)
+        elif one.of_task == of_task:
+            texts.append(text)
+    return texts

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.batch import Transitions
-from paceline.memory.replay_rows import ENDED, FINAL, PREFIX, TERMINATED, VALID, ReplayShape, ReplayWriter
+from paceline.memory.replay_rows import ENDED, FINAL, FLAGS, PREFIX, TERMINATED, VALID, ReplayShape, ReplayWriter
 from paceline.memory.rows import Row
 from paceline.memory.shared import Arrays
 from paceline.spec import Leaf
@@ -53,7 +53,7 @@ class Replay:
             if not name.startswith("final_") or name == "final_at"
         }
         self._discounts = np.float32(gamma) ** np.arange(multi_step + 1, dtype=np.float32)
-        by_flags = np.arange(2 * FINAL, dtype=np.uint8) & TERMINATED
+        by_flags = np.arange(FLAGS, dtype=np.uint8) & TERMINATED
         self._next_discount = np.where(by_flags, np.float32(0.0), np.float32(gamma))  # of one step, by its flags
         self._bounds()
         self.all_valid = True
@@ -163,8 +163,7 @@ class Replay:
         obs = {leaf.name: self._observe(leaf, item) for leaf in shape.spec.obs}
         next_obs = {leaf.name: self._observe(leaf, after) for leaf in shape.spec.obs}
         next_mask = flat["mask"].take(after, axis=0, mode="wrap") if shape.spec.masked else None
-        if flags.max() >= FINAL:
-            finals = np.flatnonzero(flags & FINAL)
+        if len(finals := np.flatnonzero(flags & FINAL)):
             self._put_finals(last[finals], finals, next_obs, next_mask)
         if next_mask is not None:
             # Terminal rows have discount 0, so their next action does not matter; unmask it so that argmax is defined.

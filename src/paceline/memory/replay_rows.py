@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from paceline.memory.rows import Row
 from paceline.memory.shared import Arrays, Field
-from paceline.spec import MASK_KEY, EnvSpec, Leaf
+from paceline.spec import FAILED, MASK_KEY, SUCCEEDED, EnvSpec, Leaf
 
 TERMINATED, TRUNCATED, VALID, FINAL = 1, 2, 4, 8
 """Bits of `flags`; those of `Row.success` follow from `SUCCESS_SHIFT` on. FINAL means that the last observation of a
 truncated episode is stored in `final_obs`."""
 SUCCESS_SHIFT = 4
+FLAGS = (FAILED | SUCCEEDED) + 1 << SUCCESS_SHIFT
+"""All combinations of flags are below this."""
 ENDED = TERMINATED | TRUNCATED
 PREFIX = "replay/"
 

@@ -153,8 +153,10 @@ WALK_NATIVE_ONLY = register("toys/WalkNative-v0", vector_entry_point=walks)
 class Goal(Walk):
     """Judges its episodes: those that end at an even number of steps reach their goal, those of length 3 are not."""
 
-    def __init__(self, mode: str = "") -> None:  # an argument of the vector env
+    def __init__(self, mode: str = "", judges: bool = True) -> None:
+        """Mode is an argument of the vector env."""
         super().__init__()
+        self.judges = judges
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         self.length = 0
@@ -163,17 +165,12 @@ class Goal(Walk):
     def step(self, action: Any) -> Any:
         self.length += 1
         obs, reward, terminated, truncated, info = super().step(action)
-        return (
-            obs,
-            reward,
-            terminated,
-            truncated,
-            info if self.length == 3 else {**info, "is_success": self.length % 2 == 0},
-        )
+        judged = self.judges and self.length != 3
+        return obs, reward, terminated, truncated, {**info, "is_success": self.length % 2 == 0} if judged else info
 
 
-def goals(num_envs: int, mode: str = "NextStep", **_: Any) -> SyncVectorEnv:
-    return SyncVectorEnv([Goal] * num_envs, autoreset_mode=AutoresetMode(mode))
+def goals(num_envs: int, mode: str = "NextStep", judges: bool = True, **_: Any) -> SyncVectorEnv:
+    return SyncVectorEnv([lambda: Goal(judges=judges)] * num_envs, autoreset_mode=AutoresetMode(mode))
 
 
 GOAL = register("toys/Goal-v0", entry_point=Goal, vector_entry_point=goals)

@@ -109,7 +109,7 @@ def test_statistics_of_the_task_and_of_learning_are_shown() -> None:
     assert "learning loss 0.0123   epsilon 0.04   replay buffer 20,000" in drawn(dqn), "no update has changed the loss"
     assert "| 2,000 steps/s | 20 episodes/s | loss 0.0123 | epsilon 0.04 | replay buffer 20,000 |" in plain_line(dqn)
     games = drawn(view(iteration(4, train=GAMES)))
-    assert "task     Elo 1,082   win rate against random 61%   win rate against self 50%\n" in games
+    assert "task     Elo 1,082   win rate against random 61%, self 50%\n" in games
     assert "learning loss 0.3\n" in games
     shaped = drawn(view(iteration(4, reward_parts={"compliance": 0.5556}, success_rate=0.25)))
     assert "task     success rate 25%   compliance 0.556\n" in shaped
@@ -117,7 +117,7 @@ def test_statistics_of_the_task_and_of_learning_are_shown() -> None:
     last = last_lines(replace(SUMMARY, statistics=newest, episodes_per_s=1234.5), INFO, Goal(steps=4_000))
     assert ", 1,234 episodes/s" in last[0]
     assert last[1] == (
-        "at the end: success rate 25%, Elo 1,082, win rate against random 61%, win rate against self 50%, loss 0.3, "
+        "at the end: success rate 25%, Elo 1,082, win rate against random 61%, self 50%, loss 0.3, "
         "epsilon 0.05, replay buffer 20,000"
     )
 

@@ -178,6 +178,8 @@ def test_the_success_rate_is_that_of_the_last_steps_of_episodes(algo: str, mode:
         "env": GOAL, "algo": algo, "native_vector": "always" if native else "never", "n_steps": 16,
         "env_kwargs": {"mode": mode} if native else {}, "env_threads": 2 if mode == "threads" else 1,
     }  # fmt: skip
+    if algo == "dqn":
+        settings["learning_starts"] = 32
     with training(normalize_obs=False, normalize_reward=False, **settings) as one:
         one.rollouts.reset()
         lengths: list[int] = []
@@ -190,6 +192,24 @@ def test_the_success_rate_is_that_of_the_last_steps_of_episodes(algo: str, mode:
         judged = [length % 2 == 0 for length in lengths if length != 3]
         assert min(len(judged), sum(judged)) > 5
         assert one.tracker.success_rate == pytest.approx(np.mean(judged[-100:]))
+
+
+@pytest.mark.parametrize("learns", [{"algo": "ppo"}, {"algo": "dqn", "learning_starts": 16, "multi_step": 3}])
+@pytest.mark.parametrize("mode", ["single", "NextStep", "SameStep"])
+def test_what_an_env_says_of_success_changes_no_weights(learns: dict[str, Any], mode: str) -> None:
+    found = set()
+    for judges in (True, False):
+        kwargs = {"mode": mode, "judges": judges}
+        native = "never" if mode == "single" else "always"
+        settings: dict[str, Any] = {"env": GOAL, "env_kwargs": kwargs, "native_vector": native, "n_steps": 16, **learns}
+        with training(normalize_obs=False, normalize_reward=False, **settings) as one:
+            one.rollouts.reset()
+            before = one.weights.sha256()
+            iterate(one, 4)
+            assert one.weights.sha256() != before
+            assert (one.tracker.success_rate is not None) == judges
+            found.add(one.weights.sha256())
+    assert len(found) == 1
 
 
 def test_the_settings_for_tensorboard_are_those_that_are_set() -> None:

@@ -47,7 +47,7 @@ NOTES = {
     "train/elo": "against the opponents of training; random has 1000",
 }
 """What a panel shows, by tag. Other panels show means of episodes, or win rates."""
-NOT_DRAWN = "train/buffer_size"
+NOT_DRAWN = ("train/buffer_size",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,10 @@ def panels(runs: Sequence[RunResult]) -> list[Panel]:
 def _recorded(runs: Sequence[RunResult]) -> dict[str, str]:
     """Return the tags of learning and of the task of which a run has numbers, with their labels."""
     tags = dict.fromkeys(tag for run in runs for tag in run.progress if len(column(run, "steps", tag).x))
-    found = {tag: one.label for tag, one in statistics(tags).items() if tag != NOT_DRAWN}
-    if EXPLAINED in tags or not found:
-        found.pop(LOSS, None)  # it says less than the explained variance
-        found = {EXPLAINED: "explained variance", **found}
-    return found
+    found = {tag: one.label for tag, one in statistics(tags).items() if tag not in NOT_DRAWN}
+    if EXPLAINED in found:
+        found.pop(LOSS, None)  # it says less
+    return found or {LOSS: "loss"}
 
 
 def _note(tag: str) -> str:
