@@ -6,7 +6,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -67,13 +67,13 @@ class SystemSampler:
 
     Args:
         every_s: Shortest time between two samples.
-        elsewhere_mb: Returns the memory of processes of the run on other machines, which is added.
     """
 
     SHARE = 0.002
 
-    def __init__(self, every_s: float = 2.0, *, elsewhere_mb: Callable[[], float] = lambda: 0.0) -> None:
-        self._elsewhere_mb = elsewhere_mb
+    def __init__(self, every_s: float = 2.0) -> None:
+        self.elsewhere_mb = 0.0
+        """Memory of processes of the run on other machines, which is added to every sample."""
         self.peak_memory_mb = 0.0
         self._every_s = every_s
         self._root = psutil.Process()
@@ -91,7 +91,7 @@ class SystemSampler:
         now = time.perf_counter()
         if force or now >= self._next_memory:
             self._memory_mb = _memory_of_tree(self._root)
-            self.peak_memory_mb = max(self.peak_memory_mb, sum(self._memory_mb.values()) + self._elsewhere_mb())
+            self.peak_memory_mb = max(self.peak_memory_mb, sum(self._memory_mb.values()) + self.elsewhere_mb)
             self._next_memory = self._next_time(now)
         elif now < self._next_cpu:
             return self._usage
@@ -129,7 +129,7 @@ class SystemSampler:
             )
             for process, s in cpu_s.items()
         }
-        memory_mb = sum(one.memory_mb for one in each.values()) + self._elsewhere_mb()
+        memory_mb = sum(one.memory_mb for one in each.values()) + self.elsewhere_mb
         self._usage = Usage(percent, memory_mb, each, supply)
         self._cpu_s, self._waited_s, self._at = cpu_s, waited, now
 

@@ -69,6 +69,7 @@ class Bookkeeping:
         self._checkpoints = run.checkpoint_dir or (None if folder is None else folder / CHECKPOINTS)
         self._usage, self._faults = RunUsage(training), FaultNotes(training)
         self._iterations = int(training.resumed_meta.get("iterations", 0))
+        self._note = _Notes()
         self._evaluations = RunEvaluations(training, self._note)
         self._saved_at = -1
         self._saving = Saving(self._note)
@@ -84,6 +85,7 @@ class Bookkeeping:
             callbacks: The callbacks of this session.
         """
         self._budget, self._progress, self._callbacks = budget, progress, callbacks or Callbacks()
+        self._note.progress = progress
         self._own = OwnNumbers({*PROGRESS_HEADER, *TAGS, *self._training.extra_tags()})
         self._stopped = False
         self._phases = self._clock.snapshot()
@@ -367,10 +369,20 @@ class Bookkeeping:
         for note, detail in self._faults.notes():
             self._note(note, detail)
 
-    def _note(self, text: str, detail: str = "") -> None:
-        """Show a note on the display and write it to the log; `detail` goes to the log only."""
-        if self._progress is not None:
-            self._progress.note(text, detail)
+
+class _Notes:
+    """Shows notes on the display of the session and writes them to the log.
+
+    An object of its own, because a method of Bookkeeping in the objects that it owns would be a reference cycle, which
+    keeps files and workers of a failed start open.
+    """
+
+    progress: Progress | None = None
+
+    def __call__(self, text: str, detail: str = "") -> None:
+        """Show a note; `detail` goes to the log only."""
+        if self.progress is not None:
+            self.progress.note(text, detail)
 
 
 def _due(every: int, before: int, now: int) -> bool:

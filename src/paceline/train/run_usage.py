@@ -21,11 +21,13 @@ class RunUsage:
         # On a cluster that runs already, workers are no descendants of this process.
         self._elsewhere = training.config.parallel.ray_address is not None
         self._worker_peak_kb = self._lines[: training.layout.num_workers, MEMORY].copy()
-        self.sampler = SystemSampler(elsewhere_mb=self._elsewhere_mb)
+        self.sampler = SystemSampler()
         self.sample()
 
     def sample(self, *, force: bool = False) -> Usage:
         """Return the newest sample, and take one if it is due; `force` takes one now."""
+        if self._elsewhere:
+            self.sampler.elsewhere_mb = float(self._lines[:, MEMORY].sum()) / 1024
         usage = self.sampler.sample(force=force)
         note_memory(self._lines, self._runtime.pids(), usage.each_mb)
         np.maximum(self._worker_peak_kb, self._lines[: len(self._worker_peak_kb), MEMORY], out=self._worker_peak_kb)
@@ -35,6 +37,3 @@ class RunUsage:
     def worker_peak_mb(self) -> list[float]:
         """Largest sample of each worker's memory."""
         return [round(kb / 1024, 1) for kb in self._worker_peak_kb.tolist()]
-
-    def _elsewhere_mb(self) -> float:
-        return float(self._lines[:, MEMORY].sum()) / 1024 if self._elsewhere else 0.0
