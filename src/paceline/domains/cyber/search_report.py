@@ -71,9 +71,10 @@ def _best(leaders: Sequence[Trial], tried: int) -> list[str]:
         return [f"best: {best.workflow}, reward {best.reward:.2f}, compliance {_share(best.compliance)}"]
     return [
         f"best: {len(leaders)} of {plural(tried, 'workflow')} tie with the highest reward, {best.reward:.2f}",
-        "warning: this search does not show which of them is better. Agents with little training may all take the same "
-        "action in the",
-        "evaluation, and then have equal rewards. Use more --workflow-episodes, or more --n-eval-episodes.",
+        "warning: this search does not show which of them is better. Agents with little training may all take the same",
+        "action in the evaluation, and then have equal rewards. Train longer (--workflow-episodes, "
+        "--compliance-threshold), or use",
+        "more --n-eval-episodes.",
     ]
 
 
