@@ -155,8 +155,9 @@ def native_recipe(
         return recipe
     if metadata.get(SAME_AS_SINGLE):
         return replace(recipe, kwargs={**recipe.kwargs, "autoreset_mode": mode})
+    declared = "declares none" if own is None else f"has {AutoresetMode(own).value!r}"
     raise ConfigError(
-        f"autoreset_mode={mode.value!r}: the vector version of env {recipe.name!r} has {getattr(own, 'value', own)!r}. "
+        f"autoreset_mode={mode.value!r}: the vector version of env {recipe.name!r} {declared}. "
         "Use that, or native_vector='never'."
     )
 
