@@ -150,7 +150,7 @@ def test_without_its_replay_a_resumed_run_fills_a_new_one(tmp_path: Path) -> Non
     ("change", "text"),
     [
         ({"buffer_size": 700}, "buffer_size is 600 there and 700 here"),
-        ({"multi_step": 2}, "multi_step is 1 there and 2 here"),
+        ({"multi_step": 2}, "multi_step is 3 there and 2 here"),
         ({"opponents": {"random": 1.0}}, "opponents is"),
         ({"pool_size": 5}, "pool_size is 4 there and 5 here"),
     ],

@@ -170,7 +170,7 @@ def test_loss_and_gradient_are_those_of_the_definition(
 
 
 def test_learning_reduces_the_loss(make: Make) -> None:
-    rig = make(learning_rate=0.01)
+    rig = make(learning_rate=0.01, target_update=1000)
     first, last = rig.update(1, 0.0)["loss"], 0.0
     for _ in range(200):
         last = rig.update(1, 0.0)["loss"]
@@ -226,7 +226,7 @@ def test_the_exponent_of_importance_sampling_rises_to_one_with_progress(make: Ma
 
 
 def test_learning_rate_schedules(make: Make) -> None:
-    linear, constant = make(lr_schedule="linear", learning_rate=0.01), make(learning_rate=0.01)
+    linear, constant = (make(lr_schedule=schedule, learning_rate=0.01) for schedule in ("linear", "constant"))
     assert [linear.update(1, p)["learning_rate"] for p in (0.0, 0.25, 1.0)] == pytest.approx([0.01, 0.0075, 0.0])
     assert constant.update(1, 0.5)["learning_rate"] == 0.01
 

@@ -43,7 +43,7 @@ def arenas(monkeypatch: pytest.MonkeyPatch) -> list[Arena]:
 
 
 def test_the_parts_have_the_sizes_of_the_config() -> None:
-    with closing(build(config())) as training:
+    with closing(build(config(normalize_reward=False))) as training:
         assert training.spec.obs[0].shape == (4,)
         assert training.arena["reward"].shape == (8, 4)
         assert (training.layout.groups, training.layout.group_size, training.layout.num_workers) == (2, 2, 0)

@@ -35,7 +35,7 @@ def test_the_signature_has_every_setting_with_its_default(cls: type[Agent]) -> N
 
 def test_annotations_are_shown_without_quotes() -> None:
     text = str(inspect.signature(PPO))
-    assert text.startswith("(env: str | Callable[..., Any], *, verbose: int = 0, n_steps: int = 128, ")
+    assert text.startswith("(env: str | Callable[..., Any], *, verbose: int = 0, n_steps: int = 64, ")
     assert "output_dir: str | Path | None = None" in text
 
 
@@ -53,7 +53,7 @@ def test_help_shows_the_help_text_of_every_setting(cls: type[Agent]) -> None:
 
 def test_the_docstring_begins_with_that_of_the_class() -> None:
     assert (PPO.__doc__ or "").startswith("Proximal policy optimisation.\n\nArgs:\n    env: ")
-    assert "    n_steps: int = 128\n        Steps each env takes before an update (T).\n" in (PPO.__doc__ or "")
+    assert "    n_steps: int = 64\n        Steps each env takes before an update (T).\n" in (PPO.__doc__ or "")
 
 
 def test_a_class_of_the_users_own_shows_its_own_constructor() -> None:

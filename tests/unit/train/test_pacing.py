@@ -10,8 +10,8 @@ from paceline.config.dqn_settings import DQNConfig
 from paceline.train.pacing import BatchPace, Limiter
 
 
-def test_by_default_there_is_one_update_per_episode_of_a_batch() -> None:
-    pace = BatchPace(DQNConfig(learning_starts=100), groups=6)
+def test_batches_of_episodes_have_one_update_per_episode() -> None:
+    pace = BatchPace(DQNConfig(learning_starts=100, episodes_per_batch=4), groups=6)
     assert [pace.updates(stored, 50) for stored in (50, 99, 100, 150)] == [0, 0, 24, 24]
 
 

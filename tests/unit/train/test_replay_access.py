@@ -60,7 +60,7 @@ def test_external_transitions_are_stored_and_learned_from() -> None:
 
 def test_external_transitions_are_sampled_like_collected_ones() -> None:
     env = gym.make("CartPole-v1")
-    with DQN("CartPole-v1", num_workers=0, n_envs=3, group_size=3, n_eval_episodes=0) as agent:
+    with DQN("CartPole-v1", num_workers=0, n_envs=3, group_size=3, n_eval_episodes=0, multi_step=1) as agent:
         steps = played(env, agent, 0)
         agent.add_trajectory(steps)
         replay = inside(agent._started()).rollouts._ingest.replay
@@ -100,7 +100,8 @@ class FromOne(gym.Env[Any, Any]):
 
 
 def test_external_actions_start_where_the_action_space_starts_and_gaps_end_episodes() -> None:
-    with DQN(FromOne, num_workers=0, n_envs=1, group_size=1, n_eval_episodes=0, learning_starts=10) as agent:
+    alone: dict[str, Any] = {"n_envs": 1, "group_size": 1, "multi_step": 1, "learning_starts": 10}
+    with DQN(FromOne, num_workers=0, n_eval_episodes=0, **alone) as agent:
         agent.add_trajectory(
             [(0.1, 1, 1.0, 0.2, False), (0.2, 2, 2.0, 0.3, False), (0.7, 1, 3.0, 0.8, False), (0.8, 2, 4.0, 0.9, True)]
         )
