@@ -107,7 +107,7 @@ LISTED = 20
 def closest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant: nearly the same, or the only one that begins so; else None."""
     names, typed = {each.lower(): each for each in sorted(known)}, name.lower()
-    longer = [each for each in names if len(typed) > 3 and each.startswith(typed)]
+    longer = [each for each in names if len(typed) > 2 and each.startswith(typed)]
     close = longer if len(longer) == 1 else difflib.get_close_matches(typed, names, n=1, cutoff=0.75)
     return names[close[0]] if close else None
 

@@ -28,7 +28,7 @@ EXAMPLE = "a2c"
 INLINE_ONLY = {"a3c", "impala", "appo"}
 """With workers, what these learn depends on the order in which workers finish."""
 LEARNS: dict[str, dict[str, Any]] = {
-    "ppo": {"n_steps": 16, "learning_rate": 1e-2},
+    "ppo": {"n_steps": 16, "learning_rate": 1e-2, "n_epochs": 4, "normalize_reward": False},
     "impala": {"n_steps": 8, "learning_rate": 1e-2},
     "appo": {"n_steps": 8, "learning_rate": 1e-2},
     "a3c": {"n_steps": 8, "learning_rate": 1e-2},

@@ -20,6 +20,7 @@ FAST: dict[str, Any] = {
     "n_epochs": 4,
     "learning_rate": 1e-2,
     "hidden_sizes": (32,),
+    "normalize_reward": False,
     "num_workers": 0,
     "n_eval_episodes": 0,
     "quiet": True,

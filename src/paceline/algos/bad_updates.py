@@ -10,13 +10,19 @@ from numpy.typing import NDArray
 from paceline.errors import LearnerError
 
 MAX_BAD_UPDATES = 10
-"""Non-finite gradients in a row after which training stops."""
+"""Non-finite gradients in a row after which training stops, unless a batch is learned from in more epochs."""
 
 
 class BadUpdates:
-    """Counts the updates skipped because of a non-finite gradient, and words the warning about them."""
+    """Counts the updates skipped because of a non-finite gradient, and words the warning about them.
 
-    def __init__(self) -> None:
+    Args:
+        epochs: Passes over a batch. One NaN in a batch makes a gradient of each pass non-finite, all in a row if a
+            minibatch is the whole batch. That alone does not stop training.
+    """
+
+    def __init__(self, epochs: int = 1) -> None:
+        self._most = max(MAX_BAD_UPDATES, 2 * epochs)
         self.count = 0
         self._in_a_row = 0
         self._next_note = 1
@@ -29,14 +35,14 @@ class BadUpdates:
             n_updates: Updates applied so far, for the error text.
 
         Raises:
-            LearnerError: `MAX_BAD_UPDATES` gradients in a row were not finite.
+            LearnerError: Too many gradients in a row were not finite.
         """
         if math.isfinite(norm):
             self._in_a_row = 0
             return False
         self.count += 1
         self._in_a_row += 1
-        if self._in_a_row >= MAX_BAD_UPDATES:
+        if self._in_a_row >= self._most:
             raise LearnerError(
                 f"update {n_updates}: the gradient was NaN or infinite {self._in_a_row} times in a row. "
                 "Lower --learning-rate, set --max-grad-norm, or look for NaN in observations and rewards."
@@ -49,7 +55,7 @@ class BadUpdates:
             return []
         self._next_note = _next_power_of_two(self.count)
         return [
-            f"skipped updates so far: {self.count:,} (the gradient was NaN or infinite; {MAX_BAD_UPDATES} in a row end "
+            f"skipped updates so far: {self.count:,} (the gradient was NaN or infinite; {self._most} in a row end "
             "the run). Lower --learning-rate, set --max-grad-norm, or look for NaN in observations and rewards."
         ]
 

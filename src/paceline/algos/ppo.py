@@ -97,7 +97,7 @@ class PPOLearner:
         self.lag = 0
         """Learner version minus the version that collected the last batch, when learning from it began."""
         self.n_updates = 0
-        self.bad = BadUpdates()
+        self.bad = BadUpdates(config.n_epochs)
 
     @property
     def version(self) -> int:

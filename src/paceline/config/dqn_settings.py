@@ -24,8 +24,8 @@ class DQNConfig(AlgorithmSettings):
     episodes_per_batch: int | None = None
     """Episodes per group between updates, instead of n_steps. Unfinished episodes continue in the next batch."""
     n_steps: int | None = None
-    """Steps per env between updates. Default: 4, unless episodes_per_batch is given. In async mode: steps per slot
-    (default: 16)."""
+    """Steps per env between updates; in async mode, steps per slot. Default: 4, or 16 in async mode, unless
+    episodes_per_batch is given."""
     learning_steps_per_batch: int | None = None
     """Gradient steps after each batch. Default: as many as samples_per_insert requires; with episodes_per_batch, groups
     * episodes_per_batch."""

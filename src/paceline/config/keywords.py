@@ -201,8 +201,8 @@ class DQNKeywords(SharedKeywords, total=False):
     episodes_per_batch: int | None
     """Episodes per group between updates, instead of n_steps. Unfinished episodes continue in the next batch."""
     n_steps: int | None
-    """Steps per env between updates. Default: 4, unless episodes_per_batch is given. In async mode: steps per slot
-    (default: 16)."""
+    """Steps per env between updates; in async mode, steps per slot. Default: 4, or 16 in async mode, unless
+    episodes_per_batch is given."""
     learning_steps_per_batch: int | None
     """Gradient steps after each batch. Default: as many as samples_per_insert requires; with episodes_per_batch, groups
     * episodes_per_batch."""

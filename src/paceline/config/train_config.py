@@ -282,7 +282,8 @@ def hint_about(name: str, algo: str, known: Collection[str], spell: Callable[[st
     meant = FAMILIAR.get(name, name)
     if meant not in known and (others := [other for other in ALGORITHMS if meant in section_of(other)]):
         it = "It" if meant == name else repr(spell(meant))
-        return f"{it} is a setting of {' and '.join(others)}, not of {algo}."
+        first = ", ".join(others[:-1])
+        return f"{it} is a setting of {first + ' and ' if first else ''}{others[-1]}, not of {algo}."
     close = meant if meant in known else closest(name, known)
     return f"Did you mean {spell(close)!r}?" if close else f"`paceline train {algo} --help-all` lists all settings."
 

@@ -61,6 +61,15 @@ def test_a_note_has_the_count_and_what_to_do() -> None:
     assert "5,000" in bad.notes()[0]
 
 
+def test_one_nan_in_a_batch_does_not_end_training_if_each_epoch_is_one_minibatch() -> None:
+    bad = BadUpdates(epochs=12)
+    for _ in range(23):
+        assert bad.is_bad(NAN, 0)
+    assert "24 in a row end the run" in bad.notes()[0]
+    with pytest.raises(LearnerError, match="24 times in a row"):
+        bad.is_bad(NAN, 0)
+
+
 def test_a_resumed_run_goes_on_counting_and_does_not_repeat_a_note() -> None:
     bad, resumed = BadUpdates(), BadUpdates()
     announced(bad, 4)

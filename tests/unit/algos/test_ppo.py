@@ -249,7 +249,8 @@ def test_too_many_in_a_row_are_an_error(make: Make) -> None:
     learner.update(batch(), 0.0)  # one good update in between
     learner.update(batch(reward=reward), 0.0)
     assert learner.bad.count == 2 * (MAX_BAD_UPDATES - 1)
-    with pytest.raises(LearnerError, match=rf"NaN or infinite {MAX_BAD_UPDATES} times in a row.*--learning-rate"):
+    in_a_row = 2 * (MAX_BAD_UPDATES - 1)
+    with pytest.raises(LearnerError, match=rf"NaN or infinite {in_a_row} times in a row.*--learning-rate"):
         learner.update(batch(reward=reward), 0.0)
 
 

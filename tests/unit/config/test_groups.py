@@ -28,7 +28,7 @@ def test_no_number_of_envs_is_named_if_none_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"batch_size": 512}, {"batch_size": 8000}, {"group_size": 4}, {"algo": "dqn"}]
+    "settings", [{}, {"batch_size": 256}, {"batch_size": 8000}, {"group_size": 4}, {"algo": "dqn"}]
 )
 @pytest.mark.parametrize("n_envs", [4, 32, 60])
 @pytest.mark.parametrize("workers", [5, 9, 12, 16, 33, 46, 61, 100])

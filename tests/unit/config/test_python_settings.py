@@ -65,7 +65,7 @@ def test_named_types_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_defaults_are_source_text_and_left_out_where_the_text_names_them() -> None:
     found = by_name("ppo")
-    assert found["n_steps"].default_text == "128"
+    assert found["n_steps"].default_text == "64"
     assert found["hidden_sizes"].default_text == "(64, 64)"
     assert found["lr_schedule"].default_text == '"constant"'
     assert found["batch_size"].default_text == found["env_kwargs"].default_text == ""

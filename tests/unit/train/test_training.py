@@ -216,7 +216,7 @@ def test_the_settings_for_tensorboard_are_those_that_are_set() -> None:
     with training(hidden_sizes=(8, 4), normalize_reward=False) as one:
         found = one.hparams()
     expected = {"algo": "ppo", "seed": 0, "env": "tests.games:Drift", "n_envs": 4, "num_workers": 0, "group_size": 2,
-                "learning_rate": 3e-4, "normalize_obs": True, "normalize_reward": False,
+                "learning_rate": 1e-3, "normalize_obs": True, "normalize_reward": False,
                 "hidden_sizes": "[8, 4]"}  # fmt: skip
     assert {name: found[name] for name in expected} == expected
     assert "target_kl" not in found, "is not set"

@@ -107,7 +107,7 @@ def test_training_accepts_it_as_an_import_path(standin: ModuleType) -> None:
     [
         ({"red_agent": "blime"}, r"red_agent='blime': unknown\. Did you mean 'bline'"),
         ({"max_steps": 0}, r"max_steps=0: must be at least 1"),
-        ({"fast": "reward,acts"}, r"fast='acts': no such acceleration\. Did you mean 'actions'"),
+        ({"fast": "reward,action"}, r"fast='action': no such acceleration\. Did you mean 'actions'"),
     ],
 )
 def test_wrong_settings_are_named(standin: ModuleType, wrong: dict[str, Any], text: str) -> None:

@@ -54,7 +54,7 @@ def test_the_progress_of_schedules_is_restored() -> None:
 @pytest.mark.parametrize(
     ("algo", "settings", "text"),
     [
-        ("a3c", {"batch_size": 32}, "It is a setting of ppo, impala, appo, dqn, not of a3c"),
+        ("a3c", {"batch_size": 32}, "It is a setting of ppo, impala, appo and dqn, not of a3c"),
         ("a3c", {"device": "cuda"}, "device='cuda': in a3c the workers learn"),
         ("a3c", {"lr_spread": 0.5}, "lr_spread=0.5"),
     ],

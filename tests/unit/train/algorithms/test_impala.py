@@ -49,10 +49,10 @@ def test_the_lag_grows_with_sync_every() -> None:
     [
         ("impala", {"normalize_reward": True}, "normalize_reward: needs every env's steps in order"),
         ("impala", {"sync_every": 9, "max_lag": 8}, "sync_every=9: must not be above max_lag=8"),
-        ("impala", {"clip_range": 0.2}, "It is a setting of ppo, appo, not of impala"),
+        ("impala", {"clip_range": 0.2}, "It is a setting of ppo and appo, not of impala"),
         ("impala", {"on_lag": "wait"}, "on_lag"),
         ("appo", {"trust_env_state": True}, "trust_env_state: unsupported with appo, whose envs never pause"),
-        ("ppo", {"max_lag": 3}, "It is a setting of impala, appo, not of ppo"),
+        ("ppo", {"max_lag": 3}, "It is a setting of impala and appo, not of ppo"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(algo: str, settings: dict[str, Any], text: str) -> None:
