@@ -35,6 +35,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     },
     "dqn": {
         "algo": "dqn", "env": "CartPole-v1", "n_envs": 32, "num_workers": 2, "n_steps": 16, "samples_per_insert": 8,
+        "multi_step": 1, "target_update": 1000, "lr_schedule": "constant", "exploration_fraction": 0.2,
     },
     "cyber": {
         **PPO, "env": "paceline/NetworkDefence-v0", "n_envs": 100, "group_size": 50, "n_steps": 50, "batch_size": 1000,
