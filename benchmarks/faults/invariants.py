@@ -69,7 +69,9 @@ def counters(run: Path, *, whole: bool) -> list[str]:
     """
     rows = table(run / "progress.csv")
     steps = [int(row["steps"]) for row in rows]
-    broken = [] if steps == sorted(set(steps)) else ["progress.csv: steps do not increase"]
+    # DQN in async mode may update without new steps, if each step is to be sampled many times.
+    order = [(int(row["steps"]), int(row["iteration"])) for row in rows]
+    broken = [] if order == sorted(set(order)) else ["progress.csv: steps do not increase"]
     episodes = table(run / "episodes.csv")
     # If the disk was full at the end, episodes.csv may have rows beyond the last row of progress.csv.
     known = [int(row["length"]) for row in episodes if steps and int(row["step"]) <= max(steps)]
