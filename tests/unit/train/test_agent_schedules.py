@@ -13,6 +13,7 @@ from paceline import A3C, APPO, DQN, IMPALA, PPO
 from paceline.config.train_config import TrainConfig
 from paceline.errors import ConfigError
 from paceline.train.agent import Agent
+from paceline.train.callbacks import Moment
 from paceline.train.run import train
 
 
