@@ -2,7 +2,7 @@
 
 worker --writes--> its own line of 16 integers, two cache lines <--reads at any time, without a message-- driver
 
-The driver itself writes `STOP`, and whoever started the worker (the driver, or a Ray node) writes `MEMORY`.
+The driver itself writes `STOP`; the process that started the worker (the driver, or a Ray node) writes `MEMORY`.
 """
 
 from __future__ import annotations

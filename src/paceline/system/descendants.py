@@ -44,14 +44,14 @@ def lead_group(mark: str) -> None:
 
 def kill_group(leader: int) -> None:
     """Kill the processes in the group of a worker that has ended."""
-    if hasattr(os, "killpg"):
+    if hasattr(os, "killpg") and leader > 0:  # 0 is the caller's own group
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
 
 
 def kill_marked(marks: Collection[str]) -> None:
     """Kill the processes that inherited one of these marks."""
-    for process in psutil.process_iter():
+    for process in psutil.process_iter() if marks else ():
         with suppress(psutil.Error, OSError):
             if process.environ().get(MARK) in marks:
                 process.kill()

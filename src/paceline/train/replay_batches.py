@@ -61,7 +61,8 @@ class ReplayBatches:
         self._history.mark()
         submitted = self.restarts.start(TransitionCollector.collect, self._ingest.replay.head.tolist(), self._budget)
         self._under_way = True
-        written = self.restarts.finish_rollout(submitted, self)
+        with self.restarts.interruptible.during("rollout"):
+            written = self.restarts.finish(submitted, self)
         self._under_way = False
         times = [reply.times for reply in written]
         add_collect_times(self._clock, times, perf_counter() - began)

@@ -150,11 +150,6 @@ class Restarts(Generic[J_co]):
                     self.succeeded(reply.worker)
                 return [reply.result() for reply in submitted.replies]
 
-    def finish_rollout(self, submitted: BroadcastCall[R], envs: EnvRecovery) -> list[R]:
-        """Do the same for a call that collects, which Ctrl-C may cut off."""
-        with self.interruptible.during("rollout"):
-            return self.finish(submitted, envs)
-
     def wait_any(self, replies: Sequence[Reply[R]], timeout_s: float) -> list[Reply[R]]:
         """Wait for one of these calls that collect, until the timeout; Ctrl-C may cut that off. Returns those done.
 

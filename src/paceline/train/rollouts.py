@@ -74,7 +74,9 @@ class Rollouts:
         """
         if not self._pending:
             began, started = perf_counter(), self._begin(version)
-            self._count(self.restarts.finish_rollout(started, self), perf_counter() - began)
+            with self.restarts.interruptible.during("rollout"):
+                times = self.restarts.finish(started, self)
+            self._count(times, perf_counter() - began)
         batch = (self._learning or self._slots).trajectory(self._version)
         if self._learning is not None:
             with self._clock.phase("sync"):
@@ -85,7 +87,9 @@ class Rollouts:
         """In a pipeline, wait for the rollout that `next` started: it becomes the pending batch."""
         if self._started is not None:
             started, self._started, began = self._started, None, perf_counter()
-            self._count(self.restarts.finish_rollout(started, self), perf_counter() - began)
+            with self.restarts.interruptible.during("rollout"):
+                times = self.restarts.finish(started, self)
+            self._count(times, perf_counter() - began)
 
     def _begin(self, version: int) -> BroadcastCall[CollectTimes]:
         """Submit the collection of a rollout with the weights of `version`. Does not wait."""

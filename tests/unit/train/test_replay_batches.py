@@ -70,7 +70,7 @@ def test_a_checkpoint_during_a_batch_leaves_out_the_rows_that_workers_may_overwr
         for version in range(6):
             collector.next(version)
         replay, before = collector._ingest.replay, collector.stored
-        monkeypatch.setattr(collector.restarts, "finish_rollout", interrupted)
+        monkeypatch.setattr(collector.restarts, "finish", interrupted)
         with pytest.raises(StopNow):
             collector.next(6)
         state = collector.state()
