@@ -39,7 +39,7 @@ CartPole-v1's vector env takes 18.3 microseconds per env step in groups of 4, 9.
 
 SAME_AS_SINGLE = "same_as_single_envs"
 """Key of a vector env's metadata: each of its envs has a random stream of its own, and the data of a single env with
-the same seed. `reset` takes one seed per env."""
+the same seed, in every autoreset mode (an argument of its constructor). `reset` takes one seed per env."""
 
 _PACKAGES = {"ALE": ("ale_py", "atari")}
 """Namespaces whose ids are registered when a package is imported: the package, and the extra that installs it."""

@@ -27,9 +27,7 @@ class Row:
     valid: NDArray[np.bool_]  # [n]
     log_prob: NDArray[np.float32]  # [n]
     value: NDArray[np.float32]  # [n]
-    success: NDArray[
-        np.int8
-    ]  # [n]            `spec.SUCCEEDED` or `FAILED` where an episode ended and the env judged it, else 0
+    success: NDArray[np.int8]  # [n]  `spec.SUCCEEDED` or `FAILED` where an episode ended and the env judged it, else 0
     extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # [n, *extra]  arrays read beside the observation
     reward_parts: dict[str, NDArray[np.float32]] = field(default_factory=dict)  # [n]     reward parts and measures
 

@@ -18,8 +18,6 @@ from paceline.vector.channel import Packed
 from paceline.vector.leaves import read_batch
 from paceline.vector.server import News, Reset, StepOrder, VectorProgram
 
-"""Key of a vector version's metadata: env i, in every autoreset mode (an argument of its constructor), has the data
-of a single env with the same seed."""
 WHY = "the env's own vector version steps all envs at once in this process"
 
 
